@@ -1,0 +1,89 @@
+"""The jobs that are measured, on tidelog's embedded runtime.
+
+Invariant: sources and sinks cost next to nothing, so what is measured is keyed state.
+"""
+
+import collections
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tidelog.runtime.graph import Job, Stream
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.runtime.source import Source, SplitReader
+
+Read = Callable[[int], list[Any] | None]
+
+
+class _Reader(SplitReader):
+    delay_s = 0.001
+
+    def __init__(self, read: Read, position: int) -> None:
+        self.position = position
+        self._read = read
+
+    def read(self) -> list[Any] | None:
+        records = self._read(self.position)
+        if records is None:
+            # The run is over: idle until the job is stopped, as after a crash.
+            return []
+        self.position += len(records)
+        return records
+
+
+class ListSource(Source):
+    """One split whose buffers come from `read(position)`."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+
+    def discover(self) -> Iterable[str]:
+        return ("words",)
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _Reader(self._read, position or 0)
+
+
+class _NullWriter(SinkWriter):
+    def write(self, records: Sequence[Any]) -> None:
+        pass
+
+
+class NullSink(Sink):
+    """Drops everything."""
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        return _NullWriter()
+
+
+def counted(words: list[str]) -> list[tuple[str, int]]:
+    """The words of one buffer with how often each occurs."""
+    return list(collections.Counter(words).items())
+
+
+def word_count(read: Read) -> Job:
+    """Count words; nothing is emitted before the end."""
+    job = Job("word-count")
+    first, second = operator.itemgetter(0), operator.itemgetter(1)
+    stream = job.source(ListSource(read)).map_batches(counted).key_by(first)
+    stream.aggregate(second, operator.add, name="count").sink(NullSink())
+    return job
+
+
+def direct_count(read: Read, update: Callable[[list[Any]], list[Any]]) -> Job:
+    """The same pipeline, with `update` in the place of the aggregate."""
+    job = Job("direct-count")
+    stream: Stream = job.source(ListSource(read)).map_batches(counted)
+    stream.key_by(operator.itemgetter(0)).map_batches(update, name="count").sink(NullSink())
+    return job
+
+
+def sliding_window(read: Read, *, slides: int, slide_ms: int) -> Job:
+    """Windows of `slides` slides that keep their records: (word, event time, payload)."""
+    job = Job("sliding-window")
+    timed = job.source(ListSource(read)).event_time(operator.itemgetter(1))
+    windows = timed.key_by(operator.itemgetter(0)).window_records(
+        slides * slide_ms, slide_ms, function=lambda key, start, records: (key, start, len(records))
+    )
+    windows.sink(NullSink())
+    return job

@@ -1,0 +1,62 @@
+"""What is read from the process and the machine: CPU, wall, memory; percentiles.
+
+Invariant: CPU is user plus system time of all threads of this process, so compaction, sealing
+and uploads count too.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment of a run; seconds and records."""
+
+    wall: float
+    cpu: float
+    records: int
+
+    @classmethod
+    def now(cls, records: int) -> "Mark":
+        """This moment."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return cls(time.perf_counter(), usage.ru_utime + usage.ru_stime, records)
+
+
+def rates(start: Mark, end: Mark) -> dict[str, float]:
+    """Throughput and cost per record between two moments."""
+    records = end.records - start.records
+    wall, cpu = end.wall - start.wall, end.cpu - start.cpu
+    return {
+        "records": records,
+        "seconds": round(wall, 3),
+        "records_per_s": round(records / wall),
+        "cpu_us_per_record": round(cpu / records * 1e6, 3),
+        "cores_used": round(cpu / wall, 2),
+    }
+
+
+def rss_mb() -> float:
+    """Resident memory of this process in MB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE / 1e6
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest rank: the smallest value that at least `share` of all are at or below."""
+    ordered = sorted(values)
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+
+
+def latency(durations: Sequence[float]) -> dict[str, float]:
+    """p50, p90, p99 and max in milliseconds."""
+    if not durations:
+        return {"count": 0}
+    shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "max_ms": 1.0}
+    figures = {name: round(percentile(durations, s) * 1e3, 1) for name, s in shares.items()}
+    return {"count": len(durations), **figures}

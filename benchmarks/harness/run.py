@@ -1,0 +1,218 @@
+"""One measured run of the word count: fill, warm up, measure, stop hard.
+
+Invariant: a run is described by its spec alone; everything else is the library's default.
+"""
+
+import asyncio
+import contextlib
+import gc
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.jobs import word_count
+from benchmarks.harness.meter import latency, rates, rss_mb
+from benchmarks.harness.stages import Stages
+from benchmarks.harness.stores import Link, ObservedStore, open_store
+from benchmarks.harness.workload import Words, Workload, draw
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.effects import Effects
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.state.backend import FlushConfig
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run is; times in seconds."""
+
+    workload: Workload
+    changelog: bool = True
+    checkpoint_s: float = 1.0
+    materialize_s: float | None = None
+    """None: the library's default."""
+    replay_s: float | None = None
+    """Longest replay before a table is materialized early; None: the default."""
+    materialize_mb_per_s: float | None = None
+    warm_s: float = 5.0
+    seconds: float = 30.0
+    records: int | None = None
+    rate: float | None = None
+    link: Link | None = None
+    in_memory_store: bool = False
+    limit_bytes: int | None = None
+    upload_age_s: float | None = None
+    flush_rows: int | None = None
+    filled: bool = True
+    """Every word is counted once before the warm-up."""
+    seed: int = 1
+
+    def describe(self) -> dict[str, Any]:
+        """For the record."""
+        return asdict(self)
+
+    def words(self) -> Words:
+        """Draw the input; what is drawn is no garbage collector's business."""
+        words = draw(self.workload, self.seed)
+        gc.collect()
+        gc.freeze()
+        return words if self.filled else Words([], words.stream)
+
+    def config(self, work_dir: Path) -> JobConfig:
+        """The job's configuration."""
+        default = MaterializeConfig()
+        rate = self.materialize_mb_per_s
+        return JobConfig(
+            changelog=self.changelog,
+            work_dir=work_dir,
+            schedule=Schedule(interval=self.checkpoint_s),
+            materialize=MaterializeConfig(
+                interval=self.materialize_s or default.interval,
+                replay_target=self.replay_s or default.replay_target,
+                bytes_per_s=rate * 1e6 if rate else default.bytes_per_s,
+            ),
+            flush=FlushConfig(rows=self.flush_rows or FlushConfig().rows),
+            upload=UploadConfig(
+                max_age=self.upload_age_s or UploadConfig().max_age,
+                limit_bytes=self.limit_bytes or UploadConfig().limit_bytes,
+            ),
+        )
+
+
+@contextlib.contextmanager
+def scratch() -> Any:
+    """A directory that is gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass
+class Running:
+    """A job under measurement; hooks see it while it runs."""
+
+    runner: JobRunner
+    store: ObservedStore
+    stages: Stages
+    started_checkpoints: int = 0
+    started_materializations: int = 0
+
+
+Watch = Callable[[Running], Awaitable[None]]
+BuildJob = Callable[[Stages], Job]
+
+
+def measure(
+    spec: RunSpec,
+    build: BuildJob | None = None,
+    watch: Watch | None = None,
+    store: Path | None = None,
+) -> Any:
+    """Run a spec in this process; returns its figures.
+
+    With a directory for the store, the job is stopped right after a checkpoint that covers all
+    records, and the store stays; without, it is stopped at once and everything is removed.
+    """
+    words = spec.words()
+    with scratch() as directory:
+        keep = store is not None
+        at = store or directory / "store"
+        run = _measure(spec, words, directory / "work", at, build or _word_count, watch, keep)
+        return asyncio.run(run)
+
+
+def _word_count(stages: Stages) -> Job:
+    return word_count(stages.read)
+
+
+async def _measure(
+    spec: RunSpec,
+    words: Words,
+    work_dir: Path,
+    store_dir: Path,
+    build: BuildJob,
+    watch: Watch | None,
+    keep: bool,
+) -> dict[str, Any]:
+    effects = Effects()
+    over = asyncio.Event()
+    running: Running
+
+    def on_start() -> None:
+        running.started_checkpoints = len(running.runner.driver.metrics.durations_s)  # type: ignore[union-attr]
+        running.started_materializations = materializations(running.runner)[0]
+
+    stages = Stages(
+        words,
+        warm_s=spec.warm_s,
+        seconds=spec.seconds,
+        records=spec.records,
+        rate=spec.rate,
+        on_start=on_start,
+        on_end=over.set,
+    )
+    store = open_store(None if spec.in_memory_store else store_dir, spec.link, effects)
+    runner = JobRunner(build(stages), store, spec.config(work_dir), effects)
+    running = Running(runner, store, stages)
+    running_job = asyncio.ensure_future(runner.run())
+    watching = asyncio.ensure_future(watch(running)) if watch else None
+    ended = asyncio.ensure_future(_ended(over, running, keep))
+    try:
+        await asyncio.wait([running_job, ended], return_when=asyncio.FIRST_COMPLETED)
+        if running_job.done():
+            running_job.result()
+        return figures(running)
+    finally:
+        for task in (ended, watching, running_job):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        effects.offload.close()
+
+
+async def _ended(over: asyncio.Event, running: Running, keep: bool) -> None:
+    """The records are through, and if the store is kept, so is a checkpoint begun after them."""
+    await over.wait()
+    metrics = running.runner.driver.metrics  # type: ignore[union-attr]
+    target = metrics.completed + 2
+    while keep and metrics.completed < target:
+        await asyncio.sleep(0.001)
+
+
+def materializations(runner: JobRunner) -> tuple[int, int]:
+    """Completed so far, and their bytes; checkpoints of the table when the changelog is off."""
+    assert runner.deployment is not None
+    metrics = [snapshots.metrics for snapshots in runner.deployment.states.snapshots]
+    return sum(m.completed for m in metrics), sum(m.bytes_uploaded for m in metrics)
+
+
+def figures(running: Running) -> dict[str, Any]:
+    """Throughput, cost, checkpoints, uploads, memory."""
+    runner, stages = running.runner, running.stages
+    assert stages.start and stages.end and stages.filled
+    assert runner.driver is not None and runner.deployment is not None
+    metrics = runner.driver.metrics
+    count, uploaded = materializations(runner)
+    tables = [task.parts.backend.table.size_bytes() for task in runner.deployment.tasks]
+    found: dict[str, Any] = rates(stages.start, stages.end)
+    found["fill_s"] = round(stages.filled.wall - (stages.began or stages.filled).wall, 1)
+    found["checkpoints"] = latency(metrics.durations_s[running.started_checkpoints :])
+    found["checkpoints_failed"] = metrics.failed
+    found["snapshots"] = count - running.started_materializations
+    found["table_mb_uploaded"] = round(uploaded / 1e6, 1)
+    found["table_mb"] = round(sum(tables) / 1e6, 1)
+    found["rss_mb"] = round(rss_mb())
+    if runner.uploader is not None:
+        upload = runner.uploader.metrics
+        found["log_mb"] = round(upload.bytes / 1e6, 1)
+        found["backpressured_s"] = round(upload.backpressured_s, 3)
+    return found

@@ -1,0 +1,162 @@
+"""Stores of the benchmarks: a local or in-memory one, slowed down, observed, stalled.
+
+Invariant: `ObservedStore` changes nothing but time, and that only while it is stalled.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tidelog.effects import Effects
+from tidelog.storage.local import LocalStore
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.throttled import ThrottledStore
+
+MB = 1_000_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network link: latency per request, bandwidth of all transfers together."""
+
+    latency_ms: float = 30.0
+    mb_per_s: float = 50.0
+
+
+@dataclass(frozen=True)
+class Write:
+    """One put or create, by the wall clock of the process."""
+
+    name: str
+    size: int
+    started: float
+    ended: float
+
+
+class ThreadedStore:
+    """Any store on an event loop of its own, as a network library has one.
+
+    On the job's loop each chunk of a throttled transfer would wait for a turn of the job, which
+    says something about the throttle and nothing about a network.
+    """
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.url = inner.url
+        self._inner = inner
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write or overwrite."""
+        await self._there(self._inner.put(name, data))
+
+    async def create(self, name: str, data: bytes) -> None:
+        """Write if absent."""
+        await self._there(self._inner.create(name, data))
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range."""
+        return await self._there(self._inner.get(name, start, length))
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """List names."""
+        for info in await self._there(_collected(self._inner.list(prefix, start_after))):
+            yield info
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Size of a name."""
+        return await self._there(self._inner.head(name))
+
+    async def delete(self, name: str) -> None:
+        """Remove a name."""
+        await self._there(self._inner.delete(name))
+
+    async def close(self) -> None:
+        """Close the inner store and end the loop."""
+        await self._there(self._inner.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _there(self, call: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
+
+
+async def _collected(infos: AsyncIterator[ObjectInfo]) -> list[ObjectInfo]:
+    return [info async for info in infos]
+
+
+class ObservedStore:
+    """Any store, its writes noted; while stalled, nothing passes."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.url = inner.url
+        self.writes: list[Write] = []
+        self._inner = inner
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def stall(self) -> None:
+        """Let every later call hang."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """Let all calls go on."""
+        self._open.set()
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write or overwrite."""
+        started = time.perf_counter()
+        await self._open.wait()
+        await self._inner.put(name, data)
+        self.writes.append(Write(name, len(data), started, time.perf_counter()))
+
+    async def create(self, name: str, data: bytes) -> None:
+        """Write if absent."""
+        started = time.perf_counter()
+        await self._open.wait()
+        await self._inner.create(name, data)
+        self.writes.append(Write(name, len(data), started, time.perf_counter()))
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range."""
+        await self._open.wait()
+        return await self._inner.get(name, start, length)
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """List names."""
+        await self._open.wait()
+        async for info in self._inner.list(prefix, start_after):
+            yield info
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Size of a name."""
+        await self._open.wait()
+        return await self._inner.head(name)
+
+    async def delete(self, name: str) -> None:
+        """Remove a name."""
+        await self._open.wait()
+        await self._inner.delete(name)
+
+    async def close(self) -> None:
+        """Close the inner store."""
+        await self._inner.close()
+
+
+def open_store(directory: Path | None, link: Link | None, effects: Effects) -> ObservedStore:
+    """A store under `directory` (None: in memory), behind `link` if there is one."""
+    store: ObjectStore = MemoryStore() if directory is None else LocalStore(str(directory), effects)
+    if link is not None:
+        throttled = ThrottledStore(
+            store,
+            effects.clock,
+            latency_s=link.latency_ms / 1e3,
+            bytes_per_s=link.mb_per_s * MB,
+        )
+        store = ThreadedStore(throttled)
+    return ObservedStore(store)

@@ -1,0 +1,34 @@
+# Recipes of the project; `just` alone lists them. They use the environment in .venv.
+
+python := ".venv/bin/python"
+
+_default:
+    @just --list
+
+# Everything CI runs: format, lint, types, tests.
+check: lint test
+
+# Format and fix what can be fixed.
+fmt:
+    .venv/bin/ruff format src tests benchmarks
+    .venv/bin/ruff check --fix src tests benchmarks
+
+# Format check, lint, mypy --strict.
+lint:
+    .venv/bin/ruff format --check src tests benchmarks
+    .venv/bin/ruff check src tests benchmarks
+    .venv/bin/mypy
+
+# All tests, two at a time; pass pytest arguments to narrow.
+test *args:
+    {{ python }} -m pytest -n 2 {{ args }}
+
+# The word count over Python's own sources.
+demo:
+    {{ python }} -m tidelog run wordcount \
+        --input "$({{ python }} -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
+        --include '*.py' --store out/store --output out/counts
+
+# One of the experiments of docs/benchmarks.md, for example `just bench throughput --quick`.
+bench name *args:
+    {{ python }} -m benchmarks.{{ name }} {{ args }}

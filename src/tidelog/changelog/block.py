@@ -1,0 +1,284 @@
+"""Blocks: the unit in which changes are written to the log and read back.
+
+Invariants: a sealed block never changes and is read without anything but its own bytes; no
+field of a block is used before its checksum passed, except the magic and the version, which
+keep their place in every version; blocks of older versions stay readable for ever.
+Format: docs/format.md, "Blocks".
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+import google_crc32c
+import zstandard
+
+from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.columns import MAX_PAYLOAD_BYTES, Columns, check_size, encode
+from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
+from tidelog.ids import KeyGroup, SeqNo
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MAGIC: Final = b"TLBK"
+VERSION: Final = 1
+HEADER: Final = struct.Struct("<4sBBBBQIIIIHHI")
+_CRC_AT: Final = HEADER.size - 4
+
+CODEC_NONE: Final = 0
+CODEC_ZSTD: Final = 1
+WORTHWHILE_GAIN: Final = 0.9
+"""A payload is stored compressed only when that leaves at most this share of it."""
+
+LAST_KEY_GROUP: Final = KeyGroup(0xFFFF)
+
+
+class BlockKind(IntEnum):
+    """What a block's payload is."""
+
+    CHANGES = 1
+    METADATA = 2
+    SPARK_CHANGELOG = 3
+
+
+_KINDS: Final = frozenset(BlockKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockInfo:
+    """What a block's header says: it holds the changes numbered [first, first + count), all in
+    the key groups [key_group_min, key_group_max]; `raw_bytes` is its payload uncompressed.
+    """
+
+    kind: BlockKind
+    first: SeqNo
+    count: int
+    key_group_min: KeyGroup
+    key_group_max: KeyGroup
+    raw_bytes: int
+
+    @property
+    def end(self) -> SeqNo:
+        """The sequence number after the last change."""
+        return SeqNo(self.first + self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedBlock(BlockInfo):
+    """A block ready to be stored: `data` is all of it."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole block as stored."""
+        return len(self.data)
+
+
+def seal(batch: ChangeBatch, *, compression_level: int = 1) -> SealedBlock:
+    """Encode a batch of changes; a compression level of 0 stores it as it is.
+
+    Raises InvariantError for a batch that is empty, not strictly ascending, or above 2 GiB.
+    """
+    payload, key_bytes = encode(batch)
+    return _seal(
+        payload,
+        kind=BlockKind.CHANGES,
+        first=batch.first,
+        count=len(batch),
+        key_bytes=key_bytes,
+        key_groups=(_key_group(batch.keys[0]), _key_group(batch.keys[-1])),
+        level=compression_level,
+    )
+
+
+def seal_metadata(payload: bytes, first: SeqNo) -> SealedBlock:
+    """A block that describes the states of the changes from `first`; it counts no change."""
+    return seal_opaque(BlockKind.METADATA, payload, 0, first)
+
+
+def seal_opaque(kind: BlockKind, payload: bytes, count: int, first: SeqNo) -> SealedBlock:
+    """A block whose payload is the caller's; it concerns every key group.
+
+    Raises InvariantError for a payload above 2 GiB.
+    """
+    check_size(first, len(payload))
+    return _seal(payload, kind=kind, first=first, count=count)
+
+
+def _seal(
+    payload: bytes,
+    *,
+    kind: BlockKind,
+    first: SeqNo,
+    count: int,
+    key_bytes: int = 0,
+    key_groups: tuple[KeyGroup, KeyGroup] = (KeyGroup(0), LAST_KEY_GROUP),
+    level: int = 1,
+) -> SealedBlock:
+    codec, stored = CODEC_NONE, payload
+    if level:
+        # A fresh compressor costs 8 microseconds, and a shared one is not thread-safe.
+        packed = zstandard.ZstdCompressor(level=level).compress(payload)
+        if len(packed) <= WORTHWHILE_GAIN * len(payload):
+            codec, stored = CODEC_ZSTD, packed
+    numbers = first, count, len(payload), len(stored), key_bytes, *key_groups
+    header = HEADER.pack(MAGIC, VERSION, kind, codec, 0, *numbers, 0)[:_CRC_AT]
+    crc = _checksum(header, stored).to_bytes(4, "little")
+    return SealedBlock(
+        data=b"".join((header, crc, stored)),
+        kind=kind,
+        first=first,
+        count=count,
+        key_group_min=key_groups[0],
+        key_group_max=key_groups[1],
+        raw_bytes=len(payload),
+    )
+
+
+def _key_group(row_key: bytes) -> KeyGroup:
+    return KeyGroup(int.from_bytes(row_key[:2], "big"))
+
+
+def _checksum(header: bytes, stored: bytes) -> int:
+    return int(google_crc32c.extend(google_crc32c.value(header), stored))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block(BlockInfo):
+    """An opened block of object `name`; its checksum passed, it is decompressed on use."""
+
+    name: str
+    offset: int
+    codec: int
+    key_bytes: int
+    stored: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole block as stored."""
+        return HEADER.size + len(self.stored)
+
+    def payload(self) -> bytes:
+        """The payload uncompressed; raises CorruptObjectError."""
+        raw = self.stored
+        if self.codec == CODEC_ZSTD:
+            try:
+                decompressor = zstandard.ZstdDecompressor()
+                raw = decompressor.decompress(raw, max_output_size=self.raw_bytes)
+            except zstandard.ZstdError as cause:
+                raise self._corrupt("a zstd frame", str(cause)) from cause
+        if len(raw) != self.raw_bytes:
+            raise self._corrupt(f"a payload of {self.raw_bytes} bytes", f"{len(raw)} bytes")
+        return raw
+
+    def changes(self) -> ChangeBatch:
+        """The changes as columns of Python objects; raises CorruptObjectError."""
+        return self._columns().changes(self.first)
+
+    def record_batch(self) -> "pyarrow.RecordBatch":
+        """The changes as Arrow columns `op, key_group, state_id, key, value`, key and value
+        without a copy; `key` is the full row key. Needs pyarrow; raises CorruptObjectError.
+        """
+        return self._columns().record_batch()
+
+    def _columns(self) -> Columns:
+        if self.kind is not BlockKind.CHANGES:
+            raise InvariantError(
+                f"block of {self.name} at byte {self.offset}",
+                expected="a block of changes",
+                found=f"kind {self.kind.name}",
+                action="report this as a bug of the log reader",
+            )
+        return Columns.of(self.payload(), self.count, self.key_bytes, self._corrupt)
+
+    def _corrupt(self, expected: str, found: str) -> CorruptObjectError:
+        return corrupt(self.name, self.offset, expected, found)
+
+
+def open_block(data: bytes, offset: int = 0, name: str = "block", *, base: int = 0) -> Block:
+    """Open the block at `offset` of `data`, which are the bytes of object `name` from `base` on.
+
+    Raises CorruptObjectError (truncated, damaged) and FormatVersionError (written by a newer
+    release).
+    """
+    place, start = base + offset, offset + HEADER.size
+    if len(data) < start:
+        raise corrupt(name, place, "a block header", f"{len(data) - offset} bytes (truncated)")
+    magic, version, kind, codec, flags, *numbers, crc = HEADER.unpack_from(data, offset)
+    check_magic(name, place, (magic, version), (MAGIC, VERSION))
+    first, count, raw_bytes, stored_bytes, key_bytes, key_group_min, key_group_max = numbers
+    stored = data[start : start + stored_bytes]
+    if len(stored) < stored_bytes:
+        expected = f"{stored_bytes} bytes of payload"
+        raise corrupt(name, place, expected, f"{len(stored)} bytes (truncated)")
+    found = _checksum(data[offset : offset + _CRC_AT], stored)
+    if found != crc:
+        raise corrupt(name, place, f"CRC32C {crc:08x}", f"{found:08x}")
+    if kind not in _KINDS or codec > CODEC_ZSTD or flags:
+        expected = "a known kind and codec, no flags"
+        raise newer(name, place, expected, f"kind {kind}, codec {codec}, flags {flags}")
+    if raw_bytes > MAX_PAYLOAD_BYTES:
+        expected = f"a payload of at most {MAX_PAYLOAD_BYTES} bytes"
+        raise corrupt(name, place, expected, f"{raw_bytes} bytes")
+    return Block(
+        name=name,
+        offset=place,
+        kind=BlockKind(kind),
+        first=SeqNo(first),
+        count=count,
+        key_group_min=KeyGroup(key_group_min),
+        key_group_max=KeyGroup(key_group_max),
+        raw_bytes=raw_bytes,
+        codec=codec,
+        key_bytes=key_bytes,
+        stored=stored,
+    )
+
+
+def iter_blocks(data: bytes, name: str = "blocks", *, base: int = 0) -> Iterator[Block]:
+    """Open the blocks that fill `data` one after the other; arguments and errors are those of
+    `open_block`.
+    """
+    offset = 0
+    while offset < len(data):
+        block = open_block(data, offset, name, base=base)
+        yield block
+        offset += block.size
+
+
+def check_magic(
+    name: str, offset: int, found: tuple[bytes, int], expected: tuple[bytes, int]
+) -> None:
+    """Raise unless the magic fits and the version is one this release reads."""
+    (magic, version), (own_magic, newest) = found, expected
+    if magic != own_magic:
+        raise corrupt(name, offset, f"magic {own_magic!r}", f"{magic!r}")
+    if version == 0:
+        raise corrupt(name, offset, "a format version from 1", "0")
+    if version > newest:
+        raise newer(name, offset, f"format version <= {newest}", f"version {version}")
+
+
+def newer(name: str, offset: int, expected: str, found: str) -> FormatVersionError:
+    """The error for bytes that only a newer release can have written."""
+    return FormatVersionError(
+        f"object {name}, byte {offset}",
+        expected=expected,
+        found=found,
+        action="use the tidelog release that wrote it, or a newer one; nothing was changed",
+    )
+
+
+def corrupt(name: str, offset: int, expected: str, found: str) -> CorruptObjectError:
+    """The error for bytes at `offset` of object `name` that are not what was written."""
+    return CorruptObjectError(
+        f"object {name} is damaged at byte {offset}",
+        expected=expected,
+        found=found,
+        action="restore an older slot (`tidelog checkpoints list URL` shows them) "
+        "or bring the object back from a backup",
+    )

@@ -1,0 +1,171 @@
+"""Columns: the payload of a block of changes, as Python objects and as Arrow.
+
+Invariants: only row keys that ascend strictly are encoded; nothing is decoded from a payload
+whose lengths do not add up to exactly its sections.
+Format: docs/format.md, "Payload of kind 1: changes".
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from operator import lt
+from typing import TYPE_CHECKING, Final, cast
+
+from tidelog.changelog.change import OP_DELETE, OP_PUT, ROW_PREFIX_BYTES, ChangeBatch
+from tidelog.errors import CorruptObjectError, InvariantError
+from tidelog.ids import SeqNo
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MAX_PAYLOAD_BYTES: Final = 2**31 - 1
+
+CorruptError = Callable[[str, str], CorruptObjectError]
+"""Makes the error of a damaged block from what was expected and what was found."""
+
+
+def encode(batch: ChangeBatch) -> tuple[bytes, int]:
+    """The payload of a batch, and how many bytes of it are row keys.
+
+    Raises InvariantError for a batch that is empty, not strictly ascending, or above 2 GiB.
+    """
+    _check_rows(batch)
+    present = cast("Sequence[bytes]", batch.values)
+    ops = bytes([OP_PUT]) * len(batch)
+    try:
+        values = b"".join(present)
+    except TypeError:
+        # There are deletes: a flush without any is not searched for them.
+        ops = bytes([OP_DELETE if value is None else OP_PUT for value in batch.values])
+        present = [value or b"" for value in batch.values]
+        values = b"".join(present)
+    keys = b"".join(batch.keys)
+    check_size(batch.first, 9 * len(batch) + len(keys) + len(values))
+    sections = ops, _stored(batch.key_lengths), keys, _stored(batch.value_lengths), values
+    return b"".join(sections), len(keys)
+
+
+def check_size(first: SeqNo, payload_bytes: int) -> None:
+    """Raise InvariantError when the payload of the changes from `first` is too long."""
+    if payload_bytes > MAX_PAYLOAD_BYTES:
+        raise InvariantError(
+            f"block of changes from {first}",
+            expected=f"a payload of at most {MAX_PAYLOAD_BYTES} bytes",
+            found=f"{payload_bytes} bytes",
+            action="lower the byte limit of the write buffer",
+        )
+
+
+def _stored(lengths: "array[int]") -> bytes:
+    """The lengths as u32, little-endian."""
+    if sys.byteorder == "little":
+        return lengths.tobytes()
+    swapped = lengths[:]
+    swapped.byteswap()
+    return swapped.tobytes()
+
+
+def _check_rows(batch: ChangeBatch) -> None:
+    keys = batch.keys
+    if not keys or len(keys) != len(batch.values):
+        found = f"{len(keys)} row keys and {len(batch.values)} values"
+    elif not all(map(lt, keys, islice(keys, 1, None))):
+        # The header takes its key groups from the ends: a rescale would skip changes silently.
+        found = "row keys out of order or repeated"
+    else:
+        return
+    raise InvariantError(
+        f"changes from {batch.first}",
+        expected="one or more, their row keys strictly ascending",
+        found=found,
+        action="report this as a bug of the write buffer",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The sections of one payload; they fill it exactly once both lengths are checked."""
+
+    ops: bytes
+    key_lengths: bytes
+    keys: memoryview
+    value_lengths: bytes
+    values: memoryview
+    corrupt: CorruptError
+
+    @classmethod
+    def of(cls, payload: bytes, count: int, key_bytes: int, corrupt: CorruptError) -> "Columns":
+        """The sections of the payload of `count` changes; raises CorruptObjectError."""
+        keys = 5 * count
+        value_lengths = keys + key_bytes
+        values = value_lengths + 4 * count
+        if not count or values > len(payload):
+            expected = f"a payload of 1 change or more, {values} bytes or more"
+            raise corrupt(expected, f"{count} changes, {len(payload)} bytes")
+        ops = payload[:count]
+        if ops.count(OP_PUT) + ops.count(OP_DELETE) != count:
+            raise corrupt("puts and deletes", "another operation")
+        view = memoryview(payload)
+        return cls(
+            ops,
+            payload[count:keys],
+            view[keys:value_lengths],
+            payload[value_lengths:values],
+            view[values:],
+            corrupt,
+        )
+
+    def changes(self, first: SeqNo) -> ChangeBatch:
+        """The changes from number `first` on; raises CorruptObjectError."""
+        keys = self._split(self.keys, self.key_lengths)
+        values = self._split(self.values, self.value_lengths)
+        if OP_DELETE not in self.ops:
+            return ChangeBatch(first, keys, values)
+        rows = zip(self.ops, values, strict=True)
+        return ChangeBatch(first, keys, [None if op == OP_DELETE else v for op, v in rows])
+
+    def record_batch(self) -> "pyarrow.RecordBatch":
+        """The changes as described at `Block.record_batch`; raises CorruptObjectError."""
+        # Heavy and optional: whoever never asks for Arrow never loads it.
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        count = len(self.ops)
+
+        def binary(column: memoryview, lengths: bytes, validity: pa.Buffer | None) -> pa.Array:
+            each = pa.Array.from_buffers(pa.uint32(), count, [None, pa.py_buffer(lengths)])
+            self._check_sum(pc.sum(each).as_py(), column)
+            # The sum is below 2^31, so these u32 are bit for bit the i32 that Arrow wants.
+            start = pa.array([0], pa.uint32())
+            offsets = pc.cumulative_sum(pa.concat_arrays([start, each])).buffers()[1]
+            buffers = [validity, offsets, pa.py_buffer(column)]
+            return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+        op = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(self.ops)])
+        key = binary(self.keys, self.key_lengths, None)
+        value = binary(self.values, self.value_lengths, pc.equal(op, OP_PUT).buffers()[1])
+        if pc.min(pc.binary_length(key)).as_py() < ROW_PREFIX_BYTES:
+            raise self.corrupt(f"row keys of {ROW_PREFIX_BYTES} bytes or more", "shorter ones")
+
+        def number(start: int) -> pa.Array:
+            octets = pc.binary_slice(key, start, start + 2).buffers()[2]
+            big_endian = pa.Array.from_buffers(pa.uint16(), count, [None, octets])
+            byte = pa.scalar(8, pa.uint16())
+            return pc.bit_wise_or(pc.shift_left(big_endian, byte), pc.shift_right(big_endian, byte))
+
+        names = ["op", "key_group", "state_id", "key", "value"]
+        return pa.RecordBatch.from_arrays([op, number(0), number(2), key, value], names=names)
+
+    def _split(self, column: memoryview, lengths: bytes) -> list[bytes]:
+        each = struct.unpack(f"<{len(self.ops)}I", lengths)
+        self._check_sum(sum(each), column)
+        # Reading on and on needs no running sum, and takes half the time of slicing.
+        return list(map(BytesIO(column).read, each))
+
+    def _check_sum(self, found: int, column: memoryview) -> None:
+        if found != len(column):
+            raise self.corrupt(f"lengths that add up to {len(column)} bytes", f"{found}")

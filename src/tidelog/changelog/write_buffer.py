@@ -1,0 +1,215 @@
+"""The write buffer: the point where table and log are written at once.
+
+Invariants:
+- a read sees rows changed since the last flush or cached, else the table;
+- within one flush a row appears at most once, with its newest value: a hot key costs one log
+  entry per flush, not one per update;
+- objects are serialized once, at the flush; an object handed in is never changed afterwards
+  unless the same row is put again.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from tidelog.table.port import Table
+
+_ABSENT: Final = object()
+_FEW: Final = 64
+"""Up to this many new keys are sorted in one by one, which beats a merge of the whole order."""
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes], Any]
+
+
+class StateRows:
+    """The rows of one state of one subtask; values are the state's objects, None is a delete.
+
+    `_values` holds the newest value of changed and of cached rows alike, so a read is one look-up;
+    `_changed` tells which of them the table does not have yet.
+    """
+
+    __slots__ = (
+        "_cache_rows",
+        "_changed",
+        "_decode",
+        "_encode",
+        "_fresh",
+        "_order",
+        "_scanned",
+        "_table",
+        "_values",
+        "updates",
+    )
+
+    def __init__(
+        self, table: Table, encode: Encode, decode: Decode, *, cache_rows: int, scanned: bool
+    ) -> None:
+        self._table = table
+        self._encode = encode
+        self._decode = decode
+        self._cache_rows = cache_rows
+        self._values: dict[bytes, Any] = {}
+        self._changed: set[bytes] = set()
+        self._scanned = scanned
+        # Only states that are scanned keep their changed keys in order, and only when one asks.
+        self._order: list[bytes] = []
+        self._fresh: list[bytes] = []
+        self.updates = 0
+        """Rows put and deleted since the last flush, each time counted."""
+
+    def __len__(self) -> int:
+        """Rows changed since the last flush."""
+        return len(self._changed)
+
+    def get(self, key: bytes) -> Any | None:
+        """The row's newest value, or None."""
+        value = self._values.get(key, _ABSENT)
+        if value is _ABSENT:
+            stored = self._table.get(key)
+            value = None if stored is None else self._decode(stored)
+            if not self._cache_rows:
+                return value
+            if len(self._values) >= self._cache_rows + len(self._changed):
+                # A state that is only read is never drained: its cache ends here.
+                self._values = {changed: self._values[changed] for changed in self._changed}
+            self._values[key] = value
+        return value
+
+    def changed(self, key: bytes) -> Any | None:
+        """The row's value if it was put since the last flush, else None."""
+        return self._values[key] if key in self._changed else None
+
+    def get_many(self, keys: list[bytes]) -> list[Any | None]:
+        """Newest values in the order of `keys`; one table access for all that are not here."""
+        get, absent = self._values.get, _ABSENT
+        found = [get(key, absent) for key in keys]
+        cold = [at for at, value in enumerate(found) if value is absent]
+        if len(cold) == len(keys):
+            return self._load(keys)
+        if cold:
+            for at, value in zip(cold, self._load([keys[at] for at in cold]), strict=True):
+                found[at] = value
+        return found
+
+    def put(self, key: bytes, value: Any) -> None:
+        """Set a row."""
+        if self._scanned and key not in self._changed:
+            self._fresh.append(key)
+        self._values[key] = value
+        self._changed.add(key)
+        self.updates += 1
+
+    def put_many(self, rows: Mapping[bytes, Any]) -> None:
+        """Set many rows at once."""
+        if self._scanned:
+            self._fresh += rows.keys() - self._changed
+        self._values.update(rows)
+        self._changed.update(rows)
+        self.updates += len(rows)
+
+    def delete(self, key: bytes) -> None:
+        """Remove a row; removing an absent one is no error."""
+        self.put(key, None)
+
+    def scan(self, lower: bytes, upper: bytes) -> Iterator[tuple[bytes, Any]]:
+        """Rows with lower <= key < upper in key order, as they are when the scan starts."""
+        assert self._scanned, "the state was not declared as scanned"
+        order = self._ordered()
+        changed = order[bisect_left(order, lower) : bisect_left(order, upper)]
+        fresh = [(key, self._values[key]) for key in changed]
+        return _merge(fresh, self._table.scan(lower, upper), self._decode)
+
+    def drain(self) -> tuple[list[bytes], list[bytes | None]]:
+        """The changed rows as sorted columns, encoded; afterwards they are only cached."""
+        keys = self._ordered() if self._scanned else sorted(self._changed)
+        values = list(map(self._values.__getitem__, keys))
+        encode = self._encode
+        if None in values:
+            encoded = [None if value is None else encode(value) for value in values]
+        else:
+            encoded = list(map(encode, values))
+        self._changed = set()
+        self.updates = 0
+        self._order = []
+        if len(self._values) > self._cache_rows:
+            # All at once instead of an LRU list: no bookkeeping per access.
+            self._values = {}
+        return keys, encoded
+
+    def _ordered(self) -> list[bytes]:
+        """The changed keys in order."""
+        order, fresh = self._order, self._fresh
+        if len(fresh) <= _FEW:
+            for key in fresh:
+                insort(order, key)
+        else:
+            # Two ascending runs: the second sort is a merge.
+            order += sorted(fresh)
+            order.sort()
+        self._fresh = []
+        return order
+
+    def _load(self, keys: list[bytes]) -> list[Any | None]:
+        stored = self._table.get_many(keys)
+        decode = self._decode
+        if None in stored:
+            return [None if data is None else decode(data) for data in stored]
+        return list(map(decode, cast("list[bytes]", stored)))
+
+
+def _merge(
+    fresh: Iterable[tuple[bytes, Any]], stored: Iterator[tuple[bytes, bytes]], decode: Decode
+) -> Iterator[tuple[bytes, Any]]:
+    """Sorted union in which a fresh row hides the stored one and None hides both."""
+    row = next(stored, None)
+    for key, value in fresh:
+        while row is not None and row[0] < key:
+            yield row[0], decode(row[1])
+            row = next(stored, None)
+        if row is not None and row[0] == key:
+            row = next(stored, None)
+        if value is not None:
+            yield key, value
+    while row is not None:
+        yield row[0], decode(row[1])
+        row = next(stored, None)
+
+
+class WriteBuffer:
+    """All states of one subtask."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._states: list[StateRows] = []
+        self.extra = 0
+        """Elements appended to rows that were already changed (list states)."""
+
+    def __len__(self) -> int:
+        """Rows, plus elements appended to them, since the last flush."""
+        return sum(map(len, self._states)) + self.extra
+
+    @property
+    def updates(self) -> int:
+        """Rows put and deleted and elements appended since the last flush, each time counted."""
+        return sum(rows.updates for rows in self._states) + self.extra
+
+    def state(
+        self, encode: Encode, decode: Decode, *, cache_rows: int, scanned: bool = False
+    ) -> StateRows:
+        """Add a state."""
+        rows = StateRows(self._table, encode, decode, cache_rows=cache_rows, scanned=scanned)
+        self._states.append(rows)
+        return rows
+
+    def drain(self) -> tuple[list[bytes], list[bytes | None]]:
+        """Everything since the last flush as sorted columns of row keys and values."""
+        self.extra = 0
+        drained = [rows.drain() for rows in self._states if rows]
+        if len(drained) == 1:
+            return drained[0]
+        merged: dict[bytes, bytes | None] = {}
+        for keys, values in drained:
+            merged.update(zip(keys, values, strict=True))
+        keys = sorted(merged)
+        return keys, list(map(merged.__getitem__, keys))

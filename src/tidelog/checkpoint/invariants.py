@@ -1,0 +1,304 @@
+"""The one list of what holds of every manifest and of every store.
+
+Invariant: each check is a pure function from what was read to what is wrong with it; the
+coordinator asserts the manifest's part before it writes, `tidelog inspect` checks all of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from tidelog.changelog.block import open_block
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    Descriptor,
+    Entry,
+    MaterializationRef,
+    OperatorState,
+    Start,
+    SubtaskState,
+)
+from tidelog.dstl.segment import HEADER_BYTES
+from tidelog.errors import InvariantError, TidelogError
+from tidelog.ids import Generation, SeqNo, Slot
+from tidelog.storage import paths
+
+
+class Invariant(StrEnum):
+    """The names of the invariants, as reports show them."""
+
+    KEY_GROUPS = "key-groups"
+    """The subtasks of an operator partition its key groups in order."""
+    SUBTASKS = "subtasks"
+    """Subtask indices are 0..n-1, operator ids unique."""
+    STATE_IDS = "state-ids"
+    """State ids and names are unique within an operator."""
+    LOG = "log"
+    """Log and inline blocks are contiguous from the materialization to the sequence number."""
+    RANGES = "ranges"
+    """Log ranges lie behind a segment's header and are not empty."""
+    SLOT_NAME = "slot-name"
+    """A slot holds the number in its name."""
+    GENERATION = "generation"
+    """A checkpoint's author is that of a start slot below it."""
+    CHECKPOINT_IDS = "checkpoint-ids"
+    """Checkpoint ids grow from slot to slot."""
+    STARTS = "starts"
+    """Start slots are never missing: slot 0 is one, and every generation seen has its own."""
+    OBJECTS = "objects"
+    """Every named object exists with the size it needs."""
+    DESCRIPTOR = "descriptor"
+    """A materialization's descriptor says what the manifest says of it."""
+    READABLE = "readable"
+    """Every byte that is read passes its checksum and has a known format version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken invariant: `where` names the object or the part of a manifest."""
+
+    invariant: Invariant
+    where: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An object a checkpoint needs; `size` in bytes is exact, or the least that will do."""
+
+    name: str
+    size: int
+    exact: bool
+
+
+def check_manifest(checkpoint: Checkpoint) -> None:
+    """Raise InvariantError when a manifest about to be written is wrong in itself."""
+    violations = manifest_violations(checkpoint)
+    if violations:
+        first = violations[0]
+        raise InvariantError(
+            f"{first.where} ({first.invariant}, {len(violations)} violations in all)",
+            expected=first.expected,
+            found=first.found,
+            action="report this as a defect; the manifest was not written, the last "
+            "checkpoint is intact",
+            retry_safe=False,
+        )
+
+
+def manifest_violations(checkpoint: Checkpoint) -> list[Violation]:
+    """What is wrong with a manifest, judged by nothing but itself."""
+    slot = paths.checkpoint(checkpoint.slot)
+    generation = checkpoint.author.generation
+    found = []
+    if not generation < checkpoint.slot:
+        found.append(
+            Violation(Invariant.GENERATION, slot, "a start slot below it", f"{generation}")
+        )
+    operators = [operator.id for operator in checkpoint.operators]
+    found += _unique(Invariant.SUBTASKS, slot, "operator ids", operators)
+    for operator in checkpoint.operators:
+        where = f"{slot}: operator {operator.id}"
+        found += _operator_violations(where, operator)
+        for subtask in operator.subtasks:
+            found += _log_violations(f"{where}, subtask {subtask.index}", subtask)
+    return found
+
+
+def _operator_violations(where: str, operator: OperatorState) -> Iterator[Violation]:
+    indices = [subtask.index for subtask in operator.subtasks]
+    if indices != list(range(len(indices))) or not indices:
+        yield Violation(Invariant.SUBTASKS, where, "subtasks 0..n-1", f"{indices}")
+    yield from _unique(Invariant.STATE_IDS, where, "state ids", [s.id for s in operator.states])
+    yield from _unique(Invariant.STATE_IDS, where, "state names", [s.name for s in operator.states])
+    ranges = [(s.first_key_group, s.last_key_group + 1) for s in operator.subtasks]
+    expected = 0
+    for (first, end), subtask in zip(ranges, operator.subtasks, strict=True):
+        if first != expected or end <= first:
+            yield Violation(
+                Invariant.KEY_GROUPS,
+                f"{where}, subtask {subtask.index}",
+                f"key groups from {expected}, one or more",
+                f"{first} to {end - 1}",
+            )
+        expected = end
+    if expected != operator.key_groups:
+        yield Violation(
+            Invariant.KEY_GROUPS,
+            where,
+            f"key groups up to {operator.key_groups - 1}",
+            f"up to {expected - 1}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A log range or an inline block, as changes [first, end)."""
+
+    first: SeqNo
+    end: SeqNo
+    durable: bool
+
+
+def _log_violations(where: str, state: SubtaskState) -> Iterator[Violation]:
+    pieces = []
+    for part in state.log:
+        pieces.append(_Piece(part.first, part.end, True))
+        if part.offset < HEADER_BYTES or part.length <= 0 or part.end < part.first:
+            yield Violation(
+                Invariant.RANGES,
+                f"{where}, segment {part.segment}",
+                f"bytes behind the {HEADER_BYTES} of the header",
+                f"{part.length} from {part.offset}, changes {part.first} to {part.end}",
+            )
+    for number, data in enumerate(state.inline):
+        try:
+            block = open_block(data, 0, f"{where}, inline block {number}")
+        except TidelogError as error:
+            yield readable_violation(f"{where}, inline block {number}", error)
+            return
+        pieces.append(_Piece(block.first, block.end, False))
+    yield from _contiguous(where, state, sorted(pieces, key=lambda p: (p.first, p.end)))
+
+
+def _contiguous(where: str, state: SubtaskState, pieces: Sequence[_Piece]) -> Iterator[Violation]:
+    """The first piece may begin before the materialization's end, the last range reach further
+    than `seqno`: ranges are whole blocks of what was uploaded together.
+    """
+    start = state.materialization.upto if state.materialization else SeqNo(0)
+    expected = min(start, pieces[0].first) if pieces else start
+    for piece in pieces:
+        if piece.first != expected or piece.first > state.seqno:
+            wanted = f"changes from {expected} on, up to {state.seqno}"
+            yield Violation(Invariant.LOG, where, wanted, f"from {piece.first} on")
+        expected = piece.end
+    end = max(expected, start)
+    may_exceed = bool(pieces) and pieces[-1].durable
+    if end < state.seqno or (end > state.seqno and not may_exceed):
+        yield Violation(Invariant.LOG, where, f"changes up to {state.seqno}", f"up to {end}")
+
+
+def _unique(
+    invariant: Invariant, where: str, what: str, values: Sequence[int | str]
+) -> Iterator[Violation]:
+    if len(set(values)) != len(values):
+        yield Violation(invariant, where, f"{what} that differ", f"{list(values)}")
+
+
+def slot_violations(
+    entries: Mapping[Slot, Entry], unreadable: Iterable[Slot], data_objects: Iterable[str]
+) -> list[Violation]:
+    """What is wrong with the row of slots; an unreadable slot gets the benefit of the doubt.
+
+    `entries` are those that could be read, by the number in their name; `data_objects` the names
+    of what is stored besides slots.
+    """
+    found: list[Violation] = []
+    for slot, entry in sorted(entries.items()):
+        where = paths.checkpoint(slot)
+        if entry.slot != slot:
+            found.append(Violation(Invariant.SLOT_NAME, where, f"slot {slot}", f"{entry.slot}"))
+        start = entries.get(Slot(entry.author.generation))
+        if isinstance(entry, Start):
+            if entry.author.generation != Generation(slot):
+                generation = f"generation {entry.author.generation}"
+                found.append(
+                    Violation(Invariant.GENERATION, where, f"generation {slot}", generation)
+                )
+        elif isinstance(start, Start) and start.author != entry.author:
+            wanted, author = f"author {start.author}", f"{entry.author}"
+            found.append(Violation(Invariant.GENERATION, where, wanted, author))
+    found += _checkpoint_id_violations(entries)
+    found += _start_violations(entries, frozenset(unreadable), data_objects)
+    return found
+
+
+def _checkpoint_id_violations(entries: Mapping[Slot, Entry]) -> Iterator[Violation]:
+    checkpoints = [e for _, e in sorted(entries.items()) if isinstance(e, Checkpoint)]
+    for before, after in pairwise(checkpoints):
+        if after.checkpoint_id <= before.checkpoint_id:
+            yield Violation(
+                Invariant.CHECKPOINT_IDS,
+                paths.checkpoint(after.slot),
+                f"a checkpoint id above {before.checkpoint_id}, that of slot {before.slot}",
+                f"{after.checkpoint_id}",
+            )
+
+
+def _start_violations(
+    entries: Mapping[Slot, Entry], unreadable: frozenset[Slot], data_objects: Iterable[str]
+) -> Iterator[Violation]:
+    """A deleted start would let a writer of an older generation go on unfenced."""
+    seen = {Generation(0): "the store"} if entries or unreadable else {}
+    for name in data_objects:
+        generation = paths.generation_of(name)
+        if generation is not None:
+            seen.setdefault(generation, name)
+    for slot, entry in sorted(entries.items()):
+        seen.setdefault(entry.author.generation, paths.checkpoint(slot))
+    for generation, witness in sorted(seen.items()):
+        slot = Slot(generation)
+        if slot not in unreadable and not isinstance(entries.get(slot), Start):
+            held = "no slot" if slot not in entries else "a checkpoint"
+            wanted = f"the start of generation {generation}, which {witness} is from"
+            yield Violation(Invariant.STARTS, paths.checkpoint(slot), wanted, held)
+
+
+def direct_needs(checkpoint: Checkpoint) -> list[Need]:
+    """The objects a manifest names: segments as far as its ranges reach, and descriptors."""
+    segments: dict[str, int] = {}
+    descriptors = {}
+    for _, subtask in checkpoint.subtasks():
+        for part in subtask.log:
+            end = part.offset + part.length
+            segments[part.segment] = max(end, segments.get(part.segment, 0))
+        if subtask.materialization is not None:
+            ref = subtask.materialization
+            descriptors[ref.descriptor] = Need(ref.descriptor, ref.size, exact=True)
+    return [*(Need(n, s, exact=False) for n, s in segments.items()), *descriptors.values()]
+
+
+def table_needs(descriptor: Descriptor) -> list[Need]:
+    """The table files a descriptor names."""
+    return [Need(file.object, file.size, exact=True) for file in descriptor.shared]
+
+
+def object_violations(needs: Iterable[Need], sizes: Mapping[str, int]) -> list[Violation]:
+    """Needed objects that are missing or too small; `sizes` are those of all stored objects."""
+    found = []
+    for need in needs:
+        size = sizes.get(need.name)
+        expected = f"{need.size} bytes" if need.exact else f"at least {need.size} bytes"
+        if size is None:
+            found.append(Violation(Invariant.OBJECTS, need.name, expected, "no such object"))
+        elif size < need.size or (need.exact and size > need.size):
+            found.append(Violation(Invariant.OBJECTS, need.name, expected, f"{size} bytes"))
+    return found
+
+
+def descriptor_violations(
+    operator: str, state: SubtaskState, ref: MaterializationRef, descriptor: Descriptor
+) -> list[Violation]:
+    """Where a descriptor and the manifest that names it disagree."""
+    facts: list[tuple[str, object, object]] = [
+        ("operator", operator, descriptor.operator),
+        ("subtask", state.index, descriptor.subtask),
+        ("id", ref.id, descriptor.id),
+        ("upto", ref.upto, descriptor.upto),
+        ("table", state.table, descriptor.table),
+        ("table_bytes", ref.table_bytes, descriptor.table_bytes),
+    ]
+    return [
+        Violation(Invariant.DESCRIPTOR, ref.descriptor, f"{name} {wanted}", f"{found}")
+        for name, wanted, found in facts
+        if wanted != found
+    ]
+
+
+def readable_violation(where: str, error: TidelogError) -> Violation:
+    """The violation an error of a read stands for."""
+    return Violation(
+        Invariant.READABLE, where, error.expected or "a readable object", error.found or str(error)
+    )

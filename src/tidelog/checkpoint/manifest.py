@@ -1,0 +1,161 @@
+"""Manifests: what a slot of the checkpoint log holds.
+
+Invariants: a manifest names every object its checkpoint needs, directly or through the
+materialization descriptors it names; it is written once and never changed; it carries its author,
+so "already exists" can be told apart from "a newer job took this slot".
+Format: docs/format.md, "Manifests, slots and materializations".
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tidelog.dstl.segment import LogRange
+from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
+from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
+
+
+class Author(msgspec.Struct, frozen=True):
+    """Who wrote a slot: the incarnation and this very attempt."""
+
+    generation: Generation
+    attempt: str
+
+
+class StateInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One registered state of an operator; `id` is its number in row keys."""
+
+    id: int
+    name: str
+    kind: str
+    schema: tuple[str, ...]
+    ttl_ms: int | None = None
+
+
+class MaterializationRef(msgspec.Struct, frozen=True):
+    """An uploaded table snapshot: its descriptor object, and the changes it covers."""
+
+    id: MaterializationId
+    descriptor: str
+    size: int
+    """Bytes of the descriptor object."""
+    upto: SeqNo
+    """Every change below this number is in the snapshot."""
+    table_bytes: int
+    """Bytes of all files of the snapshot."""
+
+
+class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything one subtask needs to come back."""
+
+    index: int
+    first_key_group: int
+    last_key_group: int
+    seqno: SeqNo
+    """Changes logged when the barrier passed; the log below reaches exactly to here."""
+    table: str
+    materialization: MaterializationRef | None = None
+    log: tuple[LogRange, ...] = ()
+    inline: tuple[bytes, ...] = ()
+    """Sealed blocks small enough to live in the manifest, after the last range of `log`."""
+    watermark: int | None = None
+    transactions: tuple[bytes, ...] = ()
+    """Pre-committed sink transactions that this checkpoint commits."""
+    finished: bool = False
+    """The operator's `finish` ran before this checkpoint."""
+
+
+class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One operator: its states and its subtasks, which partition the key groups."""
+
+    id: str
+    key_groups: int
+    states: tuple[StateInfo, ...]
+    subtasks: tuple[SubtaskState, ...]
+
+
+class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):
+    """A new generation takes over; never deleted, so an older writer always collides with it."""
+
+    slot: Slot
+    author: Author
+    created_ms: int
+    job: str
+    format: int = FORMAT_VERSION
+
+
+class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"):
+    """A completed checkpoint."""
+
+    slot: Slot
+    author: Author
+    checkpoint_id: CheckpointId
+    created_ms: int
+    job: str
+    operators: tuple[OperatorState, ...]
+    final: bool = False
+    """The job ended with this checkpoint: inputs exhausted, all operators finished."""
+    format: int = FORMAT_VERSION
+
+    def subtasks(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
+        """All subtasks with their operator."""
+        for operator in self.operators:
+            for subtask in operator.subtasks:
+                yield operator, subtask
+
+
+Entry = Start | Checkpoint
+"""What a slot can hold."""
+
+
+class TableObject(msgspec.Struct, frozen=True):
+    """A shared table file and the object that holds it."""
+
+    name: str
+    object: str
+    size: int
+    crc32c: str
+
+
+class Descriptor(msgspec.Struct, frozen=True):
+    """A materialization: shared files by reference, small ones within."""
+
+    id: MaterializationId
+    operator: str
+    subtask: int
+    generation: Generation
+    table: str
+    upto: SeqNo
+    shared: tuple[TableObject, ...]
+    private: dict[str, bytes]
+    format: int = FORMAT_VERSION
+
+    @property
+    def shared_bytes(self) -> dict[str, int]:
+        """Bytes of every shared file, by object."""
+        return {file.object: file.size for file in self.shared}
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(f.size for f in self.shared) + sum(map(len, self.private.values()))
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The bytes stored in a slot."""
+    return seal_document(entry)
+
+
+def decode_entry(data: bytes, name: str) -> Entry:
+    """Check and decode a slot's bytes; raises CorruptObjectError, FormatVersionError."""
+    return open_document(data, name, Entry)  # type: ignore[arg-type]  # a union is no type
+
+
+def encode_descriptor(descriptor: Descriptor) -> bytes:
+    """The bytes stored for a materialization."""
+    return seal_document(descriptor)
+
+
+def decode_descriptor(data: bytes, name: str) -> Descriptor:
+    """Check and decode a descriptor; raises CorruptObjectError, FormatVersionError."""
+    return open_document(data, name, Descriptor)

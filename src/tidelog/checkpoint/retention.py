@@ -1,0 +1,62 @@
+"""Which checkpoints stay, and which objects nobody needs any more: pure set decisions.
+
+Invariants:
+- `start` slots always stay (they are the fence), and so does the newest checkpoint;
+- an object goes only when no retained manifest and no live subtask refers to it (min of
+  materialized and subsumed), and only after the manifests that named it are gone.
+"""
+
+from collections.abc import Collection, Iterable, Set
+
+from tidelog.checkpoint.manifest import Checkpoint, Descriptor, SubtaskState
+from tidelog.ids import Generation, Slot
+from tidelog.storage.paths import generation_of
+
+
+def subsumed(
+    retained: Iterable[Slot], keep: int, pinned: Collection[Slot] = frozenset()
+) -> list[Slot]:
+    """The checkpoint slots that a history of the newest `keep` no longer needs."""
+    ordered = sorted(retained)
+    return [slot for slot in ordered[: max(0, len(ordered) - keep)] if slot not in pinned]
+
+
+def subtask_objects(state: SubtaskState) -> set[str]:
+    """Objects a subtask's state names directly: log segments and its descriptor."""
+    names = {log_range.segment for log_range in state.log}
+    if state.materialization is not None:
+        names.add(state.materialization.descriptor)
+    return names
+
+
+def checkpoint_objects(checkpoint: Checkpoint) -> set[str]:
+    """Objects a checkpoint names directly; its descriptors name the table files."""
+    return set().union(*(subtask_objects(subtask) for _, subtask in checkpoint.subtasks()))
+
+
+def descriptor_objects(descriptor: Descriptor) -> set[str]:
+    """The shared table files of a materialization."""
+    return {file.object for file in descriptor.shared}
+
+
+def garbage(written: Set[str], retained: Set[str], live: Set[str]) -> set[str]:
+    """Objects this generation wrote or inherited that nobody refers to any more."""
+    return set(written) - retained - live
+
+
+def sweepable(
+    stored: Iterable[str], referenced: Set[str], current: Generation
+) -> tuple[list[str], list[str]]:
+    """Split stored data objects into (garbage of older generations, unreferenced current ones).
+
+    Older generations are fenced, so what no retained manifest names there can never be named
+    again. The current generation's unreferenced objects may be named by its next checkpoint.
+    """
+    old: list[str] = []
+    undecided: list[str] = []
+    for name in stored:
+        generation = generation_of(name)
+        if generation is None or name in referenced:
+            continue
+        (old if generation < current else undecided).append(name)
+    return old, undecided

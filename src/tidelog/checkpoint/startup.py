@@ -1,0 +1,133 @@
+"""What a starting job learns from its store: retained checkpoints, and what others left behind.
+
+Invariants: only objects of older generations are taken over; those are fenced, so nobody adds
+references to them any more. As long as a slot cannot be read its references are unknown, and
+nothing of older generations is taken over, so nothing of them is deleted. The same holds for a
+descriptor.
+"""
+
+from dataclasses import dataclass
+
+from tidelog.checkpoint.manifest import Checkpoint, decode_descriptor
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.ids import CheckpointId, Generation, Slot
+from tidelog.storage import paths
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The checkpoints below our start, oldest first, and the slots that could not be read."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    damaged: dict[Slot, TidelogError]
+    complete: bool
+    """Every slot and descriptor could be read: all references to older objects are known."""
+
+    @property
+    def next_checkpoint_id(self) -> CheckpointId:
+        """Higher than all before, also when resuming from an older slot."""
+        return CheckpointId(max((c.checkpoint_id for c in self.checkpoints), default=0) + 1)
+
+    def resume_from(self, wanted: Slot | None) -> Checkpoint | None:
+        """The wanted checkpoint, or the newest; None for a store without any.
+
+        Raises RestoreError when the wanted slot is not there, and the slot's own error when it,
+        or with no wish the newest, is damaged.
+        """
+        if wanted is None:
+            newest = self.checkpoints[-1] if self.checkpoints else None
+            for slot, error in self.damaged.items():
+                if newest is None or slot > newest.slot:
+                    raise error
+            return newest
+        if wanted in self.damaged:
+            raise self.damaged[wanted]
+        for checkpoint in self.checkpoints:
+            if checkpoint.slot == wanted:
+                return checkpoint
+        raise _no_checkpoint(wanted)
+
+
+async def resumable(slots: SlotLog, wanted: Slot | None) -> Checkpoint | None:
+    """What a start would resume from: a look before it fences anything.
+
+    Raises RestoreError, CorruptObjectError and FormatVersionError as `read_history` and
+    `History.resume_from` would.
+    """
+    for slot in reversed(await slots.slots()):
+        try:
+            entry = await slots.read(slot)
+        except ObjectNotFoundError:
+            continue  # dropped by the job that runs
+        except CorruptObjectError:
+            if wanted in (None, slot):
+                raise
+            continue
+        if isinstance(entry, Checkpoint) and wanted in (None, slot):
+            return entry
+    if wanted is not None:
+        raise _no_checkpoint(wanted)
+    return None
+
+
+def _no_checkpoint(slot: Slot) -> RestoreError:
+    return RestoreError(
+        f"slot {slot}",
+        expected="a checkpoint",
+        found="none there",
+        action="choose a slot that `tidelog checkpoints list URL` shows",
+    )
+
+
+async def read_history(
+    store: ObjectStore,
+    slots: SlotLog,
+    earlier: tuple[Slot, ...],
+    ledger: Ledger,
+    generation: Generation,
+) -> History:
+    """Read all retained checkpoints and fill the ledger with older generations' objects."""
+    checkpoints: list[Checkpoint] = []
+    damaged: dict[Slot, TidelogError] = {}
+    for slot in earlier:
+        try:
+            entry = await slots.read(slot)
+        except (CorruptObjectError, ObjectNotFoundError) as error:
+            damaged[slot] = error
+            continue
+        if isinstance(entry, Checkpoint):
+            checkpoints.append(entry)
+    descriptors = {
+        subtask.materialization.descriptor
+        for checkpoint in checkpoints
+        for _, subtask in checkpoint.subtasks()
+        if subtask.materialization is not None
+    }
+    described = [await _describe(store, name, ledger) for name in sorted(descriptors)]
+    complete = not damaged and all(described)
+    if complete:
+        await _inherit(store, ledger, generation)
+    return History(tuple(checkpoints), damaged, complete)
+
+
+async def _inherit(store: ObjectStore, ledger: Ledger, generation: Generation) -> None:
+    """Take over what older generations wrote: retention deletes what nothing refers to."""
+    for prefix in (paths.SEGMENTS, paths.TABLES, paths.MATERIALIZATIONS):
+        async for info in store.list(prefix):
+            owner = paths.generation_of(info.name)
+            if owner is not None and owner < generation:
+                ledger.inherit([info.name])
+
+
+async def _describe(store: ObjectStore, name: str, ledger: Ledger) -> bool:
+    """Learn a descriptor's files; False when it cannot be read."""
+    try:
+        descriptor = decode_descriptor(await store.get(name), name)
+    except (CorruptObjectError, ObjectNotFoundError):
+        # The restore that needs it says so; a job that resumes elsewhere goes on without.
+        return False
+    ledger.describe(name, descriptor.shared_bytes)
+    return True

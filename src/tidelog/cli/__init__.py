@@ -1,0 +1,46 @@
+"""The command line; one file per command.
+
+Invariant: a command's module is imported only when that command runs, so `tidelog --help` costs
+no more than click itself.
+"""
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+_COMMANDS: Final = {
+    "checkpoints": "List checkpoints and show what they hold.",
+    "doctor": "Test whether a store is safe for jobs.",
+    "inspect": "Check every invariant of a store.",
+    "log": "Print the changes in the log, decoded.",
+    "restore": "Write a checkpoint's state to a local directory.",
+    "run": "Run a job in this process until its input ends.",
+    "sweep": "Delete objects that crashes left behind.",
+}
+"""What `tidelog --help` says; the module of the same name has the rest as `command`."""
+
+
+class _LazyCommands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"tidelog.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_COMMANDS.items()))
+
+
+@click.group(cls=_LazyCommands)
+@click.version_option(package_name="tidelog", prog_name="tidelog", message="%(prog)s %(version)s")
+def main() -> None:
+    """Durable state for stream processing: run jobs, look into their stores, mend them.
+
+    A store URL is a path, file:///path, s3://bucket/prefix, or a URL of any scheme fsspec knows.
+    """

@@ -1,0 +1,212 @@
+"""`tidelog checkpoints`: what slots a store has and what a checkpoint holds."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from tidelog.checkpoint.inventory import Slots, find_checkpoint, read_slots
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number
+from tidelog.cli.output import age, error_fields, size
+from tidelog.ids import Slot
+from tidelog.state.processor import MAX_WATERMARK
+
+
+class SlotRow(msgspec.Struct, frozen=True):
+    """A slot; sizes in bytes, what a kind of slot does not have is null."""
+
+    slot: int
+    kind: str
+    generation: int | None = None
+    checkpoint_id: int | None = None
+    created_ms: int | None = None
+    job: str | None = None
+    manifest_bytes: int = 0
+    log_bytes: int | None = None
+    materialized_bytes: int | None = None
+    inline_bytes: int | None = None
+    final: bool | None = None
+    error: dict[str, Any] | None = None
+
+
+@click.group("checkpoints")
+def command() -> None:
+    """List checkpoints and show what they hold."""
+
+
+@command.command("list")
+@on_store
+async def list_command(invocation: StoreCommand) -> int:
+    """List the slots at URL, oldest first.
+
+    Exits with 1 when one of them cannot be read.
+    """
+    slots = await read_slots(invocation.store)
+    rows = [_row(slots, slot) for slot in sorted(slots.sizes)]
+    output = invocation.output
+    if output.as_json:
+        output.document({"url": invocation.store.url, "slots": rows})
+    else:
+        now = invocation.effects.clock.now_ms()
+        output.table(
+            ["slot", "kind", "gen", "id", "age", "manifest", "log", "table", "inline", ""],
+            [_cells(row, now) for row in rows],
+        )
+        for slot, error in sorted(slots.unreadable.items()):
+            output.line(f"slot {slot}: {error}")
+    return EXIT_PROBLEM if slots.unreadable else EXIT_OK
+
+
+def _row(slots: Slots, slot: Slot) -> SlotRow:
+    entry = slots.entries.get(slot)
+    manifest_bytes = slots.sizes[slot]
+    if entry is None:
+        error = error_fields(slots.unreadable[slot])
+        return SlotRow(slot, "unreadable", manifest_bytes=manifest_bytes, error=error)
+    row = SlotRow(
+        slot,
+        kind="start",
+        generation=entry.author.generation,
+        created_ms=entry.created_ms,
+        job=entry.job,
+        manifest_bytes=manifest_bytes,
+    )
+    if not isinstance(entry, Checkpoint):
+        return row
+    states = [subtask for _, subtask in entry.subtasks()]
+    return msgspec.structs.replace(
+        row,
+        kind="checkpoint",
+        checkpoint_id=entry.checkpoint_id,
+        log_bytes=sum(map(_log_bytes, states)),
+        materialized_bytes=sum(map(_materialized_bytes, states)),
+        inline_bytes=sum(map(_inline_bytes, states)),
+        final=entry.final,
+    )
+
+
+def _cells(row: SlotRow, now_ms: int) -> list[str | int | None]:
+    figures = (row.manifest_bytes, row.log_bytes, row.materialized_bytes, row.inline_bytes)
+    return [
+        row.slot,
+        row.kind,
+        row.generation,
+        row.checkpoint_id,
+        None if row.created_ms is None else age(now_ms - row.created_ms),
+        *(None if figure is None else size(figure) for figure in figures),
+        "final" if row.final else "",
+    ]
+
+
+@command.command("show")
+@on_store
+@click.argument("slot", type=slot_number, default="latest")
+async def show_command(invocation: StoreCommand, slot: Slot | None) -> int:
+    """Show a checkpoint per operator and subtask.
+
+    SLOT is a slot's number, or latest. The table of a subtask has its changes below "upto"; a
+    restore replays the rest from the log.
+    """
+    checkpoint = await find_checkpoint(invocation.store, slot)
+    output = invocation.output
+    if output.as_json:
+        output.document({"url": invocation.store.url, **_checkpoint_fields(checkpoint)})
+        return EXIT_OK
+    output.line(
+        f"slot {checkpoint.slot}: checkpoint {checkpoint.checkpoint_id} of job {checkpoint.job!r}, "
+        f"generation {checkpoint.author.generation}{', final' if checkpoint.final else ''}"
+    )
+    for operator in checkpoint.operators:
+        output.line()
+        output.line(f"operator {operator.id}, {operator.key_groups} key groups")
+        for state in operator.states:
+            output.line(
+                f"  state {state.id} {state.name}: {state.kind} ({'; '.join(state.schema)})"
+            )
+        output.table(_SUBTASK_COLUMNS, [_subtask_cells(subtask) for subtask in operator.subtasks])
+    return EXIT_OK
+
+
+_SUBTASK_COLUMNS = [
+    *("subtask", "groups", "changes", "upto", "table"),
+    *("replay", "log", "inline", "watermark", "finished"),
+]
+
+
+def _subtask_cells(state: SubtaskState) -> list[str | int | None]:
+    return [
+        state.index,
+        f"{state.first_key_group}-{state.last_key_group}",
+        state.seqno,
+        _materialized_upto(state),
+        size(_materialized_bytes(state)),
+        state.seqno - _materialized_upto(state),
+        size(_log_bytes(state)),
+        size(_inline_bytes(state)),
+        "end" if state.watermark == MAX_WATERMARK else state.watermark,
+        "yes" if state.finished else "no",
+    ]
+
+
+def _checkpoint_fields(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "slot": checkpoint.slot,
+        "checkpoint_id": checkpoint.checkpoint_id,
+        "generation": checkpoint.author.generation,
+        "attempt": checkpoint.author.attempt,
+        "created_ms": checkpoint.created_ms,
+        "job": checkpoint.job,
+        "final": checkpoint.final,
+        "operators": [_operator_fields(operator) for operator in checkpoint.operators],
+    }
+
+
+def _operator_fields(operator: OperatorState) -> dict[str, Any]:
+    return {
+        "id": operator.id,
+        "key_groups": operator.key_groups,
+        "states": [
+            {"id": s.id, "name": s.name, "kind": s.kind, "schema": s.schema, "ttl_ms": s.ttl_ms}
+            for s in operator.states
+        ],
+        "subtasks": [_subtask_fields(subtask) for subtask in operator.subtasks],
+    }
+
+
+def _subtask_fields(state: SubtaskState) -> dict[str, Any]:
+    ref = state.materialization
+    return {
+        "index": state.index,
+        "first_key_group": state.first_key_group,
+        "last_key_group": state.last_key_group,
+        "seqno": state.seqno,
+        "table": state.table,
+        "descriptor": ref.descriptor if ref else None,
+        "materialized_upto": _materialized_upto(state),
+        "materialized_bytes": _materialized_bytes(state),
+        "replay_changes": state.seqno - _materialized_upto(state),
+        "log_ranges": len(state.log),
+        "log_bytes": _log_bytes(state),
+        "inline_blocks": len(state.inline),
+        "inline_bytes": _inline_bytes(state),
+        "watermark": state.watermark,
+        "transactions": len(state.transactions),
+        "finished": state.finished,
+    }
+
+
+def _materialized_upto(state: SubtaskState) -> int:
+    return state.materialization.upto if state.materialization else 0
+
+
+def _materialized_bytes(state: SubtaskState) -> int:
+    return state.materialization.table_bytes if state.materialization else 0
+
+
+def _log_bytes(state: SubtaskState) -> int:
+    return sum(part.length for part in state.log)
+
+
+def _inline_bytes(state: SubtaskState) -> int:
+    return sum(map(len, state.inline))

@@ -1,0 +1,131 @@
+"""What the commands that look into a store have in common: arguments, errors, exit codes.
+
+Invariants: a command ends with 0 (fine), 1 (a problem, an error), 2 (wrong usage) or 130
+(Ctrl-C); an error is its message and the next action, a traceback only with --debug; the store
+is closed in the end.
+"""
+
+import asyncio
+import functools
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Concatenate, Final, ParamSpec
+
+import click
+
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.cli.defects import defect
+from tidelog.cli.output import Output
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError, TidelogError
+from tidelog.ids import Slot
+from tidelog.storage.open import open_store
+from tidelog.storage.port import ObjectStore
+
+P = ParamSpec("P")
+
+EXIT_OK: Final = 0
+EXIT_PROBLEM: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+def slot_number(text: str) -> Slot | None:
+    """A slot's number, or None for `latest`; an argument's type. Raises BadParameter."""
+    if text == "latest":
+        return None
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither a slot's number nor 'latest'")
+    return Slot(int(text))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCommand:
+    """What a command gets to work with."""
+
+    url: str
+    """As the user wrote it."""
+    endpoint: str | None
+    effects: Effects
+    store: ObjectStore
+    output: Output
+
+    def open_again(self) -> ObjectStore:
+        """Another connection to the same store."""
+        return _open(self.url, self.endpoint, self.effects)
+
+
+def on_store(
+    function: Callable[Concatenate[StoreCommand, P], Awaitable[int]],
+) -> Callable[..., None]:
+    """Make a command function of `function`, which works on the store URL and returns the exit
+    code; adds URL, --endpoint, --json and --debug.
+    """
+
+    @click.argument("url")
+    @click.option("--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/cli-json.md.")
+    @click.option("--debug", is_flag=True, help="Print tracebacks.")
+    @functools.wraps(function)
+    def command(url: str, endpoint: str | None, as_json: bool, debug: bool, **options: Any) -> None:
+        output = Output(as_json=as_json)
+
+        async def work() -> int:
+            effects = Effects()
+            with closing(effects.offload):
+                store = _open(url, endpoint, effects)
+                try:
+                    invocation = StoreCommand(url, endpoint, effects, store, output)
+                    return await function(invocation, **options)  # type: ignore[call-arg]
+                finally:
+                    await store.close()
+
+        click.get_current_context().exit(reporting(work, output, debug=debug))
+
+    return command
+
+
+def reporting(work: Callable[[], Coroutine[Any, Any, int]], output: Output, *, debug: bool) -> int:
+    """Run asynchronous `work` and report its error, if any; returns the exit code."""
+    error: TidelogError
+    try:
+        return asyncio.run(work())
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        raise  # The reader of our output has enough; click ends quietly.
+    except TidelogError as failure:
+        error = failure
+    except Exception as cause:
+        error = defect(cause)
+    if debug:
+        traceback.print_exception(error)
+    output.error(error)
+    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
+
+
+def _open(url: str, endpoint: str | None, effects: Effects) -> ObjectStore:
+    options = {} if endpoint is None else {"endpoint_url": endpoint}
+    return open_store(url, effects, options=options)
+
+
+def selected(
+    checkpoint: Checkpoint, operator: str | None, subtask: int | None = None
+) -> list[tuple[OperatorState, SubtaskState]]:
+    """The subtasks that options chose, all of them for None; raises ConfigError for no match."""
+    found = [
+        (owner, state)
+        for owner, state in checkpoint.subtasks()
+        if operator in (None, owner.id) and subtask in (None, state.index)
+    ]
+    if found:
+        return found
+    operators = ", ".join(f"{o.id} ({len(o.subtasks)} subtasks)" for o in checkpoint.operators)
+    raise ConfigError(
+        f"operator {operator}, subtask {subtask}" if operator else f"subtask {subtask}",
+        expected=f"one of {operators}, counted from 0",
+        found=f"none of that name in slot {checkpoint.slot}",
+        action="correct the option",
+    )

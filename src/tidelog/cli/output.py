@@ -1,0 +1,146 @@
+"""What commands print: JSON, tables on a terminal, plain columns elsewhere.
+
+Invariants: with --json standard output holds JSON and nothing else; results go to standard
+output, progress and errors to standard error.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import click
+import msgspec
+
+from tidelog.errors import TidelogError
+
+Cell = str | int | None
+
+
+class Step(Protocol):
+    """Shows how far something is."""
+
+    def __call__(self, done: int, total: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Prints for one command."""
+
+    as_json: bool
+
+    def document(self, document: object) -> None:
+        """Print one JSON document, indented."""
+        data = msgspec.json.encode(document, order="deterministic")
+        click.echo(msgspec.json.format(data, indent=2))
+
+    def json_line(self, document: object) -> None:
+        """Print one JSON document on one line."""
+        click.echo(msgspec.json.encode(document))
+
+    def line(self, line: str = "") -> None:
+        """Print a line of text."""
+        click.echo(line)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+        """Print a table; numbers are aligned to the right."""
+        if sys.stdout.isatty():
+            _rich_table(columns, rows)
+        else:
+            _plain_table(columns, rows)
+
+    def error(self, error: TidelogError) -> None:
+        """Print an error on standard error."""
+        if self.as_json:
+            click.echo(msgspec.json.encode({"error": error_fields(error)}), err=True)
+        else:
+            click.echo(f"Error: {error}", err=True)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Step]:
+        """A progress bar with the time left, on a terminal."""
+        if self.as_json or not sys.stderr.isatty():
+            yield lambda done, total: None
+            return
+        # Heavy: only a terminal pays for it.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import Progress  # noqa: PLC0415
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def error_fields(error: TidelogError) -> dict[str, Any]:
+    """An error as JSON."""
+    return {
+        "type": type(error).__name__,
+        "what": error.what,
+        "expected": error.expected,
+        "found": error.found,
+        "action": error.action,
+        "retry_safe": error.retry_safe,
+    }
+
+
+def text(value: object) -> str:
+    """A decoded value for people: as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def age(milliseconds: int) -> str:
+    """A length of time for people."""
+    seconds = max(0, milliseconds) // 1000
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def _text(cell: Cell) -> str:
+    return "-" if cell is None else str(cell)
+
+
+def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    lines = [list(columns), *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    right = _numeric(columns, rows)
+    for line in lines:
+        cells = zip(line, widths, right, strict=True)
+        padded = (c.rjust(w) if numeric else c.ljust(w) for c, w, numeric in cells)
+        click.echo("  ".join(padded).rstrip())
+
+
+def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    # Heavy: only a terminal pays for it.
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name, numeric in zip(columns, _numeric(columns, rows), strict=True):
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        # As text: names may contain what rich takes for markup.
+        table.add_row(*(Text(_text(cell)) for cell in row))
+    Console().print(table)
+
+
+def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[bool]:
+    """Which columns hold numbers or nothing."""
+    return [
+        all(row[at] is None or isinstance(row[at], int) for row in rows)
+        for at in range(len(columns))
+    ]

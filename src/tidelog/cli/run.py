@@ -1,0 +1,224 @@
+"""`tidelog run`: run a job in this process until its input ends."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.cli.defects import defect
+from tidelog.cli.durations import duration
+from tidelog.cli.loading import load_job
+from tidelog.cli.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
+from tidelog.cli.running import EXIT_INTERRUPTED, exit_code, run_job
+from tidelog.effects import Effects
+from tidelog.errors import TidelogError
+from tidelog.ids import Slot
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobConfig, Mode
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.status import JobStatus
+from tidelog.storage.open import open_store
+
+_EXIT_CODES = """\b
+Exit codes:
+  0    the job finished, or had finished before
+  1    it failed; the message says what to do, another start resumes
+  2    wrong usage: an option, the job's definition or an input
+  3    fenced: a newer start of the job took over the store
+  130  stopped by Ctrl-C or SIGTERM; another start resumes
+"""
+
+
+@click.command("run", epilog=_EXIT_CODES)
+@click.argument("job")
+@click.option("--input", help="Input of the job: a path.")
+@click.option("--store", required=True, metavar="URL", help="Where checkpoints and state go.")
+@click.option("--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS.")
+@click.option("--output", help="Output directory; without it results go to standard output.")
+@click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--checkpoint-interval", type=duration, default="1s", show_default=True)
+@click.option("--checkpoint-timeout", type=duration, default="10m", show_default=True)
+@click.option(
+    "--materialize-interval",
+    type=duration,
+    default="20s",
+    show_default=True,
+    help="How often each table is uploaded.",
+)
+@click.option(
+    "--replay-target",
+    type=duration,
+    default="2s",
+    show_default=True,
+    help="Upload a table early when a restart would replay its log for longer: less makes "
+    "restarts faster and uploads more often.",
+)
+@click.option(
+    "--changelog/--no-changelog",
+    default=True,
+    show_default=True,
+    help="Without it every checkpoint uploads the tables' new files.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["exactly-once", "at-least-once"]),
+    default="exactly-once",
+    show_default=True,
+)
+@click.option(
+    "--table", type=click.Choice(["rocksdb", "memory"]), default="rocksdb", show_default=True
+)
+@click.option("--include", default="*", metavar="GLOB", show_default=True, help="Input files.")
+@click.option("--follow", is_flag=True, help="Never end: wait for more input.")
+@click.option(
+    "--work-dir", type=click.Path(path_type=Path), help="Where tables live while the job runs."
+)
+@click.option(
+    "--retain",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Checkpoints to keep.",
+)
+@click.option(
+    "--restore-slot",
+    type=click.IntRange(min=0),
+    help="Resume from this checkpoint, once, and not from the newest; output committed since "
+    "then comes again.",
+)
+@click.option(
+    "--tolerable-failures",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Checkpoints (materializations of a subtask) in a row that may fail.",
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
+@click.option("--report-interval", type=duration, help="How often to report without a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on standard output.")
+@click.option("--quiet", is_flag=True, help="Report errors only.")
+@click.option("--debug", is_flag=True, help="Print tracebacks.")
+def command(
+    job: str,
+    input: str | None,
+    store: str,
+    endpoint: str | None,
+    output: str | None,
+    parallelism: int,
+    checkpoint_interval: float,
+    checkpoint_timeout: float,
+    materialize_interval: float,
+    replay_target: float,
+    changelog: bool,
+    mode: Mode,
+    table: Literal["rocksdb", "memory"],
+    include: str,
+    follow: bool,
+    work_dir: Path | None,
+    retain: int,
+    restore_slot: int | None,
+    tolerable_failures: int,
+    metrics_port: int | None,
+    report_interval: float | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
+    """Run JOB until its input ends.
+
+    JOB is wordcount, sessions, or module:attribute, where the attribute is a Job or a function
+    that returns one and may take a JobArguments. The same command started again resumes from the
+    last checkpoint in the store.
+    """
+    arguments = JobArguments(input, output, include, follow)
+    reporter = _reporter(as_json=as_json, quiet=quiet, interval_s=report_interval)
+
+    schedule = Schedule(
+        interval=checkpoint_interval,
+        timeout=checkpoint_timeout,
+        tolerable_failures=tolerable_failures,
+    )
+    materialize = MaterializeConfig(
+        interval=materialize_interval,
+        replay_target=replay_target,
+        tolerable_failures=tolerable_failures,
+    )
+
+    def make_runner(effects: Effects) -> JobRunner:
+        config = JobConfig(
+            parallelism=parallelism,
+            mode=mode,
+            changelog=changelog,
+            table=table,
+            work_dir=work_dir,
+            retain=retain,
+            schedule=schedule,
+            materialize=materialize,
+        )
+        slot = None if restore_slot is None else Slot(restore_slot)
+        options = {} if endpoint is None else {"endpoint_url": endpoint}
+        built = load_job(job, arguments)
+        opened = open_store(store, effects, options=options)
+        return JobRunner(built, opened, config, effects, restore_slot=slot)
+
+    ending = _ending(job, _run(make_runner, reporter, metrics_port))
+    reporter.end(ending)
+    if debug and ending.error is not None:
+        traceback.print_exception(ending.error)
+    sys.exit(ending.exit_code)
+
+
+def _reporter(*, as_json: bool, quiet: bool, interval_s: float | None) -> Reporter:
+    if as_json:
+        return JsonLines(interval_s or 1.0)
+    if quiet:
+        return Quiet()
+    if sys.stderr.isatty():
+        from tidelog.cli.live import LiveView  # noqa: PLC0415  # rich costs start-up time
+
+        return LiveView()
+    return PlainLines(interval_s or 5.0)
+
+
+def _ending(name: str, run: Coroutine[Any, Any, Ending]) -> Ending:
+    """Run the job; every error is in the ending."""
+    nothing = JobStatus(name, "starting", 0.0, None)
+    error: TidelogError
+    try:
+        return asyncio.run(run)
+    except BrokenPipeError:
+        raise  # The reader of our reports has enough; click ends quietly.
+    except KeyboardInterrupt:
+        return Ending("interrupted", EXIT_INTERRUPTED, nothing, None, 0.0)
+    except TidelogError as failure:
+        error = failure
+    except Exception as cause:
+        error = defect(cause)
+    return Ending("failed", exit_code("failed", error), nothing, None, 0.0, error)
+
+
+async def _run(
+    make_runner: Callable[[Effects], JobRunner], reporter: Reporter, metrics_port: int | None
+) -> Ending:
+    effects = Effects()
+    with closing(effects.offload), _metrics(metrics_port) as listen:
+        runner = make_runner(effects)
+        try:
+            return await run_job(runner, reporter, listen)
+        finally:
+            await runner.store.close()
+
+
+def _metrics(port: int | None) -> AbstractContextManager[Callable[[JobStatus], None]]:
+    if port is None:
+        return nullcontext(lambda status: None)
+    from tidelog.runtime.prometheus import serve_metrics  # noqa: PLC0415  # an optional library
+
+    return serve_metrics(port)

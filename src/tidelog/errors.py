@@ -1,0 +1,131 @@
+"""Every error a user can meet.
+
+Invariant: each message names the object or option, what was expected, what was found, what to
+do next, and whether a retry is safe. Library errors are translated at the edge, never leaked.
+"""
+
+from typing import Any
+
+
+class TidelogError(Exception):
+    """Base of all tidelog errors.
+
+    `what` names the failed object or option; `retry_safe` says whether repeating the same call
+    can lose or double anything (True: it cannot).
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        expected: str | None = None,
+        found: str | None = None,
+        action: str,
+        retry_safe: bool = True,
+    ) -> None:
+        self.what = what
+        self.expected = expected
+        self.found = found
+        self.action = action
+        self.retry_safe = retry_safe
+        super().__init__(self._render())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The message alone would not do: errors cross process borders whole.
+        return _rebuild, (
+            type(self),
+            self.what,
+            self.expected,
+            self.found,
+            self.action,
+            self.retry_safe,
+        )
+
+    def _render(self) -> str:
+        parts = [self.what]
+        if self.expected is not None:
+            parts.append(f"expected {self.expected}")
+        if self.found is not None:
+            parts.append(f"found {self.found}")
+        head = "; ".join(parts)
+        retry = "a retry is safe" if self.retry_safe else "do not retry before that"
+        return f"{head}. Next: {self.action} ({retry})."
+
+
+def _rebuild(
+    kind: type[TidelogError],
+    what: str,
+    expected: str | None,
+    found: str | None,
+    action: str,
+    retry_safe: bool,
+) -> TidelogError:
+    return kind(what, expected=expected, found=found, action=action, retry_safe=retry_safe)
+
+
+class ConfigError(TidelogError):
+    """An option or argument is wrong; nothing was started."""
+
+
+class StorageError(TidelogError):
+    """The object store refused or failed; subclasses say how."""
+
+
+class ObjectNotFoundError(StorageError):
+    """The named object does not exist."""
+
+
+class ObjectExistsError(StorageError):
+    """A create-once write found the name taken."""
+
+
+class StoreUnreachableError(StorageError):
+    """No connection, a timeout, or a server error that outlived the retry deadline."""
+
+
+class AccessDeniedError(StorageError):
+    """Credentials are missing, wrong, or lack a permission."""
+
+
+class StoreFullError(StorageError):
+    """No room is left where the object should go."""
+
+
+class ConditionalPutError(StorageError):
+    """The store does not honour create-if-absent, so it cannot fence; unsafe to use."""
+
+
+class CorruptObjectError(TidelogError):
+    """Stored bytes are not what was written: truncated, bit-flipped or of another kind."""
+
+
+class FormatVersionError(TidelogError):
+    """The object was written by a newer format version than this release reads."""
+
+
+class FencedError(TidelogError):
+    """A newer incarnation of the job took over; this one stops and commits nothing."""
+
+
+class CheckpointFailedError(TidelogError):
+    """More checkpoints in a row failed than the job tolerates."""
+
+
+class MaterializationFailedError(TidelogError):
+    """More materializations in a row failed than the job tolerates."""
+
+
+class RestoreError(TidelogError):
+    """A checkpoint cannot be restored into this job."""
+
+
+class StateSchemaError(TidelogError):
+    """A state's name, kind, schema or serializer does not fit what was stored or passed."""
+
+
+class UserFunctionError(TidelogError):
+    """A user's function raised; the cause is chained."""
+
+
+class InvariantError(TidelogError):
+    """tidelog found its own invariant broken; it stops before state can become wrong."""

@@ -1,0 +1,1 @@
+"""Jobs to run and to read: `tidelog run wordcount`, `tidelog run sessions`."""

@@ -1,0 +1,12 @@
+"""Where the examples write."""
+
+from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.sink import Sink
+from tidelog.runtime.sinks import Files, Stdout
+
+
+def output_sink(arguments: JobArguments, fields: tuple[str, ...] | None = None) -> Sink:
+    """JSON lines: exactly once in part files below `--output`, else on standard output."""
+    if arguments.output is None:
+        return Stdout("json", fields=fields)
+    return Files(arguments.output, format="json", fields=fields)

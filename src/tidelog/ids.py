@@ -1,0 +1,24 @@
+"""Types for the integers that could be swapped.
+
+Invariant: an integer that crosses a module border and counts something has its own type here.
+"""
+
+from typing import NewType
+
+SeqNo = NewType("SeqNo", int)
+"""Number of changes one subtask has logged; a block holds changes [first, first + count)."""
+
+KeyGroup = NewType("KeyGroup", int)
+"""Index of a slice of the key space, 0 <= key group < number of key groups (at most 65536)."""
+
+CheckpointId = NewType("CheckpointId", int)
+"""Number of one checkpoint attempt within a job; grows by one per trigger, never reused."""
+
+Slot = NewType("Slot", int)
+"""Position in the create-once slot log."""
+
+Generation = NewType("Generation", int)
+"""One incarnation of a job: the slot number of its `start` entry, so it grows and is unique."""
+
+MaterializationId = NewType("MaterializationId", int)
+"""Number of one uploaded table snapshot of one subtask; independent of checkpoint ids."""

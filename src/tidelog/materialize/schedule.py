@@ -1,0 +1,78 @@
+"""When a subtask's table is uploaded: pure decisions over observed figures.
+
+Invariants: the subtasks of a job are spread evenly over the interval, so no two of them are due
+together; an unchanged table is never uploaded again; a failure moves only its own subtask.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializeConfig:
+    """Triggers of a materialization; times in seconds, sizes in bytes."""
+
+    interval: float = 180.0
+    log_factor: float = 4.0
+    """Early, when the log is this many times the size of the table ..."""
+    min_log_bytes: int = 256 << 20
+    """... and at least this big."""
+    replay_target: float = 2.0
+    """Early, when replaying the log is estimated to take longer than this ..."""
+    replay_share: float = 0.2
+    """... and than this share of the time the table itself takes to load."""
+    replay_rate: float = 700_000.0
+    """Changes per second a restore replays, for that estimate."""
+    load_rate: float = 100e6
+    """Table bytes per second a restore loads, for that estimate."""
+    tolerable_failures: int = 10
+    """Consecutive failures of a subtask that do not stop the job."""
+    retry_pause: float = 5.0
+    bytes_per_s: float | None = None
+    """Bandwidth that table uploads may take; None: as fast as the store takes them."""
+
+
+class Reason(StrEnum):
+    """Why a materialization starts."""
+
+    INTERVAL = "interval"
+    LOG_SIZE = "log size"
+    REPLAY_TIME = "replay time"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A subtask as the scheduler sees it."""
+
+    changes: int
+    """Changes logged since the last materialization."""
+    log_bytes: int
+    table_bytes: int
+
+
+def first_due(rank: int, subtasks: int, interval: float, start: float) -> float:
+    """When subtask number `rank` of `subtasks` is due first: evenly spaced, never at once."""
+    return start + interval * (rank + 1) / subtasks
+
+
+def next_due(due: float, interval: float, now: float) -> float:
+    """The next time on the subtask's own phase after `now`."""
+    missed = int((now - due) // interval) + 1 if now >= due else 0
+    return due + missed * interval
+
+
+def reason_to_start(
+    config: MaterializeConfig, observed: Observed, due: float, now: float
+) -> Reason | None:
+    """Why to materialize now, or None."""
+    if observed.changes == 0:
+        return None
+    load = observed.table_bytes / config.load_rate
+    if observed.changes / config.replay_rate > max(
+        config.replay_target, config.replay_share * load
+    ):
+        return Reason.REPLAY_TIME
+    big = observed.log_bytes > config.min_log_bytes
+    if big and observed.log_bytes > config.log_factor * observed.table_bytes:
+        return Reason.LOG_SIZE
+    return Reason.INTERVAL if now >= due else None

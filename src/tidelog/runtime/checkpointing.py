@@ -1,0 +1,205 @@
+"""The checkpoint driver: carries out what the coordinator decides.
+
+Invariants: all decisions come from `checkpoint.coordinator`; sinks commit only after the slot
+was won; objects are deleted only after the manifests that named them.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from tidelog.checkpoint.collector import Collector
+from tidelog.checkpoint.coordinator import (
+    Abort,
+    Complete,
+    Coordinator,
+    Decision,
+    FailJob,
+    Store,
+    Trigger,
+)
+from tidelog.checkpoint.invariants import check_manifest
+from tidelog.checkpoint.manifest import (
+    Author,
+    Checkpoint,
+    OperatorState,
+    SubtaskState,
+    encode_entry,
+)
+from tidelog.checkpoint.sizes import CheckpointSizes, checkpoint_sizes
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.dstl.cadence import Cadence
+from tidelog.effects import Effects, wait_for
+from tidelog.errors import CheckpointFailedError, FencedError, TidelogError
+from tidelog.ids import CheckpointId, Slot
+from tidelog.runtime.messages import Barrier
+from tidelog.runtime.source_task import SourceTask
+from tidelog.runtime.task import Task, TaskId
+
+Decisions = list[Decision[TaskId, SubtaskState]]
+
+_RECENT: Final = 4096
+
+
+@dataclass(slots=True)
+class CheckpointMetrics:
+    """Figures of the checkpoints since the start; seconds and bytes."""
+
+    completed: int = 0
+    failed: int = 0
+    last_duration_s: float | None = None
+    last_manifest_bytes: int = 0
+    last_sizes: CheckpointSizes | None = None
+    last_failure: str | None = None
+    _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    @property
+    def durations_s(self) -> list[float]:
+        """Durations of the last few thousand checkpoints, oldest first."""
+        return list(self._durations_s)
+
+    def complete(self, duration: float, manifest_bytes: int, sizes: CheckpointSizes) -> None:
+        """Account for a completed checkpoint."""
+        self.completed += 1
+        self.last_duration_s = duration
+        self._durations_s.append(duration)
+        self.last_manifest_bytes = manifest_bytes
+        self.last_sizes = sizes
+
+
+@dataclass(slots=True)
+class CheckpointDriver:
+    """Runs the checkpoints of a job; tasks report to it (`CheckpointListener`)."""
+
+    coordinator: Coordinator[TaskId, SubtaskState]
+    effects: Effects
+    slots: SlotLog
+    author: Author
+    job: str
+    next_slot: Slot
+    collector: Collector
+    cadence: Cadence
+    operators: Callable[[Mapping[TaskId, SubtaskState]], tuple[OperatorState, ...]]
+    previous: Checkpoint | None = None
+    """The newest durable checkpoint: what the next one adds is counted against it."""
+    tasks: list[Task] = field(default_factory=list)
+    metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _todo: Decisions = field(default_factory=list)
+    _started: float = 0.0
+
+    def acknowledged(self, checkpoint: CheckpointId, task: TaskId, state: SubtaskState) -> None:
+        """A task's part is durable."""
+        self._decide(self.coordinator.acknowledged(checkpoint, task, state))
+
+    def declined(self, checkpoint: CheckpointId, task: TaskId, reason: str) -> None:
+        """A task cannot take part."""
+        self._decide(self.coordinator.declined(checkpoint, reason, self._now()))
+
+    def ended(self, task: TaskId) -> None:
+        """A task handled all its data."""
+        self._decide(self.coordinator.ended(task, self._now()))
+
+    async def run(self) -> None:
+        """Drive checkpoints until the final one completed; raises when the job must stop."""
+        self._expect_next()
+        while not self.coordinator.finished:
+            while self._todo:
+                await self._carry_out(self._todo.pop(0))
+            if self.coordinator.finished:
+                break
+            await self._wait()
+            self._decide(self.coordinator.tick(self._now()))
+        self.finished.set()
+
+    def _decide(self, decisions: Iterable[Decision[TaskId, SubtaskState]]) -> None:
+        self._todo.extend(decisions)
+        self._changed.set()
+
+    def _now(self) -> float:
+        return self.effects.clock.monotonic()
+
+    async def _wait(self) -> None:
+        """Until something happened or the coordinator's next deadline."""
+        self._changed.clear()
+        if self._todo:
+            return
+        due = self.coordinator.next_event_at()
+        left = None if due is None else max(0.0, due - self._now())
+        await wait_for(self._changed, self.effects.clock, left)
+
+    def _expect_next(self) -> None:
+        idle = self.coordinator.in_progress is None
+        self.cadence.expect(self.coordinator.next_event_at() if idle else None)
+
+    async def _carry_out(self, decision: Decision[TaskId, SubtaskState]) -> None:
+        match decision:
+            case Trigger(checkpoint, final):
+                self.cadence.triggered()
+                self._started = self._now()
+                barrier = Barrier(checkpoint, self._started, final)
+                for task in self.tasks:
+                    if isinstance(task, SourceTask):
+                        task.trigger(barrier)
+            case Store(checkpoint, states, final):
+                await self._store(checkpoint, states, final=final)
+            case Abort(checkpoint, reason):
+                self._expect_next()
+                self.metrics.failed += 1
+                self.metrics.last_failure = reason
+                for task in self.tasks:
+                    task.abort(checkpoint)
+            case Complete(checkpoint):
+                self._expect_next()
+                for task in self.tasks:
+                    await task.complete(checkpoint)
+            case FailJob(failures, reason):
+                raise CheckpointFailedError(
+                    f"{failures} checkpoints in a row failed",
+                    found=reason,
+                    action="mend the cause and start the job again; it resumes from its last "
+                    "completed checkpoint",
+                )
+
+    async def _store(
+        self, checkpoint: CheckpointId, states: Mapping[TaskId, SubtaskState], *, final: bool
+    ) -> None:
+        entry = Checkpoint(
+            slot=self.next_slot,
+            author=self.author,
+            checkpoint_id=checkpoint,
+            created_ms=self.effects.clock.now_ms(),
+            job=self.job,
+            operators=self.operators(states),
+            final=final,
+        )
+        check_manifest(entry)
+        try:
+            with self.cadence.moving():
+                entry = await self._append(entry)
+        except FencedError:
+            raise
+        except TidelogError as error:
+            self._decide(self.coordinator.declined(checkpoint, str(error), self._now()))
+            return
+        sizes = checkpoint_sizes(entry, self.previous, self.collector.ledger.parts)
+        self.metrics.complete(self._now() - self._started, len(encode_entry(entry)), sizes)
+        self.previous = entry
+        self._decide(self.coordinator.stored(checkpoint, self._now()))
+        self.collector.completed(entry)
+
+    async def _append(self, entry: Checkpoint) -> Checkpoint:
+        """Put the entry into the next slot that is not ours already."""
+        while (earlier := await self.slots.append(entry)) is not None:
+            # Given up because its answer was lost, but durable: it counts as retained.
+            self.collector.completed(earlier)
+            self.previous = earlier
+            self.next_slot = Slot(self.next_slot + 1)
+            entry = msgspec.structs.replace(entry, slot=self.next_slot)
+        self.next_slot = Slot(self.next_slot + 1)
+        return entry

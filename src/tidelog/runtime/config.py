@@ -1,0 +1,68 @@
+"""Settings of an embedded job."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.errors import ConfigError
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.state.backend import FlushConfig
+from tidelog.state.key_groups import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
+from tidelog.state.restore import RestoreConfig
+
+Mode = Literal["exactly-once", "at-least-once"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfig:
+    """How a job runs; every part has defaults that suit a laptop."""
+
+    parallelism: int = 1
+    key_groups: int = DEFAULT_KEY_GROUPS
+    mode: Mode = "exactly-once"
+    changelog: bool = True
+    """Off: every checkpoint uploads the table's new files instead of the log."""
+    table: Literal["rocksdb", "memory"] = "rocksdb"
+    work_dir: Path | None = None
+    """Where tables live; they need no durability. None: the system's temporary directory."""
+    channel_buffers: int = 2
+    """Buffers a channel holds before its sender waits."""
+    retain: int = 3
+    """Checkpoints kept besides savepoints and pinned slots."""
+    schedule: Schedule = field(default_factory=Schedule)
+    upload: UploadConfig = field(default_factory=UploadConfig)
+    materialize: MaterializeConfig = field(default_factory=MaterializeConfig)
+    flush: FlushConfig = field(default_factory=FlushConfig)
+    restore: RestoreConfig = field(default_factory=RestoreConfig)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for settings out of range."""
+        _require("parallelism", self.parallelism, 1, self.key_groups)
+        _require("key groups", self.key_groups, 1, MAX_KEY_GROUPS)
+        _require("retained checkpoints", self.retain, 1, None)
+        _require("channel buffers", self.channel_buffers, 1, None)
+        _positive("checkpoint interval", self.schedule.interval)
+        _positive("checkpoint timeout", self.schedule.timeout)
+        _positive("materialization interval", self.materialize.interval)
+        _positive("replay target", self.materialize.replay_target)
+        _positive("segment size", self.upload.segment_bytes)
+        _require("limit of bytes held for upload", self.upload.limit_bytes, 0, None)
+        _positive("concurrent uploads", self.upload.concurrency)
+        _positive("rows per flush", self.flush.rows)
+
+    def check_parallelism(self, operator: str, parallelism: int) -> None:
+        """Raises ConfigError when an operator has no subtask, or one without key groups."""
+        _require(f"parallelism of {operator!r}", parallelism, 1, self.key_groups)
+
+
+def _positive(what: str, value: float) -> None:
+    if not value > 0:
+        raise ConfigError(what, expected="more than 0", found=str(value), action="change it")
+
+
+def _require(what: str, value: int, least: int, most: int | None) -> None:
+    if value < least or (most is not None and value > most):
+        limit = f"from {least} to {most}" if most is not None else f"of at least {least}"
+        raise ConfigError(what, expected=f"a number {limit}", found=str(value), action="change it")

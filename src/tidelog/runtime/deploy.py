@@ -1,0 +1,160 @@
+"""Deployment: vertices become tasks, their state restored and their channels wired."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.ids import Generation
+from tidelog.runtime.blame import blame
+from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.graph import Node, Vertex
+from tidelog.runtime.matching import match_states
+from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.output import Output
+from tidelog.runtime.sink import Sink, SinkContext
+from tidelog.runtime.sink_output import SinkOutput
+from tidelog.runtime.source_task import SourceTask, SplitEnumerator
+from tidelog.runtime.subtask_state import SubtaskStates
+from tidelog.runtime.task import CheckpointListener, StreamTask, Task, TaskId, TaskParts
+from tidelog.runtime.wiring import Wiring
+from tidelog.runtime.worktime import WorkTime
+from tidelog.state.registry import StateRegistry
+from tidelog.state.restore import RestoredSubtask
+
+
+@dataclass(slots=True)
+class Deployment:
+    """The tasks of one incarnation of a job."""
+
+    job: str
+    generation: Generation
+    attempt: str
+    states: SubtaskStates
+    listener: CheckpointListener
+    tasks: list[Task] = field(default_factory=list)
+    registries: dict[str, StateRegistry] = field(default_factory=dict)
+
+    async def build(self, vertices: list[Vertex], restored: Checkpoint | None) -> None:
+        """Restore all subtasks, let sinks recover, and wire the tasks."""
+        config = self.states.config
+        stored = match_states(vertices, restored, config)
+        loaded = await self.states.restore(vertices, stored)
+        self._describe(restored, loaded)
+        wiring = Wiring(vertices, config.key_groups, config.channel_buffers)
+        total = sum(vertex.parallelism for vertex in vertices)
+        for vertex in vertices:
+            operator = stored.get(vertex.id)
+            infos = operator.states if operator else ()
+            self.registries[vertex.id] = StateRegistry(vertex.id, infos)
+            source = vertex.head.source
+            enumerator = SplitEnumerator(source, self.states.effects) if source else None
+            for subtask in range(vertex.parallelism):
+                task_id = TaskId(vertex.id, subtask)
+                state = operator.subtasks[subtask] if operator else None
+                output = await self._output(vertex, subtask, wiring, state)
+                parts = self._parts(task_id, vertex, output, state, loaded.get(task_id), total)
+                if source is not None and enumerator is not None:
+                    task: Task = SourceTask(parts, source, enumerator)
+                else:
+                    gate = wiring.gates[vertex.id][subtask]
+                    exactly_once = config.mode == "exactly-once"
+                    task = StreamTask(parts, gate, exactly_once=exactly_once)
+                self.tasks.append(task)
+
+    def operator_states(
+        self, vertices: list[Vertex], states: Mapping[TaskId, SubtaskState]
+    ) -> tuple[OperatorState, ...]:
+        """The operators of a manifest."""
+        return tuple(
+            OperatorState(
+                vertex.id,
+                self.states.config.key_groups,
+                self.registries[vertex.id].infos(),
+                tuple(states[TaskId(vertex.id, i)] for i in range(vertex.parallelism)),
+            )
+            for vertex in vertices
+        )
+
+    def live_objects(self) -> set[str]:
+        """Stored objects that running subtasks refer to."""
+        return set().union(*(task.parts.snapshotter.objects() for task in self.tasks))
+
+    def close(self) -> None:
+        """Close operators, sinks and tables, all of them even when one fails."""
+        with ExitStack() as closing:
+            for snapshots in self.states.snapshots:
+                closing.callback(snapshots.table.close)
+            for task in self.tasks:
+                if isinstance(task.parts.output, SinkOutput):
+                    closing.callback(task.parts.output.close)
+                closing.callback(task.parts.chain.close)
+
+    def _parts(
+        self,
+        task_id: TaskId,
+        vertex: Vertex,
+        output: Output | SinkOutput,
+        state: SubtaskState | None,
+        loaded: RestoredSubtask | None,
+        total: int,
+    ) -> TaskParts:
+        effects = self.states.effects
+        registry = self.registries[vertex.id]
+        backend, snapshotter = self.states.build(
+            task_id, vertex, registry, state, loaded, subtasks=total
+        )
+        chain = OperatorChain([_made(node) for node in vertex.nodes if node.operator])
+        chain.open(
+            OperatorContext(vertex.id, task_id.subtask, vertex.parallelism, effects.clock, backend)
+        )
+        return TaskParts(
+            id=task_id,
+            chain=chain,
+            backend=backend,
+            snapshotter=snapshotter,
+            output=output,
+            uploader=self.states.uploader,
+            effects=effects,
+            listener=self.listener,
+            restored=state,
+        )
+
+    async def _output(
+        self, vertex: Vertex, subtask: int, wiring: Wiring, state: SubtaskState | None
+    ) -> Output | SinkOutput:
+        last = vertex.nodes[-1]
+        if last.sink is None:
+            return wiring.output(vertex, subtask, WorkTime(self.states.effects.clock))
+        context = SinkContext(
+            self.job, last.id, subtask, vertex.parallelism, self.generation, self.attempt
+        )
+        return await self._sink_output(last.sink, context, state)
+
+    async def _sink_output(
+        self, sink: Sink, context: SinkContext, state: SubtaskState | None
+    ) -> SinkOutput:
+        effects = self.states.effects
+        offload = effects.offload
+        with blame(context.name):
+            writer = await offload.run(sink.open, context)
+        output = SinkOutput(context.name, writer, offload, WorkTime(effects.clock))
+        await output.recover(state.transactions if state else ())
+        return output
+
+    def _describe(
+        self, restored: Checkpoint | None, loaded: Mapping[TaskId, RestoredSubtask]
+    ) -> None:
+        """Tell the ledger which files the restored materializations consist of."""
+        for operator, state in restored.subtasks() if restored else ():
+            subtask = loaded.get(TaskId(operator.id, state.index))
+            if state.materialization is not None and subtask and subtask.descriptor:
+                files = subtask.descriptor.shared_bytes
+                self.states.ledger.describe(state.materialization.descriptor, files)
+
+
+def _made(node: Node) -> tuple[str, Operator]:
+    """A node's operator by its id; making it can run a user's constructor."""
+    assert node.operator is not None
+    with blame(node.id):
+        return node.id, node.operator()

@@ -1,0 +1,44 @@
+"""Does a checkpoint fit a job? A pure comparison, made before anything is fenced or changed.
+
+Invariant: a subtask gets the state of the same operator and key groups it had, or the job does
+not start.
+"""
+
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState
+from tidelog.errors import RestoreError
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Vertex
+
+
+def match_states(
+    vertices: list[Vertex], restored: Checkpoint | None, config: JobConfig
+) -> dict[str, OperatorState]:
+    """Stored operators by vertex; raises RestoreError when job and checkpoint do not fit."""
+    if restored is None:
+        return {}
+    stored = {operator.id: operator for operator in restored.operators}
+    wanted = {vertex.id: vertex for vertex in vertices}
+    if unknown := sorted(stored.keys() - wanted.keys()):
+        raise _mismatch("operators", sorted(stored), sorted(wanted), f"give {unknown} back")
+    for name, operator in stored.items():
+        if operator.key_groups != config.key_groups:
+            raise _mismatch(
+                f"key groups of {name!r}", operator.key_groups, config.key_groups, "set it back"
+            )
+        if len(operator.subtasks) != wanted[name].parallelism:
+            raise _mismatch(
+                f"parallelism of {name!r}",
+                len(operator.subtasks),
+                wanted[name].parallelism,
+                "run with the checkpoint's parallelism",
+            )
+    return stored
+
+
+def _mismatch(what: str, expected: object, found: object, action: str) -> RestoreError:
+    return RestoreError(
+        f"{what} of the job",
+        expected=f"{expected}, as the checkpoint has it",
+        found=str(found),
+        action=f"{action}, or start with an empty store",
+    )

@@ -1,0 +1,53 @@
+"""What flows through channels: buffers of records, and events between them.
+
+Invariant: messages are never changed after they were sent; many tasks may hold one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.ids import CheckpointId
+
+
+@dataclass(slots=True)
+class Batch:
+    """A buffer of records; `times` are event times in milliseconds, when assigned."""
+
+    records: list[Any]
+    times: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+@dataclass(slots=True)
+class KeyedBatch(Batch):
+    """A buffer behind `key_by`: for every record its encoded key and key group (u16 BE)."""
+
+    keys: list[bytes] = None  # type: ignore[assignment]  # always given; follows a default
+    groups: list[bytes] = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No later record has an event time at or below `time` (milliseconds)."""
+
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """The border between the records before and after a checkpoint."""
+
+    checkpoint: CheckpointId
+    started: float
+    """When the coordinator triggered it, on the monotonic clock."""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfData:
+    """No record follows on this channel; barriers still do, up to the final checkpoint."""
+
+
+Message = Batch | Watermark | Barrier | EndOfData

@@ -1,0 +1,53 @@
+"""The sink port: two-phase commit (Flink's TwoPhaseCommitSinkFunction, FLIP-143).
+
+Invariants: what is written after one `pre_commit` becomes visible only by a `commit` of the next
+transaction; a pre-committed transaction can be committed after any crash; `commit` is idempotent.
+A sink without transactions (stdout, a callable) writes at once and is at least once.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.ids import CheckpointId, Generation
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """Who writes: unique names for transactions are built from it."""
+
+    job: str
+    name: str
+    subtask: int
+    parallelism: int
+    generation: Generation
+    attempt: str
+
+
+class SinkWriter(ABC):
+    """The writer of one subtask; calls never overlap, slow ones run in a thread."""
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        """Before any new data: commit these (again), abort all other open ones of this subtask."""
+
+    @abstractmethod
+    def write(self, records: Sequence[Any]) -> None:
+        """Add records to the open transaction; short, called in the event loop."""
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        """Make the open transaction durable and begin a new one; None when it is empty."""
+        return None
+
+    def commit(self, transaction: bytes) -> None:
+        """Make a pre-committed transaction visible; idempotent."""
+
+    def close(self) -> None:
+        """Release resources; never commits."""
+
+
+class Sink(ABC):
+    """Describes where records go; opens a writer per subtask."""
+
+    @abstractmethod
+    def open(self, context: SinkContext) -> SinkWriter: ...

@@ -1,0 +1,141 @@
+"""Files as a sink, exactly once: two-phase commit by renaming.
+
+Invariants: between checkpoints records go to hidden files only; `pre_commit` makes these durable
+and `commit` renames them, so whoever reads `part-*` sees committed records and no others.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.errors import ConfigError
+from tidelog.ids import CheckpointId
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.runtime.sinks import transactions
+from tidelog.runtime.sinks.lines import EncodeLines, Format, line_encoder
+from tidelog.runtime.sinks.parts import (
+    STAGING,
+    SUFFIX,
+    OpenPart,
+    Part,
+    failures,
+    publish,
+    remove_pending,
+    taken,
+)
+from tidelog.storage.disk import sync_directory
+
+MAX_PART_BYTES: Final = 128 << 20
+
+
+class Files(Sink):
+    """Writes records as lines to `part-<subtask>-<checkpoint>-<n>` files in a directory.
+
+    The names sort in the order written, per subtask. JSON lines end in `.jsonl`, else `.txt`;
+    `fields` names the values of tuples in JSON. A file is cut before it outgrows
+    `max_part_bytes`. The directory belongs to one sink of one job. Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        format: Format = "json",
+        *,
+        fields: Sequence[str] | None = None,
+        max_part_bytes: int = MAX_PART_BYTES,
+    ) -> None:
+        if max_part_bytes < 1:
+            raise ConfigError(
+                "max_part_bytes",
+                expected="at least 1",
+                found=str(max_part_bytes),
+                action="raise it",
+            )
+        self._directory = Path(directory).absolute()
+        self._encode = line_encoder(format, fields)
+        self._extension = ".jsonl" if format == "json" else ".txt"
+        self._max_part_bytes = max_part_bytes
+
+    def open(self, context: SinkContext) -> "FilesWriter":
+        return FilesWriter(
+            self._directory, self._encode, self._extension, self._max_part_bytes, context
+        )
+
+
+class FilesWriter(SinkWriter):
+    """Writes the files of one subtask; all methods raise StorageError when the disk refuses."""
+
+    def __init__(
+        self,
+        directory: Path,
+        encode: EncodeLines,
+        extension: str,
+        max_part_bytes: int,
+        context: SinkContext,
+    ) -> None:
+        self._directory = directory
+        self._encode = encode
+        self._extension = extension
+        self._max_part_bytes = max_part_bytes
+        self._context = context
+        self._opened = 0
+        self._parts: list[OpenPart] = []
+        """The open transaction."""
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        """Publish these; remove all else that this subtask ever wrote and did not publish."""
+        for transaction in transactions:
+            self._publish(transaction, verify=True)
+        remove_pending(self._directory, self._context.subtask)
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Append to the open part; raises UserFunctionError for a record that has no such form."""
+        data = self._encode(records)
+        if not data:
+            return
+        if not self._parts or self._parts[-1].size + len(data) > self._max_part_bytes:
+            self._parts.append(self._next_part())
+        self._parts[-1].write(data)
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        """Sync the open parts; raises ConfigError when their final names are taken."""
+        if not self._parts:
+            return None
+        names = [self._final_name(checkpoint, n) for n in range(len(self._parts))]
+        sealed = [part.seal(name) for part, name in zip(self._parts, names, strict=True)]
+        with failures(self._directory):
+            sync_directory(self._directory / STAGING)
+        self._parts = []
+        return transactions.encode(sealed)
+
+    def commit(self, transaction: bytes) -> None:
+        """Rename the parts into view.
+
+        Raises ObjectNotFoundError, CorruptObjectError and ConfigError when what was
+        pre-committed is gone, damaged, or another file has its name.
+        """
+        self._publish(transaction, verify=False)
+
+    def close(self) -> None:
+        """Remove the open transaction."""
+        while self._parts:
+            self._parts.pop().discard()
+
+    def _publish(self, transaction: bytes, *, verify: bool) -> None:
+        for part in transactions.decode(self._context.name, list[Part], transaction):
+            publish(self._directory, part, verify=verify)
+        with failures(self._directory):
+            sync_directory(self._directory)
+
+    def _next_part(self) -> OpenPart:
+        context, number = self._context, self._opened
+        self._opened += 1
+        name = f"{context.generation}-{context.attempt}-{context.subtask}-{number}{SUFFIX}"
+        return OpenPart(self._directory, name)
+
+    def _final_name(self, checkpoint: CheckpointId, number: int) -> str:
+        stem = f"part-{self._context.subtask:05d}-{checkpoint:010d}-{number:04d}"
+        name = stem + self._extension
+        if (self._directory / name).exists():
+            raise taken(self._directory / name)
+        return name

@@ -1,0 +1,97 @@
+"""Records as lines of bytes, for the sinks that write text.
+
+Invariant: every record becomes exactly what its format makes of it plus one newline.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tidelog.errors import ConfigError, UserFunctionError
+from tidelog.state.row import Row
+
+Format = Literal["json", "text"] | Callable[[Any], str]
+"""JSON lines, `str` of the record, or a function from record to text."""
+
+EncodeLines = Callable[[Sequence[Any]], bytes]
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None), bytes})
+
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
+
+
+def line_encoder(format: Format, fields: Sequence[str] | None = None) -> EncodeLines:
+    """The function that encodes records; raises ConfigError for an unknown format.
+
+    As JSON, a row with field names and a dict become objects; `fields` names the values of
+    tuples, which become objects too, and are arrays without it. The function raises
+    UserFunctionError for a record that does not fit; exceptions of a format function pass through.
+    """
+    if fields is not None and format != "json":
+        raise ConfigError(
+            "fields",
+            expected="format='json'",
+            found=repr(format),
+            action="leave them out, or write JSON",
+        )
+    if format == "json":
+        return _translated(_json(fields), "a value that JSON has")
+    if format == "text":
+        return _translated(_text(str), "text in UTF-8")
+    if callable(format):
+        return _text(format)
+    raise ConfigError(
+        "format",
+        expected="'json', 'text' or a function from record to text",
+        found=repr(format),
+        action="pass one of them",
+    )
+
+
+def _text(to_text: Callable[[Any], str]) -> EncodeLines:
+    return lambda records: "".join([to_text(record) + "\n" for record in records]).encode()
+
+
+def _json(fields: Sequence[str] | None) -> EncodeLines:
+    names = tuple(fields) if fields is not None else None
+
+    def plain(record: Any) -> Any:
+        if record.__class__ is not tuple or names is None:
+            return _plain(record)
+        if len(record) != len(names):
+            raise ValueError(f"{len(record)} values for the {len(names)} fields {names}")
+        fields = dict(zip(names, record, strict=True))
+        if _SCALARS.issuperset(map(type, record)):
+            return fields
+        return {name: _plain(value) for name, value in fields.items()}
+
+    return lambda records: _encode_lines(list(map(plain, records)))
+
+
+def _plain(value: Any) -> Any:
+    """Rows as dicts, at any depth; msgspec would write them as arrays."""
+    if value.__class__ in _SCALARS:
+        return value
+    if isinstance(value, Row) and value._fields:
+        return dict(zip(value._fields, map(_plain, value), strict=True))
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_plain, value))
+    return value
+
+
+def _translated(encode: EncodeLines, expected: str) -> EncodeLines:
+    def checked(records: Sequence[Any]) -> bytes:
+        try:
+            return encode(records)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UserFunctionError(
+                "a record for the sink",
+                expected=expected,
+                found=str(error),
+                action="change the record before the sink, or pass a function as format",
+            ) from error
+
+    return checked

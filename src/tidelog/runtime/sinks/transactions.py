@@ -1,0 +1,27 @@
+"""Transactions as the bytes a checkpoint keeps.
+
+Invariant: a transaction is decoded by the kind of sink that made it, or the restore fails.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from tidelog.errors import RestoreError
+
+T = TypeVar("T")
+
+encode = msgspec.msgpack.encode
+
+
+def decode(sink: str, kind: type[T], transaction: bytes) -> T:
+    """Raises RestoreError for a transaction of another kind of sink."""
+    try:
+        return msgspec.msgpack.decode(transaction, type=kind)
+    except msgspec.DecodeError as error:
+        raise RestoreError(
+            f"a transaction of sink {sink!r}",
+            expected="one that this kind of sink wrote",
+            found=str(error),
+            action="restore with the sink that wrote it and drain the job, then change sinks",
+        ) from error

@@ -1,0 +1,189 @@
+"""A subtask's part of a checkpoint: captured at the barrier, made durable behind it.
+
+Invariants: `capture` copies references only and runs before the task handles another record;
+`settle` may take as long as it needs and never looks at the running task again. What was captured
+stays in use until that checkpoint or a newer one completes: a materialization may have replaced
+it, and a manifest given up because its answer was lost may be durable all the same.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from tidelog.checkpoint.manifest import MaterializationRef, SubtaskState
+from tidelog.dstl.chain import ChainCapture
+from tidelog.dstl.segment import LogRange
+from tidelog.ids import CheckpointId
+from tidelog.materialize.pacing import Pace
+from tidelog.materialize.snapshot import Captured, TableSnapshots
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.log import SubtaskLog
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskPosition:
+    """What a task knows of itself besides its keyed state."""
+
+    watermark: int | None
+    transactions: tuple[bytes, ...]
+    finished: bool
+
+
+class PendingSnapshot(Protocol):
+    """A captured snapshot on its way to durability."""
+
+    async def settle(self) -> SubtaskState: ...
+
+    def objects(self) -> set[str]:
+        """Stored objects it refers to, as far as they are known."""
+        ...
+
+
+class Snapshotter(Protocol):
+    """Takes the snapshots of one subtask."""
+
+    async def capture(
+        self, checkpoint: CheckpointId, position: SubtaskPosition
+    ) -> PendingSnapshot: ...
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint's manifest protects its objects from now on."""
+        ...
+
+    def objects(self) -> set[str]:
+        """Stored objects the subtask still refers to."""
+        ...
+
+
+@dataclass(slots=True)
+class _Captures:
+    """Snapshots that a checkpoint may yet refer to."""
+
+    pending: dict[CheckpointId, PendingSnapshot] = field(default_factory=dict)
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        self.pending = {id: p for id, p in self.pending.items() if id > checkpoint}
+
+    def objects(self) -> set[str]:
+        return set().union(*(pending.objects() for pending in self.pending.values()))
+
+
+def _state(
+    backend: KeyedBackend, index: int, table: str, position: SubtaskPosition
+) -> SubtaskState:
+    return SubtaskState(
+        index=index,
+        first_key_group=backend.owned.first,
+        last_key_group=backend.owned.last,
+        seqno=backend.seqno,
+        table=table,
+        watermark=position.watermark,
+        transactions=position.transactions,
+        finished=position.finished,
+    )
+
+
+@dataclass(slots=True)
+class LogSnapshotter:
+    """Changelog on: a checkpoint is the last materialization plus the log behind it."""
+
+    backend: KeyedBackend
+    log: SubtaskLog
+    snapshots: TableSnapshots
+    _captures: _Captures = field(default_factory=_Captures)
+
+    async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
+        """Flush and take references; no I/O."""
+        self.backend.flush()
+        state = _state(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position)
+        pending = _PendingLog(state, *self.log.capture(), self.log)
+        self._captures.pending[checkpoint] = pending
+        return pending
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        self._captures.completed(checkpoint)
+
+    def objects(self) -> set[str]:
+        return self.log.objects() | self.snapshots.objects() | self._captures.objects()
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingLog:
+    state: SubtaskState
+    materialization: MaterializationRef | None
+    chain: ChainCapture
+    log: SubtaskLog
+
+    async def settle(self) -> SubtaskState:
+        durable = await self.log.uploader.persist(self.chain)
+        return _with(self.state, self.materialization, durable.ranges, durable.inline)
+
+    def objects(self) -> set[str]:
+        names = self.chain.objects()
+        return names if self.materialization is None else names | {self.materialization.descriptor}
+
+
+@dataclass(slots=True)
+class TableSnapshotter:
+    """Changelog off: a checkpoint uploads the table's new files, all subtasks at once."""
+
+    backend: KeyedBackend
+    snapshots: TableSnapshots
+    last: MaterializationRef | None = None
+    _captures: _Captures = field(default_factory=_Captures)
+
+    async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
+        """Flush and freeze the table."""
+        self.backend.flush()
+        state = _state(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position)
+        if self.last is not None and self.last.upto == self.backend.seqno:
+            pending = _PendingTable(self, state, None, self.last)
+        else:
+            await self.snapshots.prepare()
+            pending = _PendingTable(self, state, self.snapshots.capture(self.backend.seqno))
+        self._captures.pending[checkpoint] = pending
+        return pending
+
+    def uploaded(self, ref: MaterializationRef) -> None:
+        """A snapshot is durable; one of a checkpoint given up may come after a newer one."""
+        if self.last is None or self.last.upto < ref.upto:
+            self.last = ref
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        self._captures.completed(checkpoint)
+
+    def objects(self) -> set[str]:
+        last = {self.last.descriptor} if self.last is not None else set()
+        return self.snapshots.objects() | last | self._captures.objects()
+
+
+@dataclass(slots=True)
+class _PendingTable:
+    owner: TableSnapshotter
+    state: SubtaskState
+    captured: Captured | None
+    ref: MaterializationRef | None = None
+
+    async def settle(self) -> SubtaskState:
+        snapshots = self.owner.snapshots
+        if self.captured is not None:
+            unpaced = Pace(snapshots.effects.clock, None)
+            self.ref = await snapshots.upload(self.captured, pace=unpaced, cadence=None)
+            self.owner.uploaded(self.ref)
+            snapshots.ledger.done([self.ref.descriptor])
+        return _with(self.state, self.ref, (), ())
+
+    def objects(self) -> set[str]:
+        return {self.ref.descriptor} if self.ref is not None else set()
+
+
+def _with(
+    state: SubtaskState,
+    materialization: MaterializationRef | None,
+    ranges: tuple[LogRange, ...],
+    inline: tuple[bytes, ...],
+) -> SubtaskState:
+    return msgspec.structs.replace(
+        state, materialization=materialization, log=ranges, inline=inline
+    )

@@ -1,0 +1,42 @@
+"""The source port: replayable splits with positions.
+
+Invariants: a split read again from a position gives the same records after it; positions are
+msgpack values; a reader is used by one task.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+
+class SplitReader(ABC):
+    """Reads one split."""
+
+    position: Any
+    """Where the next `read` goes on; stored in every checkpoint."""
+    delay_s: float = 0.0
+    """After an empty `read` of an endless split: how long to wait before the next one."""
+
+    @abstractmethod
+    def read(self) -> list[Any] | None:
+        """The next records; an empty list when there are none yet, None at the end."""
+
+    def close(self) -> None:
+        """Release resources."""
+
+
+class Source(ABC):
+    """Finds splits and opens them."""
+
+    blocking: bool = False
+    """Reads block on I/O and run in a thread."""
+    rediscover_s: float | None = None
+    """Look for new splits this often; None: once, the input is bounded."""
+
+    @abstractmethod
+    def discover(self) -> Iterable[str]:
+        """Names of all splits there are now, in reading order."""
+
+    @abstractmethod
+    def open(self, split: str, position: Any) -> SplitReader:
+        """Read a split from a position; None is its start."""

@@ -1,0 +1,8 @@
+"""Sources that come with the embedded runtime; all are replayable."""
+
+from tidelog.runtime.sources.iterable import Replayable
+from tidelog.runtime.sources.jsonlines import JsonLines
+from tidelog.runtime.sources.rate import Rate
+from tidelog.runtime.sources.text import TextFiles
+
+__all__ = ["JsonLines", "Rate", "Replayable", "TextFiles"]

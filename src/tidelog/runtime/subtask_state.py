@@ -1,0 +1,179 @@
+"""The state of a subtask: restored or empty table, log chain, backend and snapshotter.
+
+Invariant: what a restore loaded and what the new log chain continues are the same changes.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.dstl.cadence import Cadence
+from tidelog.dstl.chain import LogChain
+from tidelog.dstl.uploader import Uploader
+from tidelog.effects import Effects
+from tidelog.ids import Generation
+from tidelog.materialize.pacing import Pace
+from tidelog.materialize.snapshot import TableSnapshots
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Vertex
+from tidelog.runtime.materializing import Materializer
+from tidelog.runtime.snapshot import LogSnapshotter, Snapshotter, TableSnapshotter
+from tidelog.runtime.task import TaskId
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.key_groups import range_of
+from tidelog.state.log import NoLog, SubtaskLog
+from tidelog.state.progress import RestoreProgress
+from tidelog.state.registry import StateRegistry
+from tidelog.state.restore import RestoredSubtask, Restorer
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.port import ObjectStore
+from tidelog.table.memory import MemoryTableFactory
+from tidelog.table.port import TableFactory
+from tidelog.table.rocksdb import RocksTableFactory
+
+
+@dataclass(slots=True)
+class SubtaskStates:
+    """Builds the state of every subtask of one incarnation."""
+
+    config: JobConfig
+    store: ObjectStore
+    effects: Effects
+    generation: Generation
+    ledger: Ledger
+    uploader: Uploader | None
+    """None: the changelog is off."""
+    cadence: Cadence
+    directory: Path
+    progress: RestoreProgress
+    materializers: list[Materializer] = field(default_factory=list)
+    snapshots: list[TableSnapshots] = field(default_factory=list)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _pace: Pace = field(init=False)
+    """One for all subtasks: they share the bandwidth."""
+    _factories: dict[str, TableFactory] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._pace = Pace(self.effects.clock, self.config.materialize.bytes_per_s)
+
+    async def restore(
+        self, vertices: list[Vertex], stored: dict[str, OperatorState]
+    ) -> dict[TaskId, RestoredSubtask]:
+        """Load all stored subtasks, in parallel; when one fails none stays open."""
+        loading: dict[TaskId, asyncio.Task[RestoredSubtask]] = {}
+        for vertex in vertices:
+            restorer = Restorer(
+                self.store, self.effects, self._factory(vertex), self.progress, self.config.restore
+            )
+            for state in stored[vertex.id].subtasks if vertex.id in stored else ():
+                task = TaskId(vertex.id, state.index)
+                restoring = restorer.restore(state, self.directory / str(task), str(task))
+                loading[task] = asyncio.ensure_future(restoring)
+        try:
+            restored = await asyncio.gather(*loading.values())
+        except BaseException:
+            await _discard(loading.values())
+            raise
+        self.progress.finish()
+        return dict(zip(loading, restored, strict=True))
+
+    def build(
+        self,
+        task: TaskId,
+        vertex: Vertex,
+        registry: StateRegistry,
+        state: SubtaskState | None,
+        loaded: RestoredSubtask | None,
+        *,
+        subtasks: int,
+    ) -> tuple[KeyedBackend, Snapshotter]:
+        """A subtask's backend and what takes its snapshots; `subtasks` is the job's number."""
+        snapshots = self._snapshots(task, vertex, loaded)
+        log = self._log(task, loaded, state)
+        backend = KeyedBackend(
+            registry=registry,
+            key_groups=self.config.key_groups,
+            owned=range_of(task.subtask, self.config.key_groups, vertex.parallelism),
+            table=snapshots.table,
+            log=log if log is not None else NoLog(),
+            now_ms=self.effects.clock.now_ms,
+            monotonic=self.effects.clock.monotonic,
+            config=self.config.flush,
+            cadence=self.cadence,
+        )
+        if state is not None:
+            backend.seqno = state.seqno
+        if log is None:
+            return backend, TableSnapshotter(backend, snapshots)
+        self._materialize(backend, log, snapshots, subtasks)
+        return backend, LogSnapshotter(backend, log, snapshots)
+
+    def _snapshots(
+        self, task: TaskId, vertex: Vertex, loaded: RestoredSubtask | None
+    ) -> TableSnapshots:
+        factory = self._factory(vertex)
+        table = loaded.table if loaded else factory.create(self.directory / str(task))
+        snapshots = TableSnapshots(
+            store=self.store,
+            effects=self.effects,
+            ledger=self.ledger,
+            generation=self.generation,
+            operator=task.vertex,
+            subtask=task.subtask,
+            table=table,
+            table_kind=factory.kind,
+            directory=self.directory / f"{task}-snapshots",
+            known=dict(loaded.known) if loaded else {},
+        )
+        self.snapshots.append(snapshots)
+        return snapshots
+
+    def _log(
+        self, task: TaskId, loaded: RestoredSubtask | None, state: SubtaskState | None
+    ) -> SubtaskLog | None:
+        if self.uploader is None:
+            return None
+        chain = LogChain(task.vertex, task.subtask, loaded.ranges if loaded else ())
+        log = SubtaskLog(self.uploader, chain, state.materialization if state else None)
+        # Blocks that lived in the manifest are not in any segment yet.
+        for block in loaded.inline if loaded else ():
+            log.submit_metadata(block)
+        return log
+
+    def _materialize(
+        self, backend: KeyedBackend, log: SubtaskLog, snapshots: TableSnapshots, subtasks: int
+    ) -> None:
+        self.materializers.append(
+            Materializer(
+                backend=backend,
+                log=log,
+                snapshots=snapshots,
+                config=self.config.materialize,
+                effects=self.effects,
+                cadence=self.cadence,
+                pace=self._pace,
+                turn=self._turn,
+                rank=len(self.materializers),
+                subtasks=subtasks,
+            )
+        )
+
+    def _factory(self, vertex: Vertex) -> TableFactory:
+        # Sources and stateless vertices hold little: a memory table costs them no files.
+        kind = self.config.table if vertex.head.keyed else "memory"
+        if kind not in self._factories:
+            # One factory for all tables of a kind: they share cache and write-buffer budget.
+            self._factories[kind] = (
+                RocksTableFactory() if kind == "rocksdb" else MemoryTableFactory()
+            )
+        return self._factories[kind]
+
+
+async def _discard(loading: Iterable[asyncio.Task[RestoredSubtask]]) -> None:
+    for restoring in loading:
+        restoring.cancel()
+    for ended in await asyncio.gather(*loading, return_exceptions=True):
+        if isinstance(ended, RestoredSubtask):
+            ended.table.close()

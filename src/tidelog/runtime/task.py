@@ -1,0 +1,242 @@
+"""Tasks: the loop of one subtask, fed by channels.
+
+Invariants: the barrier goes on to the outputs before the snapshot is taken, and no record is
+handled in between; `finish` runs once in the life of a job, however often it restarts.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.dstl.uploader import Uploader
+from tidelog.effects import Effects
+from tidelog.errors import TidelogError, UserFunctionError
+from tidelog.ids import CheckpointId
+from tidelog.runtime.alignment import Alignment
+from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.channel import Gate
+from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
+from tidelog.runtime.output import Output
+from tidelog.runtime.sink_output import SinkOutput
+from tidelog.runtime.snapshot import PendingSnapshot, Snapshotter, SubtaskPosition
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.processor import MAX_WATERMARK
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TaskId:
+    """A subtask of a vertex."""
+
+    vertex: str
+    subtask: int
+
+    def __str__(self) -> str:
+        return f"{self.vertex}-{self.subtask}"
+
+
+class CheckpointListener(Protocol):
+    """Where tasks report to."""
+
+    def acknowledged(self, checkpoint: CheckpointId, task: TaskId, state: SubtaskState) -> None: ...
+
+    def declined(self, checkpoint: CheckpointId, task: TaskId, reason: str) -> None: ...
+
+    def ended(self, task: TaskId) -> None: ...
+
+
+@dataclass(slots=True)
+class TaskMetrics:
+    """Counters since the start."""
+
+    records_in: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class TaskParts:
+    """What a task is made of."""
+
+    id: TaskId
+    chain: OperatorChain
+    backend: KeyedBackend
+    snapshotter: Snapshotter
+    output: Output | SinkOutput
+    uploader: Uploader | None
+    effects: Effects
+    listener: CheckpointListener
+    restored: SubtaskState | None = None
+    metrics: TaskMetrics = field(default_factory=TaskMetrics)
+
+
+class Task(ABC):
+    """What source tasks and stream tasks share: output, snapshots, the end of the data."""
+
+    def __init__(self, parts: TaskParts) -> None:
+        self.parts = parts
+        self.id = parts.id
+        self._settling: dict[CheckpointId, asyncio.Task[None]] = {}
+        restored = parts.restored
+        self._finished = restored.finished if restored is not None else False
+        self._watermark = restored.watermark if restored is not None else None
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Run until cancelled; raises on failure."""
+
+    async def complete(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint is durable."""
+        self.parts.snapshotter.completed(checkpoint)
+        if isinstance(self.parts.output, SinkOutput):
+            await self.parts.output.commit(checkpoint)
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was given up."""
+        settling = self._settling.pop(checkpoint, None)
+        if settling is not None:
+            settling.cancel()
+
+    async def _resume(self) -> None:
+        """Bring the restored watermark to operators and outputs: it only travels when it grows."""
+        if self._watermark is not None:
+            if not self._finished:
+                await self._emit(self.parts.chain.watermark(self._watermark))
+            await self.parts.output.announce(Watermark(self._watermark))
+
+    def _stop(self) -> None:
+        """Nothing of this task goes on behind its back."""
+        for settling in self._settling.values():
+            settling.cancel()
+
+    async def _emit(self, batches: Iterable[Batch]) -> None:
+        output = self.parts.output
+        for batch in batches:
+            await output.emit(batch)
+            await self._flush_if_due()
+
+    async def _flush_if_due(self) -> None:
+        backend = self.parts.backend
+        if backend.flush_due():
+            backend.flush()
+            uploader = self.parts.uploader
+            if uploader is not None and uploader.full:
+                with self.parts.output.work.waiting():
+                    await uploader.admit()
+
+    async def _advance_watermark(self, time: int) -> None:
+        """Fire event-time timers and forward the watermark."""
+        if self._watermark is None or time > self._watermark:
+            self._watermark = time
+            await self._emit(self.parts.chain.watermark(time))
+            await self.parts.output.announce(Watermark(time))
+
+    async def _end(self) -> None:
+        """All input was handled."""
+        if not self._finished:
+            await self._advance_watermark(MAX_WATERMARK)
+            await self._emit(self.parts.chain.finish())
+            self._finished = True
+        await self.parts.output.announce(EndOfData())
+        self.parts.listener.ended(self.id)
+
+    async def _checkpoint(self, barrier: Barrier) -> None:
+        """Forward the barrier, capture the state, make it durable in the background."""
+        parts = self.parts
+        await parts.output.announce(barrier)
+        # Outside of the decline: a task whose changes cannot be written has no state any more.
+        parts.backend.flush()
+        try:
+            transactions: tuple[bytes, ...] = ()
+            if isinstance(parts.output, SinkOutput):
+                transactions = await parts.output.pre_commit(barrier.checkpoint)
+            position = SubtaskPosition(self._watermark, transactions, self._finished)
+            pending = await parts.snapshotter.capture(barrier.checkpoint, position)
+        except UserFunctionError:
+            raise  # what a user's sink holds after it is unknown: only a restart makes it right
+        except TidelogError as error:
+            parts.listener.declined(barrier.checkpoint, self.id, f"{self.id}: {error}")
+            return
+        settling = asyncio.ensure_future(self._settle(barrier.checkpoint, pending))
+        self._settling[barrier.checkpoint] = settling
+
+    async def _settle(self, checkpoint: CheckpointId, pending: PendingSnapshot) -> None:
+        try:
+            state = await pending.settle()
+        except Exception as error:  # also a defect of ours must not leave the others waiting
+            self.parts.listener.declined(checkpoint, self.id, f"{self.id}: {error}")
+        else:
+            self.parts.listener.acknowledged(checkpoint, self.id, state)
+        finally:
+            self._settling.pop(checkpoint, None)
+
+
+class StreamTask(Task):
+    """A task fed by other tasks."""
+
+    def __init__(self, parts: TaskParts, gate: Gate, *, exactly_once: bool) -> None:
+        super().__init__(parts)
+        self.gate = gate
+        self._alignment = Alignment(gate.channels, exactly_once=exactly_once)
+        self._ended_channels: set[int] = set()
+        self._watermarks: list[int | None] = [None] * gate.channels
+
+    async def run(self) -> None:
+        clock, work = self.parts.effects.clock, self.parts.output.work
+        try:
+            await self._resume()
+            while True:
+                received = await self.gate.get()
+                with work.working():
+                    if received is None:
+                        await self._emit(self.parts.chain.tick(clock.now_ms()))
+                        await self._flush_if_due()
+                    else:
+                        await self._receive(*received)
+                # Let uploads and other tasks have their turn also when no channel runs dry.
+                await clock.sleep(0)
+        finally:
+            self._stop()
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        super().abort(checkpoint)
+        if self._alignment.abort(checkpoint).unblock:
+            self.gate.unblock()
+
+    async def _receive(self, channel: int, message: object) -> None:
+        match message:
+            case Batch():
+                self.parts.metrics.records_in += len(message.records)
+                await self._emit(self.parts.chain.process(message))
+                await self._make_watermark()
+                await self._flush_if_due()
+            case Barrier():
+                await self._barrier(channel, message)
+            case Watermark():
+                await self._receive_watermark(channel, message.time)
+            case EndOfData():
+                self._ended_channels.add(channel)
+                if len(self._ended_channels) == self.gate.channels:
+                    await self._end()
+
+    async def _barrier(self, channel: int, barrier: Barrier) -> None:
+        decision = self._alignment.barrier(channel, barrier.checkpoint)
+        if decision.unblock:
+            self.gate.unblock()
+        if decision.block:
+            self.gate.block(channel)
+        if decision.complete:
+            await self._checkpoint(barrier)
+
+    async def _receive_watermark(self, channel: int, time: int) -> None:
+        self._watermarks[channel] = time
+        if self.parts.chain.generates_watermarks and time != MAX_WATERMARK:
+            return
+        known = [mark for mark in self._watermarks if mark is not None]
+        if len(known) == len(self._watermarks):
+            await self._advance_watermark(min(known))
+
+    async def _make_watermark(self) -> None:
+        made = self.parts.chain.generated_watermark()
+        if made is not None:
+            await self._advance_watermark(made)

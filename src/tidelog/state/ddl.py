@@ -1,0 +1,175 @@
+"""Spark's DDL strings for state schemas, parsed into fields.
+
+Invariant: the type names of a field are canonical (`long` becomes `bigint`), so two schemas are the
+same when their texts are equal.
+"""
+
+import datetime
+import decimal
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from tidelog.errors import StateSchemaError
+
+INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_SCALARS: Final[dict[str, Any]] = {
+    "boolean": bool,
+    **{
+        name: Annotated[int, msgspec.Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+        for name, bits in INTEGER_BITS.items()
+    },
+    "float": float,
+    "double": float,
+    "string": str,
+    "binary": bytes,
+    "date": datetime.date,
+    "timestamp": datetime.datetime,
+    "decimal": decimal.Decimal,
+}
+_ALIASES: Final = {
+    "bool": "boolean",
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "varchar": "string",
+    "timestamp_ntz": "timestamp",
+    "dec": "decimal",
+    "numeric": "decimal",
+}
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),:])")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column: its name, its canonical type, and the Python type that checks it."""
+
+    name: str
+    type_name: str
+    python: Any
+    scalar: bool
+
+
+def parse_fields(text: str) -> tuple[Field, ...]:
+    """The fields of `a int, b string` or `struct<a:int,b:string>`; raises StateSchemaError."""
+    fields = _Parser(text).struct_fields()
+    if not fields:
+        raise bad_schema(text, "at least one field, like 'count long'")
+    return fields
+
+
+def tuple_of(fields: tuple[Field, ...]) -> Any:
+    """The Python type of a tuple of these fields, for msgspec."""
+    return tuple.__class_getitem__(tuple(field.python for field in fields))
+
+
+def bad_schema(text: str, expected: str) -> StateSchemaError:
+    """The error for a text that is no schema."""
+    return StateSchemaError(
+        f"state schema {text!r}",
+        expected=expected,
+        action="use Spark's DDL, for example 'count long, tags array<string>'",
+    )
+
+
+class _Parser:
+    """Recursive descent over Spark's DDL and `simpleString` forms."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = self._tokenize(text)
+        self._at = 0
+
+    @staticmethod
+    def _tokenize(text: str) -> list[str]:
+        tokens, at = [], 0
+        while text[at:].strip():
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise bad_schema(text, f"a field list; could not read {text[at:]!r}")
+            tokens.append(match.group(1))
+            at = match.end()
+        return tokens
+
+    def struct_fields(self) -> tuple[Field, ...]:
+        """The whole text: `a int, b string` or `struct<a:int,b:string>`."""
+        if self._peek().lower() == "struct" and self._peek(1) == "<":
+            self._at += 2
+            fields = self._fields(">")
+            self._take(">")
+        else:
+            fields = self._fields("")
+        if self._at != len(self._tokens):
+            raise bad_schema(self._text, f"no {self._peek()!r} there")
+        return fields
+
+    def _fields(self, end: str) -> tuple[Field, ...]:
+        fields: list[Field] = []
+        while self._peek() != end:
+            if fields:
+                self._take(",")
+            name = self._next().strip("`").replace("``", "`")
+            if self._peek() == ":":
+                self._at += 1
+            type_name, python, scalar = self._type()
+            if [self._peek().upper(), self._peek(1).upper()] == ["NOT", "NULL"]:
+                self._at += 2
+            fields.append(Field(name, type_name, python | None, scalar))
+        return tuple(fields)
+
+    def _type(self) -> tuple[str, Any, bool]:
+        word = self._next().lower()
+        word = _ALIASES.get(word, word)
+        if word == "array":
+            self._take("<")
+            name, python, _ = self._type()
+            self._take(">")
+            return f"array<{name}>", list[python | None], False  # type: ignore[valid-type]
+        if word == "map":
+            self._take("<")
+            key_name, key, _ = self._type()
+            self._take(",")
+            value_name, value, _ = self._type()
+            self._take(">")
+            mapping = dict[key, value | None]  # type: ignore[valid-type]
+            return f"map<{key_name},{value_name}>", mapping, False
+        if word == "struct":
+            self._take("<")
+            fields = self._fields(">")
+            self._take(">")
+            inner = ",".join(f"{field.name}:{field.type_name}" for field in fields)
+            python = tuple_of(fields)
+            return f"struct<{inner}>", python, all(field.scalar for field in fields)
+        if word not in _SCALARS:
+            raise bad_schema(self._text, f"a known type, not {word!r}")
+        return word + self._arguments(), _SCALARS[word], True
+
+    def _arguments(self) -> str:
+        """`(10,2)` of a decimal, `(20)` of a varchar."""
+        if self._peek() != "(":
+            return ""
+        taken = ""
+        while not taken.endswith(")"):
+            taken += self._next()
+        return taken
+
+    def _peek(self, ahead: int = 0) -> str:
+        at = self._at + ahead
+        return self._tokens[at] if at < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        if not token:
+            raise bad_schema(self._text, "more text")
+        self._at += 1
+        return token
+
+    def _take(self, token: str) -> None:
+        if self._next() != token:
+            raise bad_schema(
+                self._text, f"{token!r} after {' '.join(self._tokens[: self._at - 1])!r}"
+            )

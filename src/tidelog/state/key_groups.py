@@ -1,0 +1,60 @@
+"""Key groups: fixed slices of the key space, the unit in which state moves between subtasks.
+
+Invariants: a key's group depends on the key's encoding and the number of groups alone; the
+ranges of the subtasks of an operator partition [0, key groups) in order.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import google_crc32c
+import msgspec
+
+from tidelog.ids import KeyGroup
+
+DEFAULT_KEY_GROUPS: Final = 128
+MAX_KEY_GROUPS: Final = 1 << 16
+
+encode_key = msgspec.msgpack.Encoder().encode
+"""Keys are stored as msgpack: self-delimiting, so a prefix scan over a key is exact."""
+
+_decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
+
+
+def decode_key(data: bytes) -> Hashable:
+    """The key as it was encoded; sequences come back as tuples."""
+    key = _decode(data)
+    return key if key.__class__ is not list else _as_tuple(key)
+
+
+def _as_tuple(key: list[Any]) -> tuple[Hashable, ...]:
+    return tuple(_as_tuple(part) if part.__class__ is list else part for part in key)
+
+
+def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:
+    """The group of an encoded key."""
+    return KeyGroup(google_crc32c.value(encoded_key) % key_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupRange:
+    """Key groups first..last, both included."""
+
+    first: KeyGroup
+    last: KeyGroup
+
+    def __contains__(self, group: int) -> bool:
+        return self.first <= group <= self.last
+
+
+def subtask_of(group: int, key_groups: int, parallelism: int) -> int:
+    """The subtask that owns a key group."""
+    return group * parallelism // key_groups
+
+
+def range_of(subtask: int, key_groups: int, parallelism: int) -> KeyGroupRange:
+    """The key groups a subtask owns; the inverse of `subtask_of`."""
+    first = -(-subtask * key_groups // parallelism)
+    last = -(-(subtask + 1) * key_groups // parallelism) - 1
+    return KeyGroupRange(KeyGroup(first), KeyGroup(last))

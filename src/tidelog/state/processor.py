@@ -1,0 +1,179 @@
+"""User functions with state: names and semantics of Spark's `StatefulProcessor` (4.3).
+
+Invariants: states are created in `init` only; every call of a handler has a current key; a
+class written against these names runs in `transformWithState` unchanged.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tidelog.errors import ConfigError, StateSchemaError
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.list import ListState
+from tidelog.state.map import MapState
+from tidelog.state.row import Row
+from tidelog.state.schema import Schema
+from tidelog.state.timers import Timers
+from tidelog.state.value import ValueState
+
+# Spark's interface: its spelling is the point of this module.
+
+TimeMode = Literal["none", "processing", "event"]
+MAX_WATERMARK = (1 << 63) - 1
+"""The watermark at the end of a bounded input."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerValues:
+    """Times of the batch being processed, in milliseconds; -1 when unknown."""
+
+    currentProcessingTimeInMs: int = -1
+    currentWatermarkInMs: int = -1
+
+    def getCurrentProcessingTimeInMs(self) -> int:
+        """Processing time."""
+        return self.currentProcessingTimeInMs
+
+    def getCurrentWatermarkInMs(self) -> int:
+        """Event-time watermark."""
+        return self.currentWatermarkInMs
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredTimerInfo:
+    """The timer that fired."""
+
+    expiryTimeInMs: int = -1
+
+    def getExpiryTimeInMs(self) -> int:
+        """The time it was registered for, in milliseconds."""
+        return self.expiryTimeInMs
+
+
+class StatefulProcessorHandle:
+    """What a processor gets in `init`: its states and its timers."""
+
+    def __init__(self, backend: KeyedBackend, time_mode: TimeMode) -> None:
+        self._backend = backend
+        self._time_mode = time_mode
+        self._states: dict[str, ValueState | ListState | MapState] = {}
+        self._initializing = True
+        self.timers = Timers(backend) if time_mode != "none" else None
+        self.watermark_ms = -1
+
+    def initialized(self) -> None:
+        """Called by the runtime after `init`."""
+        self._initializing = False
+
+    def getValueState(
+        self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
+    ) -> ValueState:
+        """A value state; only within `init`."""
+        self._new(stateName)
+        state = ValueState(self._backend, stateName, schema, ttlDurationMs)
+        self._states[stateName] = state
+        return state
+
+    def getListState(
+        self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
+    ) -> ListState:
+        """A list state; only within `init`."""
+        self._new(stateName)
+        state = ListState(self._backend, stateName, schema, ttlDurationMs)
+        self._states[stateName] = state
+        return state
+
+    def getMapState(
+        self,
+        stateName: str,
+        userKeySchema: Schema,
+        valueSchema: Schema,
+        ttlDurationMs: int | None = None,
+    ) -> MapState:
+        """A map state; only within `init`."""
+        self._new(stateName)
+        state = MapState(self._backend, stateName, userKeySchema, valueSchema, ttlDurationMs)
+        self._states[stateName] = state
+        return state
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:
+        """Fire `handleExpiredTimer` for the current key at this time."""
+        timers = self._timers("registerTimer")
+        late = self._time_mode == "event" and expiryTimestampMs <= self.watermark_ms
+        if late and self.watermark_ms != MAX_WATERMARK:
+            raise ConfigError(
+                f"registerTimer({expiryTimestampMs})",
+                expected=f"a time after the watermark {self.watermark_ms}",
+                action="register a later time, or handle the key at once",
+            )
+        timers.register(expiryTimestampMs)
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
+        """Remove a timer of the current key."""
+        self._timers("deleteTimer").delete(expiryTimestampMs)
+
+    def listTimers(self) -> Iterator[int]:
+        """Times of the current key's timers."""
+        return self._timers("listTimers").list()
+
+    def deleteIfExists(self, stateName: str) -> None:
+        """Remove the state variable and the current key's value of it, if it was defined."""
+        state = self._states.pop(stateName, None)
+        if state is not None and self._backend.key:
+            state.clear()
+
+    def _new(self, name: str) -> None:
+        if not self._initializing:
+            raise StateSchemaError(
+                f"state {name!r}",
+                expected="to be created within init(handle)",
+                found="a call after it",
+                action="create it in init and keep it in an attribute",
+            )
+        if name in self._states or name.startswith("$"):
+            raise StateSchemaError(
+                f"state {name!r}",
+                expected="a name of its own that does not start with '$'",
+                found="a name that is taken or reserved",
+                action="rename it",
+            )
+
+    def _timers(self, call: str) -> Timers:
+        if self.timers is None:
+            raise ConfigError(
+                f"{call} in an operator without timers",
+                expected="time mode 'processing' or 'event'",
+                found="'none'",
+                action="pass time_mode= to transform_with_state",
+            )
+        return self.timers
+
+
+class StatefulProcessor(ABC):
+    """Arbitrary stateful logic per key."""
+
+    @abstractmethod
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Create the states; called once per subtask before any data."""
+
+    @abstractmethod
+    def handleInputRows(
+        self, key: tuple[Any, ...], rows: Iterator[Row], timerValues: TimerValues
+    ) -> Iterator[Row]:
+        """Handle some rows of one key, in order; yields output rows."""
+
+    def handleExpiredTimer(
+        self, key: tuple[Any, ...], timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Row]:
+        """Handle a timer of a key; the timer is removed afterwards."""
+        return iter(())
+
+    def close(self) -> None:
+        """Called once at the end of a subtask, also after a failure."""
+
+    def handleInitialState(
+        self, key: tuple[Any, ...], initialState: Row, timerValues: TimerValues
+    ) -> None:
+        """Seed the state of a key from an earlier system; only before the first input."""

@@ -1,0 +1,84 @@
+"""Rows: named tuples made on the fly, with the interface of Spark's `Row`.
+
+Invariant: a row is a tuple; equality and hashing are those of its values.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class Row(tuple[Any, ...]):
+    """`Row(word="tide", count=3)`: fields by name, index or attribute.
+
+    `Row("word", "count")` makes a kind of rows: `Row("word", "count")("tide", 3)`.
+    """
+
+    _fields: tuple[str, ...]
+    """Field names; empty for a row of bare values."""
+
+    def __new__(cls, *args: Any, **fields: Any) -> "Row":
+        if args and fields:
+            raise ValueError("a Row takes either positional values or named fields, not both")
+        return cls.of(fields, fields.values()) if fields else cls.of((), args)
+
+    @classmethod
+    def of(cls, names: Iterable[str], values: Iterable[Any]) -> "Row":
+        """A row from field names and values."""
+        row = super().__new__(cls, values)
+        object.__setattr__(row, "_fields", tuple(names))
+        return row
+
+    def __call__(self, *values: Any) -> "Row":
+        """A row of these values under the names this row lists."""
+        if len(values) > len(self):
+            raise ValueError(f"expected {len(self)} values for {tuple(self)}, found {len(values)}")
+        return Row.of(self, values)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__fields__" and self._fields:
+            return list(self._fields)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[self._fields.index(name)]
+        except ValueError:
+            raise AttributeError(f"the row has no field {name!r}, only {self._fields}") from None
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, str):
+            try:
+                return super().__getitem__(self._fields.index(item))
+            except ValueError:
+                raise ValueError(f"the row has no field {item!r}, only {self._fields}") from None
+        return super().__getitem__(item)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._fields if self._fields else super().__contains__(item)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise TypeError("rows are immutable")
+
+    def asDict(self, recursive: bool = False) -> dict[str, Any]:
+        """Fields and values; with `recursive`, rows within values too."""
+        if not self._fields:
+            raise TypeError("a Row without field names has no dict form")
+        values = map(_as_dicts, self) if recursive else self
+        return dict(zip(self._fields, values, strict=False))
+
+    def __repr__(self) -> str:
+        if not self._fields:
+            return f"<Row({', '.join(map(repr, self))})>"
+        return f"Row({', '.join(f'{k}={v!r}' for k, v in zip(self._fields, self, strict=False))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Row.of, (self._fields, tuple(self))
+
+
+def _as_dicts(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.asDict(True)
+    if isinstance(value, list):
+        return list(map(_as_dicts, value))
+    if isinstance(value, dict):
+        return {key: _as_dicts(inner) for key, inner in value.items()}
+    return value

@@ -1,0 +1,78 @@
+"""Checked JSON documents: manifests and materialization descriptors.
+
+Invariant: a document is `{"crc32c": "<8 hex>", "body": {...}}`, its checksum covers the body's
+bytes as stored, and no field of a body is looked at before checksum and format version passed.
+Keys are sorted, so equal contents are equal bytes. Format: docs/format.md, "Documents".
+"""
+
+from typing import TypeVar
+
+import google_crc32c
+import msgspec
+
+from tidelog.errors import CorruptObjectError, FormatVersionError
+
+FORMAT_VERSION = 1
+"""The newest document format this release writes and reads."""
+
+T = TypeVar("T")
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+class _Envelope(msgspec.Struct):
+    crc32c: str
+    body: msgspec.Raw
+
+
+class _Versioned(msgspec.Struct):
+    format: int
+
+
+def checksum(data: bytes) -> str:
+    """CRC32C of `data` as eight hexadecimal digits."""
+    return f"{google_crc32c.value(data):08x}"
+
+
+def seal_document(body: msgspec.Struct) -> bytes:
+    """The stored bytes of a body; the body has a `format` field."""
+    raw = _encoder.encode(body)
+    return b'{"body":' + raw + b',"crc32c":"' + checksum(raw).encode() + b'"}\n'
+
+
+def open_document(data: bytes, name: str, kind: type[T]) -> T:
+    """Check and decode the document stored as `name`.
+
+    Raises CorruptObjectError (not a document, wrong checksum, wrong shape) and
+    FormatVersionError (written by a newer release).
+    """
+    try:
+        envelope = msgspec.json.decode(data, type=_Envelope)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+        raise _corrupt(name, "a checked JSON document", str(cause)) from cause
+    body = bytes(envelope.body)
+    if checksum(body) != envelope.crc32c:
+        raise _corrupt(name, f"CRC32C {envelope.crc32c}", checksum(body))
+    try:
+        version = msgspec.json.decode(body, type=_Versioned).format
+        if version <= FORMAT_VERSION:
+            return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+        raise _corrupt(name, f"a {kind} document", str(cause)) from cause
+    raise FormatVersionError(
+        f"object {name}",
+        expected=f"document format <= {FORMAT_VERSION}",
+        found=f"format {version}",
+        action="use the tidelog release that wrote it, or a newer one; nothing was changed",
+    )
+
+
+def _corrupt(name: str, expected: str, found: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"object {name} is damaged",
+        expected=expected,
+        found=found,
+        action="restore an older slot (`tidelog checkpoints list URL` shows them) "
+        "or bring the object back from a backup",
+        retry_safe=True,
+    )

@@ -1,0 +1,148 @@
+"""An object store on any file system that fsspec knows.
+
+Invariants: a file system whose create-if-absent is not known to be atomic is refused for
+`create`; listings are never answered from a cache.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
+
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError
+from tidelog.storage import raising
+from tidelog.storage.paths import check_name
+from tidelog.storage.port import ObjectInfo
+
+_ATOMIC_CREATE: Final = frozenset({"gs", "gcs", "abfs", "abfss", "az"})
+"""Schemes whose fsspec libraries turn mode "create" into a precondition that the server checks."""
+
+
+def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) -> "FsspecStore":
+    """The store at a URL of any scheme that fsspec knows; `options` go to the file system.
+
+    Raises ConfigError when the scheme is unknown or its library is missing.
+    """
+    scheme = url.partition("://")[0]
+    try:
+        filesystem, root = url_to_fs(url, **{"asynchronous": True, **options})
+        if not filesystem.async_impl:
+            filesystem, root = url_to_fs(url, **options)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"store URL {url!r}",
+            expected="a path, file://, memory://, s3://, or a scheme that fsspec can open here",
+            found=str(error),
+            action="correct the scheme or install the library it needs",
+        ) from error
+    return FsspecStore(url, filesystem, root, effects, atomic_create=scheme in _ATOMIC_CREATE)
+
+
+class FsspecStore:
+    """Objects as files below `root` of an fsspec file system.
+
+    `atomic_create` vouches for the file system's `pipe_file(mode="create")`. Every method raises
+    StoreUnreachableError, AccessDeniedError and StorageError; the writing ones StoreFullError.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        filesystem: AbstractFileSystem,
+        root: str,
+        effects: Effects,
+        *,
+        atomic_create: bool,
+    ) -> None:
+        self.url = url
+        self._filesystem = filesystem
+        self._root = root.rstrip("/")
+        self._effects = effects
+        self._atomic_create = atomic_create
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write or overwrite `name`."""
+        await self._write(name, data, mode="overwrite")
+
+    async def create(self, name: str, data: bytes) -> None:
+        """Write `name` if it is absent; raises ObjectExistsError.
+
+        Raises ConditionalPutError when the file system's create is not known to be atomic.
+        """
+        raising.check_content(name, data)
+        if not self._atomic_create:
+            found = f"{type(self._filesystem).__name__}, whose create is not known to be atomic"
+            raise raising.no_conditional_put(self.url, found)
+        await self._write(name, data, mode="create")
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range in bytes; raises ObjectNotFoundError."""
+        size = (await self.head(name)).size if start or length is not None else None
+        if size is not None and (start >= size or length == 0):
+            return b""  # file systems disagree on what an empty range is
+        end = None if length is None else start + length
+        data: bytes = await self._call(name, "cat_file", self._path(name), start, end)
+        return data
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """Names in ascending order; the whole folder of `prefix` is read first."""
+        folder = f"{self._root}/{prefix}".rpartition("/")[0]
+        self._filesystem.invalidate_cache()
+        try:
+            found = await self._call(f"{prefix}*", "find", folder, detail=True)
+        except ObjectNotFoundError:
+            return
+        for path in sorted(found):
+            name = path[len(self._root) + 1 :]
+            if name.startswith(prefix) and name > start_after:
+                yield ObjectInfo(name, found[path]["size"])
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Size of `name` in bytes; raises ObjectNotFoundError."""
+        self._filesystem.invalidate_cache()
+        info = await self._call(name, "info", self._path(name))
+        if info["type"] != "file":
+            raise raising.object_not_found(self.url, name)
+        return ObjectInfo(name, info["size"])
+
+    async def delete(self, name: str) -> None:
+        """Remove `name` if it is there."""
+        try:
+            await self._call(name, "rm_file", self._path(name))
+        except ObjectNotFoundError:
+            return
+
+    async def close(self) -> None:
+        """Nothing to release: fsspec closes a file system's connections with its last user."""
+
+    async def _write(self, name: str, data: bytes, mode: str) -> None:
+        path = self._path(name)
+        try:
+            await self._call(name, "pipe_file", path, data, mode=mode)
+        except ObjectNotFoundError:  # the file system has directories, and this one is missing
+            await self._call(name, "makedirs", path.rpartition("/")[0], exist_ok=True)
+            await self._call(name, "pipe_file", path, data, mode=mode)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{check_name(name)}"
+
+    async def _call(self, name: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if self._filesystem.async_impl:
+                return await getattr(self._filesystem, f"_{method}")(*args, **kwargs)
+            function = getattr(self._filesystem, method)
+            return await self._effects.offload.run(function, *args, **kwargs)
+        except Exception as error:
+            raise self._translated(error, name) from error
+
+    def _translated(self, error: Exception, name: str) -> StorageError:
+        what = raising.object_at(self.url, name)
+        if isinstance(error, FileExistsError):
+            return raising.object_exists(self.url, name)
+        if isinstance(error, FileNotFoundError):
+            return raising.object_not_found(self.url, name)
+        if isinstance(error, OSError):
+            return raising.from_os_error(error, what)
+        return raising.storage_failed(what, f"{type(error).__name__}: {error}")

@@ -1,0 +1,75 @@
+"""One attempt at a call, with a second one beside it when the first is slow.
+
+Invariants: every task started here has ended when the function returns or raises; the first
+answer wins, and only "unreachable" is no answer while another try is still under way.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from tidelog.effects import Clock
+from tidelog.errors import StoreUnreachableError
+from tidelog.storage.metrics import OperationMetrics
+
+T = TypeVar("T")
+
+
+async def first_answer(
+    clock: Clock,
+    send: Callable[[], Awaitable[T]],
+    counters: OperationMetrics,
+    *,
+    timeout_s: float,
+    hedge_after_s: float | None,
+) -> T:
+    """Answer of `send()`, or of a second `send()` started after `hedge_after_s` seconds.
+
+    Raises what the winning try raised, or TimeoutError when neither answers in `timeout_s`
+    seconds. Tries are counted in `counters`.
+    """
+    counters.attempts += 1
+    first: asyncio.Future[T] = asyncio.ensure_future(send())
+    tries = [first]
+    try:
+        rest_s = timeout_s
+        if hedge_after_s is not None and hedge_after_s < timeout_s:
+            rest_s -= hedge_after_s
+            if not await _answered(tries, clock, hedge_after_s):
+                counters.attempts += 1
+                counters.hedges += 1
+                tries.append(asyncio.ensure_future(send()))
+        if not await _answered(tries, clock, rest_s):
+            raise TimeoutError
+        winner = next((task for task in tries if _is_answer(task)), first)
+        if winner is not first:
+            counters.hedge_wins += 1
+        return winner.result()
+    finally:
+        await _discard(tries)
+
+
+async def _answered(tries: Sequence[asyncio.Future[Any]], clock: Clock, seconds: float) -> bool:
+    """True once a try answered or all failed, False when the time was over before."""
+    timer: asyncio.Future[Any] = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        while not (any(map(_is_answer, tries)) or all(task.done() for task in tries)):
+            if timer.done():
+                return False
+            waiting = [task for task in (*tries, timer) if not task.done()]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return True
+    finally:
+        await _discard([timer])
+
+
+def _is_answer(task: asyncio.Future[Any]) -> bool:
+    if not task.done():
+        return False
+    return task.cancelled() or not isinstance(task.exception(), StoreUnreachableError)
+
+
+async def _discard(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

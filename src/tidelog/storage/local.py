@@ -1,0 +1,134 @@
+"""An object store in a local directory: one file per object.
+
+Invariants: a file under an object's name is complete and synced before the name appears; all
+disk I/O runs in the off-load; only errors of `tidelog.errors` leave.
+"""
+
+import errno
+import platform
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
+from os import getpid
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError, StorageError
+from tidelog.storage import local_files, raising
+from tidelog.storage.paths import check_name
+from tidelog.storage.port import ObjectInfo
+
+T = TypeVar("T")
+
+_LIST_PAGE: Final = 1000
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def _next_page(walk: Iterator[ObjectInfo]) -> tuple[ObjectInfo, ...]:
+    return tuple(islice(walk, _LIST_PAGE))
+
+
+class LocalStore:
+    """Objects as files under `directory`, which is created on the first write.
+
+    `durable=False` leaves out every fsync: objects then survive a crash of the process, not of
+    the machine. All methods also raise AccessDeniedError and StorageError; the writing ones
+    StoreFullError.
+    """
+
+    def __init__(self, directory: Path | str, effects: Effects, *, durable: bool = True) -> None:
+        self._root = Path(directory).absolute()
+        self._effects = effects
+        self._durable = durable
+        self._prepared = False
+        self.url = self._root.as_uri()
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write or overwrite `name`."""
+        await self._run(name, self._write, name, data, local_files.replace)
+
+    async def create(self, name: str, data: bytes) -> None:
+        """Write `name` if it is absent; raises ObjectExistsError.
+
+        Raises ConditionalPutError where the file system knows no hard links.
+        """
+        raising.check_content(name, data)
+        await self._run(name, self._write, name, data, self._link)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range in bytes; raises ObjectNotFoundError."""
+        size = -1 if length is None else length
+        return await self._read(name, local_files.read, start, size)
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """Names in ascending order; a name written or deleted meanwhile may or may not appear."""
+        folder = prefix.rpartition("/")[0]
+        if folder:
+            check_name(folder)
+        walk = local_files.walk(self._root, prefix, start_after)
+        while page := await self._run(prefix, _next_page, walk):
+            for info in page:
+                yield info
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Size of `name` in bytes; raises ObjectNotFoundError."""
+        return ObjectInfo(name, await self._read(name, local_files.size))
+
+    async def delete(self, name: str) -> None:
+        """Remove `name` if it is there, and the directories below the top level it leaves empty.
+
+        Not synced: an object that a crash brings back is garbage that the next sweep removes.
+        """
+        await self._run(name, local_files.delete, self._root, self._path(name))
+
+    async def close(self) -> None:
+        """Nothing to release; the off-load belongs to the effects."""
+
+    def _write(self, name: str, data: bytes, publish: local_files.Publish) -> None:
+        path = self._path(name)
+        author = f"{platform.node()}-{getpid()}"
+        if not self._prepared:
+            local_files.prepare(self._root, durable=self._durable)
+            local_files.remove_stale_temps(self._root, platform.node())
+            self._prepared = True
+        temp = local_files.temp_path(self._root, f"{author}-{self._effects.token()}")
+        local_files.write(self._root, temp, path, data, publish, durable=self._durable)
+
+    def _link(self, temp: Path, path: Path) -> None:
+        try:
+            local_files.link(temp, path)
+        except FileExistsError:
+            raise raising.object_exists(self.url, path.relative_to(self._root).as_posix()) from None
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                found = f"a file system without hard links ({error.strerror})"
+                raise raising.no_conditional_put(self.url, found) from error
+            raise
+
+    async def _read(self, name: str, function: Callable[..., T], *args: int) -> T:
+        try:
+            return await self._effects.offload.run(function, self._path(name), *args)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                raise raising.object_not_found(self.url, name) from None
+            raise self._translated(error, name) from error
+
+    async def _run(self, name: str, function: Callable[..., T], *args: object) -> T:
+        try:
+            return await self._effects.offload.run(function, *args)
+        except OSError as error:
+            raise self._translated(error, name) from error
+
+    def _translated(self, error: OSError, name: str) -> StorageError:
+        return raising.from_os_error(error, raising.object_at(self.url, name))
+
+    def _path(self, name: str) -> Path:
+        check_name(name)
+        if local_files.TEMP_DIRECTORY in name.split("/"):
+            raise ConfigError(
+                f"object name {name!r}",
+                expected=f"a name outside {local_files.TEMP_DIRECTORY!r}",
+                action="choose another name; this directory holds unfinished writes",
+            )
+        return self._root / name

@@ -1,0 +1,146 @@
+"""The blocking file operations below the local store.
+
+Invariants: a write goes to a temp file of the same file system, is synced, and only then gets
+its name by one atomic call; temp files carry the host and process that own them and are never
+walked; directories are synced after the names in them changed.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISREG
+from typing import Final
+
+from tidelog.storage.disk import is_running, make_directory, sync_directory
+from tidelog.storage.port import ObjectInfo
+
+TEMP_DIRECTORY: Final = ".tidelog-tmp"
+
+_PUBLISH_ATTEMPTS: Final = 3
+
+Publish = Callable[[Path, Path], None]
+"""Gives a finished temp file its name, atomically."""
+
+
+def replace(temp: Path, path: Path) -> None:
+    """Publish by overwriting."""
+    temp.replace(path)
+
+
+def link(temp: Path, path: Path) -> None:
+    """Publish if absent; raises FileExistsError for all racing callers but one."""
+    path.hardlink_to(temp)
+
+
+def temp_path(root: Path, owner: str) -> Path:
+    """Where the temp file `<host>-<pid>-<token>` lies."""
+    return root / TEMP_DIRECTORY / owner
+
+
+def prepare(root: Path, *, durable: bool) -> None:
+    """Make the root and its temp directory."""
+    make_directory(root / TEMP_DIRECTORY, durable=durable)
+
+
+def remove_stale_temps(root: Path, host: str) -> None:
+    """Remove, as far as possible, temp files of processes of this host that no longer run.
+
+    Files of other hosts that share the directory stay: whether their owners live is unknown.
+    """
+    for temp in (root / TEMP_DIRECTORY).iterdir():
+        owner, _, pid = temp.name.rpartition("-")[0].rpartition("-")
+        if owner == host and pid.isdecimal() and not is_running(int(pid)):
+            with suppress(OSError):
+                temp.unlink(missing_ok=True)
+
+
+def write(
+    root: Path, temp: Path, path: Path, data: bytes, publish: Publish, *, durable: bool
+) -> None:
+    """Write `data` under the name `path`, all or nothing; raises OSError."""
+    try:
+        with temp.open("xb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        _publish(temp, path, publish, durable=durable)
+    finally:
+        temp.unlink(missing_ok=True)
+    if durable:
+        with suppress(FileNotFoundError):  # the object was deleted again, its directory too
+            sync_directory(path.parent)
+
+
+def read(path: Path, start: int, size: int) -> bytes:
+    """Up to `size` bytes from `start`, to the end when negative; raises OSError."""
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)
+
+
+def size(path: Path) -> int:
+    """Size of a regular file in bytes; raises OSError."""
+    status = path.stat()
+    if not S_ISREG(status.st_mode):
+        raise FileNotFoundError(2, "not a file", str(path))
+    return status.st_size
+
+
+def delete(root: Path, path: Path) -> None:
+    """Remove a file if it is there, then the directories below the top level it leaves empty."""
+    try:
+        path.unlink(missing_ok=True)
+    except (IsADirectoryError, NotADirectoryError):
+        return
+    with suppress(OSError):
+        for parent in path.parents:
+            if root in (parent, parent.parent):
+                return
+            parent.rmdir()
+
+
+def walk(root: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+    """Objects in ascending order of their names; visits only directories that can hold one."""
+    folder = prefix[: prefix.rfind("/") + 1]
+    yield from _walk(root, folder, prefix, start_after)
+
+
+def _walk(root: Path, folder: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+    for name in _entries(root, folder):
+        if not name.startswith(prefix):
+            continue
+        if name.endswith("/"):
+            # Every name below sorts with the folder unless start_after lies inside it.
+            if name > start_after or start_after.startswith(name):
+                yield from _walk(root, name, prefix, start_after)
+        elif name > start_after:
+            try:
+                size_bytes = (root / name).stat().st_size
+            except FileNotFoundError:
+                continue  # deleted since the directory was read
+            yield ObjectInfo(name, size_bytes)
+
+
+def _entries(root: Path, folder: str) -> list[str]:
+    """Names in one folder, sorted as the full names below them are: a folder ends in '/'."""
+    try:
+        with os.scandir(root / folder) as entries:
+            return sorted(
+                f"{folder}{entry.name}/" if entry.is_dir() else f"{folder}{entry.name}"
+                for entry in entries
+                if entry.name != TEMP_DIRECTORY
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _publish(temp: Path, path: Path, publish: Publish, *, durable: bool) -> None:
+    # A concurrent delete can remove the empty directory between making it and publishing.
+    for _ in range(_PUBLISH_ATTEMPTS):
+        with suppress(FileNotFoundError):
+            publish(temp, path)
+            return
+        make_directory(path.parent, durable=durable)
+    publish(temp, path)

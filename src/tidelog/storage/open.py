@@ -1,0 +1,98 @@
+"""From a URL to a ready object store.
+
+Invariants: what leaves here is wrapped with retries and counters, whatever lies below; a library
+is imported only when a URL needs it, for `import s3fs` alone takes a third of a second.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError
+from tidelog.storage.local import LocalStore
+from tidelog.storage.memory import shared_memory_store
+from tidelog.storage.metrics import RequestMetrics
+from tidelog.storage.port import ObjectStore
+from tidelog.storage.retry import LOCAL_POLICY, RetryingStore, RetryPolicy
+
+_LOCAL_SCHEMES: Final = frozenset({"", "file", "memory"})
+
+
+def open_store(
+    url: str,
+    effects: Effects,
+    *,
+    policy: RetryPolicy | None = None,
+    options: Mapping[str, Any] | None = None,
+    metrics: RequestMetrics | None = None,
+) -> RetryingStore:
+    """Open the store at `url`; nothing is contacted before the first call.
+
+    `url` is a path, `file:///path`, `memory://name` (one store per name and process),
+    `s3://bucket/prefix`, or a URL of any scheme that fsspec knows. `options` go to the file
+    system as they are; for S3 these are `endpoint_url`, `key`, `secret` and the like, and without
+    them AWS_ENDPOINT_URL and the other usual AWS settings hold. Raises ConfigError for an unknown
+    scheme, a missing library or a malformed URL.
+    """
+    scheme = url.partition("://")[0] if "://" in url else ""
+    store = _open(scheme, url, effects, options or {})
+    default = LOCAL_POLICY if scheme in _LOCAL_SCHEMES else RetryPolicy()
+    return RetryingStore(store, policy or default, effects, metrics)
+
+
+def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -> ObjectStore:
+    if scheme in _LOCAL_SCHEMES:
+        _refuse_options(url, options)
+    if scheme == "":
+        return LocalStore(_nonempty(url), effects)
+    if scheme == "file":
+        return LocalStore(_path_of(url), effects)
+    if scheme == "memory":
+        return shared_memory_store(url.removeprefix("memory://"))
+    if scheme == "s3":
+        store: ObjectStore = _s3_module().open_s3_store(url, options)
+    else:
+        module = import_module("tidelog.storage.fsspec_store")
+        store = module.open_fsspec_store(url, effects, options)
+    return store
+
+
+def _s3_module() -> Any:
+    try:
+        return import_module("tidelog.storage.s3")
+    except ImportError as error:
+        raise ConfigError(
+            "store URLs with s3://",
+            expected="the library s3fs",
+            found=str(error),
+            action="pip install 'tidelog[s3]'",
+        ) from error
+
+
+def _path_of(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc not in {"", "localhost"} or parts.path in {"", "/"}:
+        raise ConfigError(
+            f"store URL {url!r}",
+            expected="file:///absolute/path on this machine",
+            action="write three slashes before the path",
+        )
+    return unquote(parts.path)
+
+
+def _nonempty(path: str) -> str:
+    if path:
+        return path
+    raise ConfigError("store URL", expected="a path or URL", found="nothing", action="name one")
+
+
+def _refuse_options(url: str, options: Mapping[str, Any]) -> None:
+    if options:
+        raise ConfigError(
+            f"storage options for {url!r}",
+            expected="none",
+            found=", ".join(sorted(options)),
+            action="remove them; only remote stores have options",
+        )

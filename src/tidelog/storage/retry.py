@@ -1,0 +1,211 @@
+"""Retries, deadlines and hedged second attempts around any store.
+
+Invariants: only StoreUnreachableError is retried; no call outlives its deadline; `create` never
+has two attempts under way at once, because the loser of such a race would report "exists" for
+our own object. A create that is retried after a lost answer can still report it:
+`create_once` resolves that by reading back.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from tidelog.effects import Effects
+from tidelog.errors import (
+    ConfigError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+    TidelogError,
+)
+from tidelog.storage.hedge import first_answer
+from tidelog.storage.metrics import OperationMetrics, RequestMetrics
+from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.raising import object_at, store_unreachable
+
+T = TypeVar("T")
+
+_LIST_PAGE: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to try, in seconds; raises ConfigError for values that cannot work.
+
+    A transfer of n bytes gets n / `bytes_per_s` on top of timeout, hedge delay and deadline, so
+    a large object on a slow line is not taken for a stall; a read of unknown length gets none.
+    `hedge_after_s` None means no second attempt. The pause before retry n is drawn from
+    [1 - jitter, 1] times min(max_backoff_s, first_backoff_s * 2**n).
+    """
+
+    attempt_timeout_s: float = 20.0
+    hedge_after_s: float | None = 2.0
+    first_backoff_s: float = 0.05
+    max_backoff_s: float = 5.0
+    deadline_s: float = 60.0
+    jitter: float = 0.5
+    bytes_per_s: float = 4 * 2**20
+
+    def __post_init__(self) -> None:
+        hedge_s = self.attempt_timeout_s if self.hedge_after_s is None else self.hedge_after_s
+        backoff_s = min(self.first_backoff_s, self.max_backoff_s)
+        lowest = min(self.attempt_timeout_s, hedge_s, backoff_s, self.deadline_s, self.bytes_per_s)
+        if lowest <= 0 or not 0 <= self.jitter <= 1:
+            raise ConfigError(
+                "retry policy",
+                expected="durations and a rate above 0, a jitter from 0 to 1",
+                found=str(self),
+                action="correct the value",
+            )
+
+    def backoff_s(self, retry: int, draw: float) -> float:
+        """Pause before retry number `retry` (from 0) for a uniform `draw` in [0, 1)."""
+        longest = min(self.max_backoff_s, self.first_backoff_s * 2.0 ** min(retry, 64))
+        return longest * (1 - self.jitter * draw)
+
+
+LOCAL_POLICY: Final = RetryPolicy(attempt_timeout_s=300, hedge_after_s=None, deadline_s=300)
+"""For stores on this machine: a slow disk only gets slower by a second attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What one call does: where it is counted, on what, how large, whether it may be doubled."""
+
+    counters: OperationMetrics
+    name: str
+    size: int = 0
+    hedged: bool = True
+
+
+class RetryingStore:
+    """A store whose calls are retried until they are answered or their deadline passes.
+
+    Every call raises StoreUnreachableError after its deadline, and at once whatever else the
+    inner store raises.
+    """
+
+    def __init__(
+        self,
+        inner: ObjectStore,
+        policy: RetryPolicy,
+        effects: Effects,
+        metrics: RequestMetrics | None = None,
+    ) -> None:
+        self.url = inner.url
+        self.metrics = metrics or RequestMetrics()
+        self._inner = inner
+        self._policy = policy
+        self._effects = effects
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write or overwrite `name`.
+
+        An attempt that was given up can still arrive later: put other bytes under the same name
+        only where that does no harm.
+        """
+        request = _Request(self.metrics.put, name, len(data))
+        await self._call(request, partial(self._inner.put, name, data))
+        self.metrics.bytes_written += len(data)
+
+    async def create(self, name: str, data: bytes) -> None:
+        """Write `name` if it is absent; raises ObjectExistsError, possibly for our own object."""
+        request = _Request(self.metrics.create, name, len(data), hedged=False)
+        await self._call(request, partial(self._inner.create, name, data))
+        self.metrics.bytes_written += len(data)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range in bytes; raises ObjectNotFoundError."""
+        request = _Request(self.metrics.get, name, length or 0)
+        data = await self._call(request, partial(self._inner.get, name, start, length))
+        self.metrics.bytes_read += len(data)
+        return data
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """Names in ascending order, fetched and retried page by page."""
+        request = _Request(self.metrics.list, f"{prefix}*")
+        while True:
+            page = await self._call(request, partial(self._page, prefix, start_after))
+            for info in page:
+                yield info
+            if len(page) < _LIST_PAGE:
+                return
+            start_after = page[-1].name
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Size of `name` in bytes; raises ObjectNotFoundError."""
+        request = _Request(self.metrics.head, name)
+        return await self._call(request, partial(self._inner.head, name))
+
+    async def delete(self, name: str) -> None:
+        """Remove `name` if it is there."""
+        request = _Request(self.metrics.delete, name)
+        await self._call(request, partial(self._inner.delete, name))
+
+    async def close(self) -> None:
+        """Close the inner store."""
+        await self._inner.close()
+
+    async def _page(self, prefix: str, start_after: str) -> tuple[ObjectInfo, ...]:
+        page: list[ObjectInfo] = []
+        async for info in self._inner.list(prefix, start_after):
+            page.append(info)
+            if len(page) == _LIST_PAGE:
+                break
+        return tuple(page)
+
+    async def _call(self, request: _Request, send: Callable[[], Awaitable[T]]) -> T:
+        counters, clock = request.counters, self._effects.clock
+        counters.calls += 1
+        started = clock.monotonic()
+        try:
+            return await self._until_answered(request, send, started)
+        except (ObjectNotFoundError, ObjectExistsError):
+            raise
+        except TidelogError:
+            counters.failures += 1
+            raise
+        finally:
+            seconds = clock.monotonic() - started
+            counters.seconds += seconds
+            counters.recent_seconds.append(seconds)
+
+    async def _until_answered(
+        self, request: _Request, send: Callable[[], Awaitable[T]], started: float
+    ) -> T:
+        policy, clock = self._policy, self._effects.clock
+        transfer_s = request.size / policy.bytes_per_s
+        deadline = started + policy.deadline_s + transfer_s
+        retry = 0
+        while True:
+            left_s = deadline - clock.monotonic()
+            try:
+                return await self._attempt(request, send, transfer_s, left_s)
+            except StoreUnreachableError as error:
+                pause = policy.backoff_s(retry, self._effects.rng.random())
+                if clock.monotonic() + pause >= deadline:
+                    found = f"{retry + 1} attempts without an answer, the last: {error.found}"
+                    what = object_at(self.url, request.name)
+                    raise store_unreachable(what, found) from error
+            await clock.sleep(pause)
+            retry += 1
+            request.counters.retries += 1
+
+    async def _attempt(
+        self, request: _Request, send: Callable[[], Awaitable[T]], transfer_s: float, left_s: float
+    ) -> T:
+        policy = self._policy
+        hedge_s = policy.hedge_after_s if request.hedged else None
+        timeout_s = max(0.0, min(policy.attempt_timeout_s + transfer_s, left_s))
+        try:
+            return await first_answer(
+                self._effects.clock,
+                send,
+                request.counters,
+                timeout_s=timeout_s,
+                hedge_after_s=None if hedge_s is None else hedge_s + transfer_s,
+            )
+        except TimeoutError:
+            what = object_at(self.url, request.name)
+            raise store_unreachable(what, f"silence for {timeout_s:.1f} s") from None

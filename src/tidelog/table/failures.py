@@ -1,0 +1,70 @@
+"""Translation of what the disk and RocksDB report into tidelog errors.
+
+Invariant: a damaged file becomes CorruptObjectError and names that file, a full disk becomes
+StoreFullError, a wrong directory ConfigError, use after close InvariantError; whatever else the
+disk reports is a StorageError that carries the original text.
+"""
+
+import re
+from pathlib import Path
+
+from rocksdict import DbClosedError
+
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    InvariantError,
+    StorageError,
+    StoreFullError,
+    TidelogError,
+)
+
+_FILE_IN_TEXT = re.compile(r"(\S+\.sst|\S*MANIFEST-\d+|\S*CURRENT)\b")
+_DISK_FULL = ("no space left on device", "disk quota exceeded")
+_WRONG_DIRECTORY = ("directory exists", "error_if_exists", "file exists")
+
+
+def corrupt(path: Path | str, expected: str, found: str) -> CorruptObjectError:
+    """The error for a table file whose bytes are not what was written."""
+    return CorruptObjectError(
+        f"table file {path}",
+        expected=expected,
+        found=found,
+        action="discard this local table and restore it from the last checkpoint",
+    )
+
+
+def translate(error: Exception, directory: Path) -> TidelogError:
+    """The tidelog error for what went wrong with a table that lies under `directory`."""
+    text = " ".join(str(error).split())
+    lower = text.lower()
+    if any(sign in lower for sign in _DISK_FULL):
+        return StoreFullError(
+            f"table {directory}",
+            expected="room on the local disk",
+            found=text,
+            action="free disk space or move the work directory, then restart the job",
+        )
+    if any(sign in lower for sign in _WRONG_DIRECTORY):
+        return ConfigError(
+            f"directory {directory}",
+            expected="no files there yet",
+            found=text,
+            action="pass a fresh directory",
+        )
+    if lower.startswith("corruption"):
+        named = _FILE_IN_TEXT.search(text)
+        return corrupt(named.group(1) if named else directory, "intact contents", text)
+    if isinstance(error, DbClosedError) or lower.startswith("invalid argument"):
+        return InvariantError(
+            f"table {directory}",
+            expected="calls that keep the table port's rules",
+            found=text,
+            action="report this as a bug of tidelog",
+        )
+    return StorageError(
+        f"table {directory}",
+        expected="a working local disk",
+        found=f"{type(error).__name__}: {text}",
+        action="check the disk of the work directory, then restart the job",
+    )

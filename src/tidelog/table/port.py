@@ -1,0 +1,84 @@
+"""The table port: the local, ordered key-value table a subtask reads its state from.
+
+Invariants every table keeps (`tests/unit/table/conformance.py` proves them):
+- keys are ordered by their bytes; `scan` sees every write made before it started;
+- a table is a cache of the log: it needs no durability of its own, a crash discards it;
+- a snapshot is a set of files that never change afterwards, so a file uploaded once is known by
+  its local name for as long as that table lives;
+- `prepare_snapshot` may run in another thread while the owner reads and writes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One immutable file of a snapshot: its name inside the table and where it lies.
+
+    `shared` files (SSTs) may occur unchanged in later snapshots and are uploaded once;
+    the others are small and belong to this snapshot only.
+    """
+
+    name: str
+    path: Path
+    size: int
+    shared: bool
+
+
+class Table(Protocol):
+    """An open table; not safe for concurrent use except where a method says so."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Values in the order of `keys`, None where absent."""
+        ...
+
+    def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Apply one atomic batch; a value of None deletes. Keys are distinct, best sorted."""
+        ...
+
+    def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Like `write` for large, sorted, distinct batches during restore (bulk ingestion)."""
+        ...
+
+    def scan(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with lower <= key < upper in key order; upper None means to the end."""
+        ...
+
+    def prepare_snapshot(self) -> None:
+        """Do the slow part of the next snapshot ahead of it; blocking, callable from a thread."""
+        ...
+
+    def snapshot(self, directory: Path) -> list[TableFile]:
+        """Freeze the present content as files under `directory` (absent before); short."""
+        ...
+
+    def size_bytes(self) -> int:
+        """Estimated size of the live data in bytes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class TableFactory(Protocol):
+    """Opens tables of one kind."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind, as descriptors store it."""
+        ...
+
+    def create(self, directory: Path) -> Table:
+        """Open an empty table that keeps its files under `directory`."""
+        ...
+
+    def restore(self, directory: Path) -> Table:
+        """Open a table from a snapshot's files, already laid out under `directory`.
+
+        Raises CorruptObjectError when the files do not form a table of this kind.
+        """
+        ...

@@ -1,0 +1,173 @@
+"""A table in RocksDB: ordered, larger than memory, with snapshots that share files.
+
+Invariants: nothing is written to a WAL, so what is not in an SST file dies with the process and
+the log replays it. Scans check the iterator's status, because a RocksDB iterator ends silently at
+a damaged block.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import ClassVar, cast
+
+from rocksdict import (
+    Cache,
+    Checkpoint,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
+
+from tidelog.table.failures import translate
+from tidelog.table.frame import Row
+from tidelog.table.ingest import ingest
+from tidelog.table.port import TableFile
+from tidelog.table.rocksdb_options import RocksOptions, table_options
+from tidelog.table.rocksdb_snapshot import pack, unpack
+
+_SIZE_PROPERTIES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
+
+_INGEST_ROWS = 64 << 10
+"""From this batch size on, writing an SST file beside the memtable is the cheaper load."""
+
+
+class RocksTable:
+    """One RocksDB database without a WAL."""
+
+    def __init__(self, directory: Path, db_options: Options, target_file_bytes: int) -> None:
+        self._directory = directory
+        self._db_options = db_options
+        self._target_file_bytes = target_file_bytes
+        self._db = Rdict(str(directory), db_options)
+        # rocksdict refuses to close a database that is being flushed: close waits instead.
+        self._flushing = Lock()
+        self._write_options = WriteOptions()
+        # A property at run time, whatever rocksdict's stub says.
+        self._write_options.disable_wal = True  # type: ignore[assignment, method-assign]
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return cast("bytes | None", self._db.get(key))
+        except Exception as error:
+            raise translate(error, self._directory) from error
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        try:
+            values = self._db.get(keys if isinstance(keys, list) else list(keys))
+        except Exception as error:
+            raise translate(error, self._directory) from error
+        return cast("list[bytes | None]", values)
+
+    def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in zip(keys, values, strict=True):
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        try:
+            self._db.write(batch, self._write_options)
+        except Exception as error:
+            raise translate(error, self._directory) from error
+
+    def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        if len(keys) < _INGEST_ROWS:
+            self.write(keys, values)
+            return
+        try:
+            ingest(
+                self._db,
+                self._db_options,
+                self._directory / "load",
+                keys=keys,
+                values=values,
+                target_file_bytes=self._target_file_bytes,
+            )
+        except Exception as error:
+            raise translate(error, self._directory) from error
+
+    def scan(self, lower: bytes, upper: bytes | None) -> Iterator[Row]:
+        options = ReadOptions()
+        if upper is not None:
+            options.set_iterate_upper_bound(upper)
+        try:
+            cursor = self._db.iter(options)
+            cursor.seek(lower)
+        except Exception as error:
+            raise translate(error, self._directory) from error
+        return self._rows(cursor, options)
+
+    def _rows(self, cursor: RdictIter, _bound: ReadOptions) -> Iterator[Row]:
+        # RocksDB keeps a pointer into the read options' bound: they live as long as the cursor.
+        valid, key, value, advance = cursor.valid, cursor.key, cursor.value, cursor.next
+        while valid():
+            yield key(), value()
+            advance()
+        try:
+            cursor.status()
+        except Exception as error:
+            raise translate(error, self._directory) from error
+
+    def prepare_snapshot(self) -> None:
+        try:
+            with self._flushing:
+                self._db.flush()
+        except Exception as error:
+            raise translate(error, self._directory) from error
+
+    def snapshot(self, directory: Path) -> list[TableFile]:
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            Checkpoint(self._db).create_checkpoint(str(directory))
+            return pack(directory)
+        except Exception as error:
+            raise translate(error, directory) from error
+
+    def size_bytes(self) -> int:
+        try:
+            return sum(self._db.property_int_value(name) or 0 for name in _SIZE_PROPERTIES)
+        except Exception as error:
+            raise translate(error, self._directory) from error
+
+    def close(self) -> None:
+        # RocksDB flushes first, which a full disk refuses: a table needs no durability of its own,
+        # and whoever closes it after a failure has a better error to tell.
+        with self._flushing, suppress(Exception):
+            self._db.close()
+
+
+class RocksTableFactory:
+    """Opens RocksDB tables that share one block cache and one write-buffer budget."""
+
+    kind: ClassVar[str] = "rocksdb"
+
+    def __init__(self, options: RocksOptions | None = None) -> None:
+        self._options = options or RocksOptions()
+        self._cache = Cache.new_hyper_clock_cache(self._options.block_cache_bytes, 0)
+        self._buffers = WriteBufferManager(self._options.write_buffers_bytes, False)
+
+    def create(self, directory: Path) -> RocksTable:
+        return self._open(directory, new=True)
+
+    def restore(self, directory: Path) -> RocksTable:
+        try:
+            unpack(directory)
+        except OSError as error:
+            raise translate(error, directory) from error
+        return self._open(directory, new=False)
+
+    def _open(self, directory: Path, *, new: bool) -> RocksTable:
+        options = table_options(self._options, self._cache, self._buffers)
+        options.create_if_missing(new)
+        options.set_error_if_exists(new)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            return RocksTable(directory, options, self._options.target_file_bytes)
+        except Exception as error:
+            raise translate(error, directory) from error

@@ -1,0 +1,34 @@
+"""S3 servers for tests, started once per run and shared."""
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.wire.servers import S3Server
+
+# Imported within: only tests that use a server pay for its libraries.
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator["S3Server"]:
+    from tests.wire import servers  # noqa: PLC0415  (takes seconds)
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    with servers.moto_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator["S3Server"]:
+    """An honest server that checks credentials; skipped, with the reason, where it cannot run."""
+    from tests.wire import servers  # noqa: PLC0415  (takes seconds)
+
+    try:
+        binary = servers.versitygw_binary()
+    except servers.ServerUnavailableError as error:
+        pytest.skip(str(error))
+    with servers.versitygw_server(binary) as server:
+        yield server

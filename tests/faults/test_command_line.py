@@ -1,0 +1,215 @@
+"""`tidelog run` says what is wrong and what to do next, in a message and an exit code."""
+
+import json
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.faults.counting import EXPECTED, Objects, checkpoints, newest_without
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.damage import (
+    Damage,
+    a_descriptor,
+    a_table_file,
+    damaged,
+    flipped,
+    missing,
+    of_a_newer_release,
+    truncated,
+)
+from tidelog.ids import Slot
+from tidelog.storage import paths
+
+JOBS = "tests.faults.command_jobs"
+
+
+def refused(result: Result, exit_code: int) -> str:
+    """The message of a command that ended as it should."""
+    assert result.exit_code == exit_code, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert "Traceback" not in result.output
+    return " ".join(result.output.split())
+
+
+class Site:
+    """The directories of a job on the command line."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store = directory / "store"
+        self.output = directory / "out"
+
+    def run(self, job: str, *options: str) -> Result:
+        return tidelog(
+            *("run", f"{JOBS}:{job}", "--store", self.store, "--output", self.output),
+            *("--work-dir", self.directory / "work", "--parallelism", "2", "--retain", "100"),
+            *("--checkpoint-interval", "40ms", "--materialize-interval", "100ms", *options),
+        )
+
+    def finish(self, *options: str) -> None:
+        done = self.run("mended", *options)
+        assert done.exit_code == 0, done.output
+        parts = [part.read_text() for part in self.output.glob("part-*")]
+        records = [json.loads(line) for part in parts for line in part.splitlines()]
+        assert Counter({record["word"]: record["count"] for record in records}) == EXPECTED
+        assert len(records) == len(EXPECTED)
+
+
+@pytest.fixture(scope="module")
+def broken_off(tmp_path_factory: pytest.TempPathFactory) -> Objects:
+    """A store whose job broke off."""
+    site = Site(tmp_path_factory.mktemp("broken"))
+    message = refused(site.run("broken"), 1)
+    assert "check" in message and "cannot count poison" in message
+    return files(site.store)
+
+
+def victim(objects: Objects, part: str) -> str:
+    slot = checkpoints(objects)[-1]
+    if part == "manifest":
+        return paths.checkpoint(Slot(slot))
+    return a_descriptor(objects, slot)[0] if part == "descriptor" else a_table_file(objects, slot)
+
+
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        *(("manifest", damage) for damage in (truncated, flipped)),
+        *(("descriptor", damage) for damage in (truncated, flipped, missing)),
+        *(("table file", damage) for damage in (truncated, flipped, missing)),
+    ],
+)
+def test_damage_is_named_and_the_option_it_names_brings_the_job_back(
+    part: str, damage: Damage, broken_off: Objects, tmp_path: Path
+) -> None:
+    name = victim(broken_off, part)
+    site = Site(tmp_path)
+    lay_out(site.store, damaged(broken_off, name, damage))
+    message = refused(site.run("mended"), 1)
+    assert name in message
+    assert "restore an older slot (`tidelog checkpoints list URL` shows them)" in message
+    slots = checkpoints(broken_off)
+    older = slots[-2] if part == "manifest" else newest_without(broken_off, name)
+    site.finish("--restore-slot", str(older))
+
+
+def test_a_mended_object_brings_the_job_back_too(broken_off: Objects, tmp_path: Path) -> None:
+    name = victim(broken_off, "table file")
+    site = Site(tmp_path)
+    lay_out(site.store, broken_off)
+    (site.store / name).write_bytes(b"something else")
+    refused(site.run("mended"), 1)
+    (site.store / name).write_bytes(broken_off[name])
+    site.finish()
+
+
+def test_a_newer_release_is_named_and_nothing_written(broken_off: Objects, tmp_path: Path) -> None:
+    name = victim(broken_off, "manifest")
+    site = Site(tmp_path)
+    lay_out(site.store, broken_off)
+    (site.store / name).write_bytes(of_a_newer_release(broken_off[name]))
+    before = files(site.store)
+    message = refused(site.run("mended"), 1)
+    assert name in message and "use the tidelog release that wrote it" in message
+    assert files(site.store) == before
+
+
+def test_another_parallelism_is_refused_and_nothing_written(
+    broken_off: Objects, tmp_path: Path
+) -> None:
+    site = Site(tmp_path)
+    lay_out(site.store, broken_off)
+    message = refused(site.run("mended", "--parallelism", "3"), 1)
+    assert "parallelism" in message and "run with the checkpoint's parallelism" in message
+    assert files(site.store) == broken_off
+    site.finish()
+
+
+def test_a_store_that_is_a_file_is_named(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.store.write_text("no directory")
+    assert str(site.store) in refused(site.run("mended"), 1)
+    site.store.unlink()
+    site.finish()
+
+
+def test_a_store_whose_objects_are_no_tidelog_slots_is_refused(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    name = paths.checkpoint(Slot(0))
+    lay_out(site.store, {name: b"PK\x03\x04 a zip, not a slot"})
+    assert name in refused(site.run("mended"), 1)
+    shutil.rmtree(site.store)
+    site.finish()
+
+
+OPTIONS: list[tuple[list[str], str]] = [
+    *((["--checkpoint-interval", text], "no duration") for text in ("5", "0s", "-1s", "1e9s", "")),
+    (["--materialize-interval", "soon"], "no duration"),
+    (["--checkpoint-timeout", "ten"], "no duration"),
+    (["--report-interval", "1"], "no duration"),
+    (["--parallelism", "0"], "--parallelism"),
+    (["--parallelism", "129"], "parallelism; expected a number from 1 to 128"),
+    (["--retain", "0"], "--retain"),
+    (["--restore-slot", "-1"], "--restore-slot"),
+    (["--restore-slot", "latest"], "--restore-slot"),
+    (["--tolerable-failures", "-1"], "--tolerable-failures"),
+    (["--table", "paper"], "--table"),
+    (["--mode", "sometimes"], "--mode"),
+    (["--metrics-port", "65536"], "--metrics-port"),
+    (["--endpoint", "http://127.0.0.1:9"], "only remote stores have options"),
+    (["--no-such-option"], "--no-such-option"),
+]
+
+
+@pytest.mark.parametrize(("options", "says"), OPTIONS)
+def test_a_wrong_option_is_named_and_nothing_started(
+    options: list[str], says: str, tmp_path: Path
+) -> None:
+    assert says in refused(Site(tmp_path).run("mended", *options), 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "exit_code", "says"),
+    [
+        ("nosuch", 2, "wordcount, sessions or module:attribute"),
+        ("nosuch:job", 2, "no module 'nosuch'"),
+        (f"{JOBS}:missing", 2, "no 'missing' in it"),
+        (f"{JOBS}:number", 2, "found int"),
+        (f"{JOBS}:nothing", 2, "found NoneType"),
+        (f"{JOBS}:raising", 1, "RuntimeError: no luck"),
+        (f"{JOBS}:mended", 2, "--output"),
+        ("wordcount", 2, "--input"),
+    ],
+)
+def test_what_is_no_job_is_named(job: str, exit_code: int, says: str, tmp_path: Path) -> None:
+    assert says in refused(tidelog("run", job, "--store", tmp_path / "store"), exit_code)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "store URL"),
+        ("nosuch://somewhere", "nosuch"),
+        ("s3://", "no bucket"),
+        ("file://elsewhere/store", "three slashes"),
+    ],
+)
+def test_a_url_that_leads_nowhere_is_named(url: str, says: str, tmp_path: Path) -> None:
+    result = tidelog("run", f"{JOBS}:mended", "--store", url, "--output", tmp_path / "out")
+    assert says in refused(result, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_s3_library_is_named_with_what_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "tidelog.storage.s3", raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    result = tidelog("run", f"{JOBS}:mended", "--store", "s3://b/p", "--output", tmp_path / "out")
+    assert "pip install 'tidelog[s3]'" in refused(result, 2)

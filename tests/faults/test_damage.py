@@ -1,0 +1,239 @@
+"""A job never runs on damaged state: it names the object, and an older slot brings it back."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.faults.counting import (
+    EXPECTED,
+    Objects,
+    broken_off,
+    checkpoints,
+    counting,
+    finish,
+    needs,
+    newest_without,
+    settings,
+    start,
+    usual,
+    written_since,
+)
+from tests.support.damage import (
+    Damage,
+    a_descriptor,
+    a_table_file,
+    checkpoint_in,
+    damaged,
+    flipped,
+    missing,
+    truncated,
+)
+from tests.support.jobs import contents, store_of
+from tests.support.pipelines import Outside
+from tidelog.checkpoint.manifest import SubtaskState, encode_entry
+from tidelog.dstl.segment import LogRange
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.errors import CorruptObjectError, RestoreError, TidelogError
+from tidelog.ids import Slot
+from tidelog.runtime.config import JobConfig
+from tidelog.storage import paths
+
+DAMAGES = pytest.mark.parametrize("damage", [truncated, flipped, missing])
+
+
+def newest(objects: Objects) -> int:
+    return checkpoints(objects)[-1]
+
+
+def manifest(slot: int) -> str:
+    return paths.checkpoint(Slot(slot))
+
+
+def a_log_range(objects: Objects) -> LogRange:
+    """The end of the log that the newest checkpoint needs."""
+    states = [state for _, state in checkpoint_in(objects, newest(objects)).subtasks()]
+    return max((r for state in states for r in state.log), key=lambda r: (r.segment, r.offset))
+
+
+def refuses(hurt: Objects, name: str) -> TidelogError:
+    """A start fails, says where and what to do, and changes no object."""
+    store = store_of(hurt)
+    with pytest.raises((CorruptObjectError, RestoreError)) as refused:
+        finish(store)
+    assert name in str(refused.value)
+    assert "restore an older slot (`tidelog checkpoints list URL`" in refused.value.action
+    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, hurt))
+    return refused.value
+
+
+def comes_back(hurt: Objects, sound: Objects, name: str) -> None:
+    """After any number of refused starts an older slot finishes; so does the mended store."""
+    store = store_of(hurt)
+    for _ in range(2):
+        with pytest.raises(TidelogError):
+            finish(store)
+    older = newest_without(sound, name)
+    assert finish(store, restore_slot=older).restored_slot == older
+    mended = store_of({**contents(store_of(hurt)), name: sound[name]})
+    assert finish(mended).restored_slot == newest(sound)
+
+
+@DAMAGES
+@pytest.mark.parametrize("part", ["table file", "descriptor"])
+def test_a_damaged_materialization_is_refused_and_an_older_slot_restored(
+    part: str, damage: Damage
+) -> None:
+    objects = usual()
+    slot = newest(objects)
+    name = a_descriptor(objects, slot)[0] if part == "descriptor" else a_table_file(objects, slot)
+    hurt = damaged(objects, name, damage)
+    refuses(hurt, name)
+    comes_back(hurt, objects, name)
+
+
+def bit_in(log_range: LogRange) -> Damage:
+    at = log_range.offset + log_range.length // 2
+    return lambda data: data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :]
+
+
+def cut_in(log_range: LogRange) -> Damage:
+    return lambda data: data[: log_range.offset + log_range.length // 2]
+
+
+@pytest.mark.parametrize("harm", [bit_in, cut_in, lambda _: missing], ids=["bit", "cut", "missing"])
+def test_a_damaged_block_is_refused_and_an_older_slot_restored(
+    harm: Callable[[LogRange], Damage],
+) -> None:
+    objects = usual()
+    log_range = a_log_range(objects)
+    hurt = damaged(objects, log_range.segment, harm(log_range))
+    refuses(hurt, log_range.segment)
+    comes_back(hurt, objects, log_range.segment)
+
+
+@pytest.mark.parametrize("harm", ["bit", "cut"])
+def test_a_damaged_footer_stops_no_job_because_manifests_name_the_blocks(harm: str) -> None:
+    objects = usual()
+    name = a_log_range(objects).segment
+    data = objects[name]
+    hurt = data[:-30] if harm == "cut" else data[:-30] + bytes([data[-30] ^ 1]) + data[-29:]
+    assert finish(store_of({**objects, name: hurt})).restored_slot == newest(objects)
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+def test_a_damaged_newest_manifest_is_refused_before_anything_is_fenced(damage: Damage) -> None:
+    objects = usual()
+    slot = newest(objects)
+    hurt = damaged(objects, manifest(slot), damage)
+    refuses(hurt, manifest(slot))
+    store = store_of(hurt)
+    with pytest.raises(CorruptObjectError):
+        finish(store)
+    assert written_since(store, hurt) == set()
+    assert finish(store, restore_slot=slot - 1).restored_slot == slot - 1
+    assert finish(store_of({**hurt, manifest(slot): objects[manifest(slot)]}))
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+def test_a_damaged_chosen_slot_is_refused_before_anything_is_fenced(damage: Damage) -> None:
+    objects = usual()
+    slot = newest(objects) - 2
+    hurt = damaged(objects, manifest(slot), damage)
+    store = store_of(hurt)
+    with pytest.raises(CorruptObjectError, match=manifest(slot)):
+        finish(store, restore_slot=slot)
+    assert written_since(store, hurt) == set()
+    finish(store)
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+def test_a_damaged_older_manifest_stops_no_job_and_nothing_it_may_refer_to_is_deleted(
+    damage: Damage,
+) -> None:
+    objects = usual()
+    older = newest(objects) - 3
+    name = manifest(older)
+    store, sink = store_of(damaged(objects, name, damage)), Outside()
+    for _ in range(2):
+        start(counting(sink), store, settings(retain=1))
+    assert Counter(dict(sink.records)) == EXPECTED
+    after = contents(store)
+    assert manifest(newest(objects)) not in after, "retention was at work"
+    assert needs(objects, older) <= after.keys()
+
+
+def test_a_sound_store_is_tidied_up_by_the_same_starts() -> None:
+    objects = usual()
+    store = store_of(objects)
+    finish(store, settings(retain=1))
+    assert not needs(objects, newest(objects) - 3) <= contents(store).keys()
+
+
+@DAMAGES
+@pytest.mark.parametrize("prefix", [paths.SEGMENTS, paths.MATERIALIZATIONS])
+def test_an_object_that_only_older_slots_need_stops_no_job(prefix: str, damage: Damage) -> None:
+    objects = usual()
+    slot = newest(objects)
+    only_older = needs(objects, slot - 3) - needs(objects, slot)
+    name = min(name for name in only_older if name.startswith(prefix))
+    assert finish(store_of(damaged(objects, name, damage))).restored_slot == slot
+
+
+@pytest.fixture(scope="module")
+def inline() -> Objects:
+    """A store whose log is in its manifests."""
+    return broken_off(_inline())
+
+
+def _inline() -> JobConfig:
+    return settings(upload=UploadConfig(inline_bytes=100_000))
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+def test_a_damaged_block_inside_a_sound_manifest_is_refused(
+    damage: Callable[[bytes], bytes], inline: Objects
+) -> None:
+    """As no disk does it, but a writer with a defect could: the manifest's checksum is right."""
+    slot = newest(inline)
+    checkpoint = checkpoint_in(inline, slot)
+    operators = tuple(
+        msgspec.structs.replace(operator, subtasks=tuple(map(_hurting(damage), operator.subtasks)))
+        for operator in checkpoint.operators
+    )
+    hurt = encode_entry(msgspec.structs.replace(checkpoint, operators=operators))
+    store = store_of({**inline, manifest(slot): hurt})
+    before = contents(store)
+    with pytest.raises(CorruptObjectError, match=r"inline log of (count|source)-") as refused:
+        finish(store, _inline())
+    assert "restore an older slot" in refused.value.action
+    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, before))
+    finish(store, _inline(), restore_slot=slot - 1)
+    finish(store_of(inline), _inline())
+
+
+def _hurting(damage: Callable[[bytes], bytes]) -> Callable[[SubtaskState], SubtaskState]:
+    def hurt(state: SubtaskState) -> SubtaskState:
+        return msgspec.structs.replace(state, inline=tuple(map(damage, state.inline)))
+
+    return hurt
+
+
+def test_a_failed_restore_leaves_no_file_behind(tmp_path: Path) -> None:
+    objects = usual()
+    name = a_table_file(objects, newest(objects))
+    with pytest.raises(CorruptObjectError):
+        finish(store_of(damaged(objects, name, flipped)), settings(tmp_path))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_without_changelog_damage_is_refused_alike() -> None:
+    chosen = settings(changelog=False)
+    objects = broken_off(chosen)
+    name = max(needs(objects, newest(objects)) - needs(objects, newest(objects) - 1))
+    store = store_of(damaged(objects, name, flipped))
+    with pytest.raises(CorruptObjectError, match=name):
+        finish(store, chosen)
+    finish(store, chosen, restore_slot=newest(objects) - 1)

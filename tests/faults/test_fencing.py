@@ -1,0 +1,114 @@
+"""A job that slept through its successors wakes up fenced: it changes and commits nothing."""
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tests.faults.counting import EXPECTED, settings, source
+from tests.support.clock import VirtualClock
+from tests.support.damage import of_a_newer_release
+from tests.support.faults import SteerableStore
+from tests.support.pipelines import Outside
+from tidelog.checkpoint.manifest import Start, decode_entry
+from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import FencedError
+from tidelog.ids import Slot
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
+
+
+def copy(sink: Outside) -> Job:
+    """Every word to the sink, with a transaction in every checkpoint."""
+    job = Job("copy")
+    job.source(source()).rebalance().map(str, name="copy").sink(sink)
+    return job
+
+
+class World:
+    """One store and one system behind the sinks; incarnations share a clock."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.objects = MemoryStore()
+        self.sink = Outside()
+        self.sleepy = SteerableStore(self.objects)
+
+    async def run(self, store: ObjectStore, seed: int) -> JobResult:
+        effects = Effects(self.clock, Random(seed), InlineOffload())
+        return await JobRunner(copy(self.sink), store, settings(retain=1), effects).run()
+
+    async def fall_asleep(self, at: str) -> "asyncio.Task[JobResult]":
+        """A job with some checkpoints that hangs in its next write of such an object."""
+        older = asyncio.ensure_future(self.run(self.sleepy, 1))
+        while paths.checkpoint(Slot(3)) not in self.objects_named(paths.CHECKPOINTS):
+            await self.pause(older)
+        self.sleepy.hold(at)
+        while not self.sleepy.waiting:
+            await self.pause(older)
+        return older
+
+    async def pause(self, running: "asyncio.Task[JobResult]") -> None:
+        assert not running.done(), "the job ended too early"
+        await self.clock.sleep(0.05)
+
+    def objects_named(self, prefix: str) -> set[str]:
+        return {name for name in self.objects._objects if name.startswith(prefix)}
+
+
+async def wakes_up_fenced(world: World, older: "asyncio.Task[JobResult]") -> None:
+    before = (dict(world.objects._objects), list(world.sink.records), Counter(world.sink.commits))
+    slots = world.objects_named(paths.CHECKPOINTS)
+    world.sleepy.release()
+    with pytest.raises(FencedError) as fenced:
+        await older
+    assert "let the newer process go on" in fenced.value.action
+    assert world.objects_named(paths.CHECKPOINTS) == slots
+    assert before[0].items() <= world.objects._objects.items()
+    assert before[1:] == (list(world.sink.records), Counter(world.sink.commits))
+
+
+@pytest.mark.parametrize("at", [paths.CHECKPOINTS, paths.SEGMENTS])
+@pytest.mark.parametrize("successors", [1, 3])
+def test_a_zombie_commits_nothing_however_late_it_wakes(at: str, successors: int) -> None:
+    async def scenario() -> None:
+        world = World()
+        older = await world.fall_asleep(at)
+        for number in range(successors - 1):
+            newer = asyncio.ensure_future(world.run(world.objects, 10 + number))
+            await world.clock.sleep(2.5)
+            newer.cancel()
+            await asyncio.gather(newer, return_exceptions=True)
+        await world.run(world.objects, 20)
+        assert Counter(world.sink.records) == EXPECTED
+        assert paths.checkpoint(Slot(3)) not in world.objects._objects, "retention was at work"
+        await wakes_up_fenced(world, older)
+        assert Counter(world.sink.records) == EXPECTED
+
+    asyncio.run(scenario())
+
+
+def test_a_zombie_of_this_release_knows_that_a_newer_release_took_over() -> None:
+    async def scenario() -> None:
+        world = World()
+        older = await world.fall_asleep(paths.CHECKPOINTS)
+        name, taken = await start_of_newer_release(world)
+        await wakes_up_fenced(world, older)
+        assert await world.objects.get(name) == taken
+
+    asyncio.run(scenario())
+
+
+async def start_of_newer_release(world: World) -> tuple[str, bytes]:
+    last = max(world.objects_named(paths.CHECKPOINTS))
+    slot = paths.slot_of(last)
+    assert slot is not None
+    first = await world.objects.get(paths.checkpoint(Slot(0)))
+    assert isinstance(decode_entry(first, paths.checkpoint(Slot(0))), Start)
+    name, taken = paths.checkpoint(Slot(slot + 1)), of_a_newer_release(first)
+    await world.objects.create(name, taken)
+    return name, taken

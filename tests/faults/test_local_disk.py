@@ -1,0 +1,133 @@
+"""A full or unusable local disk stops a job with a clear error; with room it goes on exactly."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.faults.counting import (
+    checkpoints,
+    counting,
+    finish,
+    settings,
+    start,
+    usual,
+    written_since,
+)
+from tests.support.clock import VirtualClock
+from tests.support.jobs import store_of
+from tests.support.pipelines import Outside
+from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import StorageError, StoreFullError, TidelogError
+from tidelog.storage.local import LocalStore
+from tidelog.storage.memory import MemoryStore
+from tidelog.table.failures import translate
+from tidelog.table.rocksdb import RocksTable
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four MiB; skipped, with the reason, where none may be mounted."""
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mounted)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a small file system cannot be mounted here: {error}")
+    yield mounted
+    subprocess.run(["umount", "--lazy", str(mounted)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """A file that leaves no room."""
+    ballast = disk / "ballast"
+    with ballast.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                continue
+    return ballast
+
+
+def test_a_work_directory_without_room_stops_the_start_and_with_room_it_resumes(
+    small_disk: Path,
+) -> None:
+    store = store_of(usual())
+    ballast = fill(small_disk)
+    with pytest.raises(StoreFullError, match=str(small_disk)) as refused:
+        finish(store, settings(small_disk))
+    assert "free disk space or move the work directory" in refused.value.action
+    ballast.unlink()
+    assert finish(store, settings(small_disk)).restored_slot == checkpoints(usual())[-1]
+
+
+def test_a_work_directory_that_fills_up_stops_the_job_and_with_room_it_resumes(
+    small_disk: Path,
+) -> None:
+    store, seen = MemoryStore(), 0
+
+    def fills_the_disk(word: str) -> str:
+        nonlocal seen
+        seen += 1
+        if seen == 30:
+            fill(small_disk)
+        return word
+
+    with pytest.raises(TidelogError, match="free disk space or move the work directory"):
+        start(counting(Outside(), fills_the_disk), store, settings(small_disk))
+    (small_disk / "ballast").unlink()
+    assert finish(store, settings(small_disk)).restored_slot is not None
+
+
+def test_a_store_on_a_full_disk_stops_the_job_and_with_room_it_resumes(small_disk: Path) -> None:
+    effects = Effects(VirtualClock(), Random(0), InlineOffload())
+    store = LocalStore(str(small_disk / "store"), effects)
+    seen = 0
+
+    def fills_the_disk(word: str) -> str:
+        nonlocal seen
+        seen += 1
+        if seen == 30:
+            fill(small_disk)
+        return word
+
+    with pytest.raises(TidelogError, match="free or add space") as failed:
+        start(counting(Outside(), fills_the_disk), store)
+    assert str(small_disk) in str(failed.value)
+    (small_disk / "ballast").unlink()
+    assert finish(store).restored_slot is not None
+
+
+def test_a_table_that_finds_no_room_stops_the_job_before_a_checkpoint_misses_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on the small disk, for machines that cannot mount one."""
+    store, write, writes = MemoryStore(), RocksTable.write, 0
+
+    def full(table: RocksTable, keys: list[bytes], values: list[bytes | None]) -> None:
+        nonlocal writes
+        writes += 1
+        if writes > 6:
+            raise translate(OSError(28, "No space left on device"), tmp_path)
+        write(table, keys, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RocksTable, "write", full)
+        with pytest.raises(StoreFullError, match=str(tmp_path)):
+            finish(store, settings(tmp_path))
+    assert finish(store, settings(tmp_path)).restored_slot is not None
+
+
+def test_an_unusable_work_directory_is_named_and_nothing_fenced(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("no directory")
+    store = store_of(usual())
+    with pytest.raises(StorageError, match=str(in_the_way)):
+        finish(store, settings(in_the_way / "work"))
+    assert written_since(store, usual()) == set()
+    finish(store, settings(tmp_path / "work"))

@@ -1,0 +1,240 @@
+"""A job that does not fit its store, by format, shape or state, is refused and changes nothing."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.faults.counting import (
+    EXPECTED,
+    WORDS,
+    Objects,
+    checkpoints,
+    counting,
+    finish,
+    newest_without,
+    refuse_poison,
+    settings,
+    source,
+    start,
+    usual,
+    written_since,
+)
+from tests.support.damage import a_descriptor, checkpoint_in, damaged, of_a_newer_release
+from tests.support.jobs import contents, store_of
+from tests.support.pipelines import Outside, Portions
+from tidelog.errors import (
+    ConfigError,
+    FormatVersionError,
+    RestoreError,
+    StateSchemaError,
+    TidelogError,
+    UserFunctionError,
+)
+from tidelog.ids import Slot
+from tidelog.runtime.graph import Job
+from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+
+START = paths.checkpoint(Slot(0))
+
+
+def newest(objects: Objects) -> int:
+    return checkpoints(objects)[-1]
+
+
+def manifest(slot: int) -> str:
+    return paths.checkpoint(Slot(slot))
+
+
+@pytest.mark.parametrize("restore", [None, 3], ids=["newest", "chosen"])
+def test_a_newer_releases_checkpoint_is_refused_and_nothing_fenced(restore: int | None) -> None:
+    objects = usual()
+    newer = damaged(objects, manifest(newest(objects)), of_a_newer_release)
+    store = store_of(newer)
+    with pytest.raises(FormatVersionError, match=manifest(newest(objects))) as refused:
+        finish(store, restore_slot=restore)
+    assert "use the tidelog release that wrote it" in refused.value.action
+    assert written_since(store, newer) == set()
+    finish(store_of(objects), restore_slot=restore)
+
+
+def test_a_newer_release_that_only_started_is_not_fenced_either() -> None:
+    objects = usual()
+    slot = newest(objects) + 1
+    newer = {**objects, manifest(slot): of_a_newer_release(objects[START])}
+    store = store_of(newer)
+    with pytest.raises(FormatVersionError, match=manifest(slot)):
+        finish(store)
+    assert written_since(store, newer) == set()
+
+
+def test_a_newer_releases_materialization_is_refused_at_the_restore() -> None:
+    objects = usual()
+    name, _ = a_descriptor(objects, newest(objects))
+    newer = damaged(objects, name, of_a_newer_release)
+    store = store_of(newer)
+    with pytest.raises(FormatVersionError, match=name):
+        finish(store)
+    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, newer))
+    finish(store_of(objects))
+
+
+def test_a_newer_releases_block_is_refused_at_the_restore() -> None:
+    objects = usual()
+    states = [state for _, state in checkpoint_in(objects, newest(objects)).subtasks()]
+    log_range = max((r for state in states for r in state.log), key=lambda r: r.segment)
+    version_at = log_range.offset + len(b"TLBK")
+
+    def newer_block(data: bytes) -> bytes:
+        return data[:version_at] + bytes([data[version_at] + 1]) + data[version_at + 1 :]
+
+    newer = damaged(objects, log_range.segment, newer_block)
+    store = store_of(newer)
+    with pytest.raises(FormatVersionError, match=log_range.segment):
+        finish(store)
+    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, newer))
+    finish(store, restore_slot=newest_without(objects, log_range.segment))
+
+
+def without_operator() -> Job:
+    job = Job("counting")
+    job.source(source()).sink(Outside())
+    return job
+
+
+@pytest.mark.parametrize(
+    ("job", "changes", "says"),
+    [
+        (without_operator, {}, "count"),
+        (lambda: counting(Outside(), name="renamed"), {}, "count"),
+        (lambda: counting(Outside()), {"parallelism": 3}, "parallelism"),
+        (lambda: counting(Outside()), {"key_groups": 16}, "key groups"),
+    ],
+    ids=["operator removed", "operator renamed", "parallelism", "key groups"],
+)
+@pytest.mark.parametrize("restore", [None, 4], ids=["newest", "chosen"])
+def test_a_job_of_another_shape_is_refused_and_nothing_fenced(
+    job: Callable[[], Job], changes: Mapping[str, Any], says: str, restore: int | None
+) -> None:
+    objects = usual()
+    store = store_of(objects)
+    with pytest.raises(RestoreError, match=says) as refused:
+        start(job(), store, settings(**changes), restore_slot=restore)
+    assert "or start with an empty store" in refused.value.action
+    assert written_since(store, objects) == set()
+    finish(store, restore_slot=restore)
+
+
+def test_a_slot_that_holds_no_checkpoint_is_refused_and_nothing_fenced() -> None:
+    objects = usual()
+    for slot in (0, newest(objects) + 1, 77):
+        store = store_of(objects)
+        with pytest.raises(RestoreError, match=f"slot {slot};") as refused:
+            finish(store, restore_slot=slot)
+        assert "tidelog checkpoints list URL" in refused.value.action
+        assert written_since(store, objects) == set()
+
+
+Declare = Callable[[StatefulProcessorHandle], Any]
+
+
+class Tally(StatefulProcessor):
+    """Numbers the occurrences of a word in a state that a test declares."""
+
+    def __init__(self, declare: Declare) -> None:
+        self._declare = declare
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.count = self._declare(handle)
+
+    def handleInputRows(
+        self, key: tuple[Any, ...], rows: Iterator[Any], timerValues: TimerValues
+    ) -> Iterator[Any]:
+        for word in rows:
+            (count,) = self.count.get() or (0,)
+            self.count.update((count + 1,))
+            yield word, count + 1
+
+
+def tally(declare: Declare, sink: Outside, check: Callable[[str], str] = str) -> Job:
+    job = Job("tally")
+    words = job.source(source()).map(check, name="check").key_by(lambda word: word)
+    words.transform_with_state(lambda: Tally(declare), name="tally").sink(sink)
+    return job
+
+
+def as_declared(handle: StatefulProcessorHandle) -> Any:
+    return handle.getValueState("count", "number long")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda handle: handle.getValueState("count", "number string"),
+        lambda handle: handle.getValueState("count", "number long, more int"),
+        lambda handle: handle.getListState("count", "number long"),
+        lambda handle: handle.getMapState("count", "number long", "number long"),
+        lambda handle: handle.getValueState("count", "number long", 1_000),
+    ],
+    ids=["type", "fields", "list", "map", "ttl"],
+)
+def test_a_changed_state_is_refused_and_the_stored_definition_goes_on(changed: Declare) -> None:
+    store, sink = MemoryStore(), Outside()
+    with pytest.raises(UserFunctionError):
+        start(tally(as_declared, sink, refuse_poison), store)
+    before = contents(store)
+    with pytest.raises(StateSchemaError, match="state 'count' of operator 'tally'") as refused:
+        start(tally(changed, sink), store)
+    assert "new name" in refused.value.action
+    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, before))
+    assert start(tally(as_declared, sink), store).restored_slot is not None
+    assert Counter(word for word, _ in sink.records) == EXPECTED
+    assert {word: max(n for w, n in sink.records if w == word) for word in EXPECTED} == EXPECTED
+
+
+def windows(size_ms: int, slide_ms: int, sink: Outside, fails_from: int = 10**9) -> Job:
+    def checked(time: int) -> int:
+        if time >= fails_from:
+            raise ValueError("too late")
+        return time
+
+    job = Job("windows")
+    events = job.source(Portions({"only": list(range(len(WORDS)))})).map(checked, name="check")
+    keyed = events.event_time(lambda time: time).key_by(lambda time: "all")
+    keyed.window(size_ms, slide_ms, value_of=lambda _: 1, combine=lambda a, b: a + b).sink(sink)
+    return job
+
+
+@pytest.mark.parametrize(("size_ms", "slide_ms"), [(8, 4), (12, 6)])
+def test_windows_of_another_span_are_refused(size_ms: int, slide_ms: int) -> None:
+    """Windows begun with one span would be closed at wrong times and empty with another."""
+    store, sink = MemoryStore(), Outside()
+    with pytest.raises(UserFunctionError):
+        start(windows(12, 4, sink, fails_from=20), store)
+    with pytest.raises(StateSchemaError, match="windows"):
+        start(windows(size_ms, slide_ms, sink), store)
+    start(windows(12, 4, sink), store)
+    undisturbed = Outside()
+    start(windows(12, 4, undisturbed), MemoryStore())
+    assert sorted(sink.records) == sorted(undisturbed.records)
+
+
+def test_another_kind_of_table_is_refused_with_the_option_that_helps() -> None:
+    objects = usual()
+    store = store_of(objects)
+    with pytest.raises(TidelogError, match="--table rocksdb"):
+        finish(store, settings(table="memory"))
+    finish(store)
+
+
+@pytest.mark.parametrize("parallelism", [-1, 0, 9])
+def test_an_operator_with_no_subtask_or_more_than_key_groups_is_refused(parallelism: int) -> None:
+    job = Job("uneven")
+    job.source(source(), parallelism=parallelism).sink(Outside())
+    store = MemoryStore()
+    with pytest.raises(ConfigError, match="parallelism of 'source'; expected a number from 1 to 8"):
+        start(job, store)
+    assert contents(store) == {}

@@ -1,0 +1,228 @@
+"""S3 over a network that fails, with keys that do not fit, without conditional writes."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.faults.counting import EXPECTED, POISON, WORDS, counting, settings
+from tests.support.cli import tidelog
+from tests.support.pipelines import Outside, Portions
+from tests.wire.proxy import Behaviour, proxy
+from tests.wire.servers import S3Server, free_port
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.effects import Effects
+from tidelog.errors import (
+    AccessDeniedError,
+    CheckpointFailedError,
+    ConditionalPutError,
+    StoreUnreachableError,
+)
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.storage.open import open_store
+from tidelog.storage.retry import RetryPolicy
+
+PATIENCE = RetryPolicy(attempt_timeout_s=0.4, hedge_after_s=None, max_backoff_s=0.1, deadline_s=0.8)
+
+_prefixes = count()
+
+
+class Bucket:
+    """A prefix of its own, reached through an endpoint that a test chooses for each start."""
+
+    def __init__(self, server: S3Server, work_dir: Path) -> None:
+        self.server = server
+        self.url = server.url(f"faults/{next(_prefixes)}")
+        self.sink = Outside()
+        self.settings = settings(
+            work_dir,
+            table="memory",
+            schedule=Schedule(interval=0.05, tolerable_failures=1),
+            materialize=MaterializeConfig(interval=0.2),
+        )
+
+    def runner(self, endpoint: str, secret: str | None = None) -> JobRunner:
+        options = {**self.server.options, "endpoint_url": endpoint}
+        if secret is not None:
+            options["secret"] = secret
+        effects = Effects()
+        store = open_store(self.url, effects, policy=PATIENCE, options=options)
+        words = Portions({"left": [*WORDS, POISON], "right": WORDS}, pause=0.05)
+        return JobRunner(counting(self.sink, read=words), store, self.settings, effects)
+
+    async def run(self, runner: JobRunner) -> JobResult:
+        try:
+            return await runner.run()
+        finally:
+            await runner.store.close()
+            runner.effects.offload.close()
+
+    def start(self, endpoint: str, secret: str | None = None) -> JobResult:
+        return asyncio.run(self.run(self.runner(endpoint, secret)))
+
+    def finish(self) -> JobResult:
+        """Start where the server really is."""
+        result = self.start(self.server.endpoint)
+        self.check()
+        return result
+
+    def check(self) -> None:
+        assert Counter(dict(self.sink.records)) == EXPECTED
+        assert len(self.sink.records) == len(EXPECTED)
+
+    def objects(self) -> list[str]:
+        prefix = self.url.removeprefix(f"s3://{self.server.bucket}/")
+        answer = self.server.client().list_objects_v2(Bucket=self.server.bucket, Prefix=prefix)
+        return [entry["Key"].removeprefix(f"{prefix}/") for entry in answer.get("Contents", [])]
+
+
+@pytest.fixture
+def bucket(moto: S3Server, tmp_path: Path) -> Bucket:
+    return Bucket(moto, tmp_path)
+
+
+def test_an_unreachable_endpoint_is_given_up_at_the_deadline_and_named(bucket: Bucket) -> None:
+    with pytest.raises(StoreUnreachableError, match=f"{bucket.url}/checkpoints/") as refused:
+        bucket.start(f"http://127.0.0.1:{free_port()}")
+    assert "check the endpoint and the network" in refused.value.action
+    assert bucket.objects() == []
+    bucket.finish()
+
+
+def refuse(behaviour: Behaviour) -> None:
+    behaviour.error = lambda exchange: (503, "SlowDown")
+
+
+def fall_silent(behaviour: Behaviour) -> None:
+    """Requests arrive, answers do not: every outcome is unknown."""
+    behaviour.lose_answer = lambda exchange: True
+
+
+def heal(behaviour: Behaviour) -> None:
+    behaviour.error = lambda exchange: None
+    behaviour.lose_answer = lambda exchange: False
+
+
+CUTS = pytest.mark.parametrize("cut", [refuse, fall_silent])
+
+
+async def until(condition: Callable[[], bool], running: "asyncio.Task[JobResult]") -> None:
+    """Until it holds; raises what ends the job before."""
+    while not condition():
+        if running.done():
+            raise AssertionError(f"the job has ended: {running.result()}")
+        await asyncio.sleep(0.01)
+
+
+def completed(runner: JobRunner) -> int:
+    return runner.driver.metrics.completed if runner.driver else 0
+
+
+def failed(runner: JobRunner) -> int:
+    return runner.driver.metrics.failed if runner.driver else 0
+
+
+@CUTS
+def test_a_store_lost_for_good_stops_the_job_which_resumes_elsewhere(
+    cut: Callable[[Behaviour], None], bucket: Bucket
+) -> None:
+    behaviour = Behaviour()
+
+    async def lose() -> None:
+        runner = bucket.runner(endpoint)
+        running = asyncio.ensure_future(bucket.run(runner))
+        await until(lambda: completed(runner) >= 2, running)
+        cut(behaviour)
+        await running
+
+    with (
+        proxy(bucket.server.endpoint, behaviour) as endpoint,
+        pytest.raises(CheckpointFailedError, match="2 checkpoints in a row") as stopped,
+    ):
+        asyncio.run(lose())
+    assert "check the endpoint and the network" in str(stopped.value)
+    assert bucket.finish().restored_slot is not None
+
+
+@CUTS
+def test_a_store_lost_for_a_while_costs_a_checkpoint_and_no_more(
+    cut: Callable[[Behaviour], None], bucket: Bucket
+) -> None:
+    behaviour = Behaviour()
+
+    async def lose_and_find() -> JobResult:
+        runner = bucket.runner(endpoint)
+        running = asyncio.ensure_future(bucket.run(runner))
+        await until(lambda: completed(runner) >= 2, running)
+        cut(behaviour)
+        await until(lambda: failed(runner) > 0, running)
+        heal(behaviour)
+        return await running
+
+    with proxy(bucket.server.endpoint, behaviour) as endpoint:
+        result = asyncio.run(lose_and_find())
+    assert result.restored_slot is None, "the same incarnation went on"
+    bucket.check()
+
+
+def test_a_store_that_denies_access_stops_the_start_at_once(bucket: Bucket) -> None:
+    behaviour = Behaviour(error=lambda exchange: (403, "AccessDenied"))
+    with (
+        proxy(bucket.server.endpoint, behaviour) as endpoint,
+        pytest.raises(AccessDeniedError, match="HTTP 403 AccessDenied") as refused,
+    ):
+        bucket.start(endpoint)
+    assert "check the credentials" in refused.value.action
+    assert len(behaviour.seen) == 1, "no retry makes a wrong key right"
+    bucket.finish()
+
+
+def test_a_wrong_secret_stops_the_start_at_once(versitygw: S3Server, tmp_path: Path) -> None:
+    bucket = Bucket(versitygw, tmp_path)
+    with pytest.raises(AccessDeniedError, match=bucket.url) as refused:
+        bucket.start(versitygw.endpoint, secret="wrong")
+    assert "check the credentials" in refused.value.action
+    assert bucket.objects() == []
+    bucket.finish()
+
+
+def test_a_bucket_without_conditional_writes_is_refused_before_anything_runs(
+    bucket: Bucket,
+) -> None:
+    behaviour = Behaviour(ignore_conditions=True)
+    with (
+        proxy(bucket.server.endpoint, behaviour) as endpoint,
+        pytest.raises(ConditionalPutError, match=bucket.url) as refused,
+    ):
+        bucket.start(endpoint)
+    assert "tidelog doctor" in refused.value.action
+    assert bucket.objects() == ["checkpoints/00000000.json"]
+    bucket.finish()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "says"),
+    [
+        (Behaviour(error=lambda exchange: (403, "AccessDenied")), "check the credentials"),
+        (Behaviour(ignore_conditions=True), "`tidelog doctor`"),
+    ],
+    ids=["denied", "no conditional writes"],
+)
+def test_the_command_says_so_too(
+    behaviour: Behaviour, says: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in bucket.server.env.items():
+        monkeypatch.setenv(name, value)
+    command = ["run", "tests.faults.command_jobs:mended", "--store", bucket.url]
+    command += ["--work-dir", str(tmp_path), "--output", str(tmp_path / "out")]
+    with proxy(bucket.server.endpoint, behaviour) as endpoint:
+        refused = tidelog(*command, "--endpoint", endpoint)
+    assert refused.exit_code == 1
+    assert bucket.url in refused.output and says in refused.output
+    assert "Traceback" not in refused.output
+    done = tidelog(*command, "--endpoint", bucket.server.endpoint)
+    assert done.exit_code == 0, done.output

@@ -1,0 +1,97 @@
+"""What the golden slots and descriptors hold, and the script that wrote them.
+
+As in `golden_blocks.py`: a file that exists is never touched.
+"""
+
+from collections.abc import Callable
+
+from tests.golden.writing import write_missing
+from tidelog.checkpoint.manifest import (
+    Author,
+    Checkpoint,
+    Descriptor,
+    MaterializationRef,
+    OperatorState,
+    Start,
+    StateInfo,
+    SubtaskState,
+    TableObject,
+    encode_descriptor,
+    encode_entry,
+)
+from tidelog.dstl.segment import LogRange
+from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
+
+AUTHOR = Author(Generation(3), "00ff00ff00ff00ff")
+START = Start(Slot(3), AUTHOR, 1_700_000_000_000, "revenue")
+RANGE = LogRange(
+    "segments/00000003-00ff00ff00ff00ff-0000000001.seg",
+    44,
+    110,
+    SeqNo(40),
+    SeqNo(45),
+    KeyGroup(0),
+    KeyGroup(63),
+)
+CHECKPOINT = Checkpoint(
+    slot=Slot(9),
+    author=AUTHOR,
+    checkpoint_id=CheckpointId(5),
+    created_ms=1_700_000_001_000,
+    job="revenue",
+    operators=(
+        OperatorState(
+            "count",
+            128,
+            (
+                StateInfo(0, "total", "value", ("sum bigint",)),
+                StateInfo(1, "seen", "map", ("id string", "at bigint"), 60_000),
+            ),
+            (
+                SubtaskState(
+                    index=0,
+                    first_key_group=0,
+                    last_key_group=63,
+                    seqno=SeqNo(47),
+                    table="rocksdb",
+                    materialization=MaterializationRef(
+                        MaterializationId(2),
+                        "materializations/00000003/count-0-2.json",
+                        512,
+                        SeqNo(40),
+                        65_536,
+                    ),
+                    log=(RANGE,),
+                    inline=(b"a whole block",),
+                    watermark=-1,
+                    transactions=(b"\x92\x05\xa1t",),
+                    finished=True,
+                ),
+                SubtaskState(
+                    index=1, first_key_group=64, last_key_group=127, seqno=SeqNo(0), table="rocksdb"
+                ),
+            ),
+        ),
+    ),
+    final=True,
+)
+DESCRIPTOR = Descriptor(
+    id=MaterializationId(2),
+    operator="count",
+    subtask=0,
+    generation=Generation(3),
+    table="rocksdb",
+    upto=SeqNo(40),
+    shared=(TableObject("000012.sst", "tables/00000003/ab-count-0-2.sst", 65_000, "0a1b2c3d"),),
+    private={"SNAPSHOT": b"TDLGROWS"},
+)
+
+FILES: dict[str, Callable[[], bytes]] = {
+    "slot_start_v1.json": lambda: encode_entry(START),
+    "slot_checkpoint_v1.json": lambda: encode_entry(CHECKPOINT),
+    "descriptor_v1.json": lambda: encode_descriptor(DESCRIPTOR),
+}
+
+
+if __name__ == "__main__":
+    write_missing(FILES)

@@ -1,0 +1,155 @@
+"""Real tidelog processes: start, watch, kill, read what they left."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GIVE_UP_S = 120
+
+
+@dataclass
+class Run:
+    """One job with its directories; `command` is the same for every start."""
+
+    directory: Path
+    job: str
+    options: tuple[str, ...] = ()
+    store: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    slot_names: Callable[[], Iterable[str]] | None = None
+    """Names in `checkpoints/`, for stores that are no local directory."""
+
+    def __post_init__(self) -> None:
+        self.input = self.directory / "in"
+        self.output = self.directory / "out"
+        self.released = self.directory / "released"
+        self.fixed = self.directory / "fixed"
+        self.store = self.store or str(self.directory / "store")
+        self.input.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def command(self) -> list[str]:
+        return [
+            *(sys.executable, "-m", "tidelog", "run", self.job),
+            *("--input", str(self.input), "--store", self.store, "--output", str(self.output)),
+            *("--work-dir", str(self.directory / "work"), "--checkpoint-interval", "100ms"),
+            *("--materialize-interval", "200ms", *self.options),
+        ]
+
+    def start(self, *options: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[str]":
+        mine = {
+            "TIDELOG_TEST_RELEASE": str(self.released),
+            "TIDELOG_TEST_FIXED": str(self.fixed),
+        }
+        return subprocess.Popen(
+            [*self.command, *options],
+            cwd=ROOT,
+            env={**os.environ, **mine, **self.env},
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+    def release(self) -> None:
+        """Let the job read its last lines."""
+        self.released.touch()
+
+    def finish(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run to the end, which must be a good one."""
+        done = self.end(self.start(*options))
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def end(
+        self, process: "subprocess.Popen[str]", patience_s: float = GIVE_UP_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Wait for the end, whatever it is; raises TimeoutExpired."""
+        out, err = process.communicate(timeout=patience_s)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def slots(self) -> int:
+        """Slots written so far, those included that were deleted since."""
+        names = self.slot_names() if self.slot_names else self._local_slot_names()
+        return max((int(Path(name).stem) + 1 for name in names), default=0)
+
+    def _local_slot_names(self) -> list[str]:
+        return [path.name for path in Path(self.store, "checkpoints").glob("*.json")]
+
+    def lines(self) -> list[str]:
+        """What anyone who reads the part files sees now."""
+        parts = sorted(self.output.glob("part-*"))
+        return [line for part in parts for line in part.read_text().splitlines()]
+
+    def records(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.lines()]
+
+
+def tidelog(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidelog", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=GIVE_UP_S,
+        check=False,
+    )
+
+
+def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    """Until it holds; fails when the process ended before."""
+    give_up = time.monotonic() + GIVE_UP_S
+    while not condition():
+        if process.poll() is not None:
+            raise AssertionError(f"exit code {process.returncode}: {process.communicate()}")
+        assert time.monotonic() < give_up, "the process makes no progress"
+        time.sleep(0.01)
+
+
+@contextmanager
+def killed_at_last(process: "subprocess.Popen[str]") -> Iterator["subprocess.Popen[str]"]:
+    """Kills with SIGKILL, as the kernel does when memory runs out; no process outlives its test."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def kill_before_release(run: Run, rng: random.Random, look: Callable[[], None]) -> None:
+    """Kill once: some checkpoints after the start, or while it starts up."""
+    with killed_at_last(run.start()) as process:
+        slots = run.slots() + rng.choice([0, 2, 3, 5])
+        print(f"kill at slot {slots}", end=" ")
+        wait_until(lambda: run.slots() >= slots, process)
+        pause = rng.uniform(0, 0.4)
+        print(f"+ {pause:.3f} s")
+        time.sleep(pause)
+        look()
+    look()
+
+
+def kill_until_finished(run: Run, rng: random.Random, look: Callable[[], None], most: int) -> int:
+    """Start and kill until a start finishes; returns the number of kills."""
+    for kills in range(most):
+        patience = rng.uniform(0.3, 2.5)
+        print(f"released, kill after {patience:.3f} s")
+        with killed_at_last(run.start()) as process:
+            try:
+                done = run.end(process, patience)
+            except subprocess.TimeoutExpired:
+                look()
+            else:
+                assert done.returncode == 0, done.stderr
+                return kills
+        look()
+    run.finish()
+    return most

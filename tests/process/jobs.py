@@ -1,0 +1,125 @@
+"""Jobs for tests that kill them: slow, and held back before their last lines until released.
+
+The file that TIDELOG_TEST_RELEASE names releases them, so a test decides when a job may end.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from operator import add, attrgetter, itemgetter
+from pathlib import Path
+from typing import Any
+
+from tidelog.examples import sessions as example
+from tidelog.examples.wordcount import count_words
+from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.graph import Job, KeyedStream, Stream
+from tidelog.runtime.sinks import Files, Stdout
+from tidelog.runtime.sources import JsonLines, Replayable, TextFiles
+
+CHUNK = 1024
+PAUSE_S = 0.01
+
+
+def released() -> bool:
+    return Path(os.environ["TIDELOG_TEST_RELEASE"]).exists()
+
+
+class Slowly:
+    """A line reader that pauses before each chunk and waits before the last one."""
+
+    delay_s = 0.05
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    @property
+    def position(self) -> Any:
+        return self._reader.position
+
+    def read(self) -> list[Any] | None:
+        time.sleep(PAUSE_S)
+        offset, limit = self.position
+        if limit - offset <= CHUNK and not released():
+            return []
+        return self._reader.read()
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class SlowText(TextFiles):
+    def open(self, split: str, position: Any) -> Any:
+        return Slowly(super().open(split, position))
+
+
+class SlowJson(JsonLines):
+    def open(self, split: str, position: Any) -> Any:
+        return Slowly(super().open(split, position))
+
+
+def _lines(job: Job, arguments: JobArguments) -> Stream:
+    return job.source(SlowText(arguments.required_input(), chunk_bytes=CHUNK))
+
+
+def wordcount(arguments: JobArguments) -> Job:
+    job = Job("wordcount")
+    words = _lines(job, arguments).map_batches(count_words)
+    counts = words.key_by(itemgetter(0)).aggregate(itemgetter(1), add, name="count")
+    counts.sink(Files(arguments.output, fields=("word", "count")))
+    return job
+
+
+def copy(arguments: JobArguments) -> Job:
+    """Every line to the output, through another task."""
+    job = Job("copy")
+    _lines(job, arguments).rebalance().map(str, name="copy").sink(Files(arguments.output, "text"))
+    return job
+
+
+def _events(job: Job, arguments: JobArguments) -> KeyedStream:
+    events = job.source(SlowJson(arguments.required_input(), chunk_bytes=CHUNK))
+    timed = events.event_time(attrgetter("time_ms"), max_delay_ms=example.MAX_DELAY_MS)
+    return timed.key_by(attrgetter("user"))
+
+
+def sessions(arguments: JobArguments) -> Job:
+    job = Job("sessions")
+    closed = _events(job, arguments).transform_with_state(example.Sessions, time_mode="event")
+    closed.sink(Files(arguments.output))
+    return job
+
+
+def windows(arguments: JobArguments) -> Job:
+    """Events per user in windows of a minute, every 20 seconds."""
+    job = Job("windows")
+    counts = _events(job, arguments).window(60_000, 20_000, value_of=lambda row: 1, combine=add)
+    counts.sink(Files(arguments.output, fields=("user", "start_ms", "events")))
+    return job
+
+
+def stuck(arguments: JobArguments) -> Job:
+    """Reads for ever, in a thread that nothing can interrupt."""
+
+    def records() -> Iterator[int]:
+        Path(arguments.output, "reading").touch()
+        while True:
+            time.sleep(0.1)
+        yield 0
+
+    job = Job("stuck")
+    job.source(Replayable(records, blocking=True)).sink(Stdout())
+    return job
+
+
+def parse(line: str) -> str:
+    if "poison" in line and not Path(os.environ["TIDELOG_TEST_FIXED"]).exists():
+        raise ValueError(f"cannot read {line!r}")
+    return line
+
+
+def fragile(arguments: JobArguments) -> Job:
+    """Cannot handle a line with "poison" in it until it is fixed."""
+    job = Job("fragile")
+    _lines(job, arguments).map(parse, name="parse").sink(Files(arguments.output, "text"))
+    return job

@@ -1,0 +1,28 @@
+"""Runs the command line inside the test, on stores laid out in directories."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from tidelog.cli import main
+
+
+def tidelog(*arguments: str | Path) -> Result:
+    """Run `tidelog` with these arguments."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def lay_out(directory: Path, objects: Mapping[str, bytes]) -> Path:
+    """A local store with these objects."""
+    for name, data in objects.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return directory
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in found}

@@ -1,0 +1,68 @@
+"""A clock that tests move: sleeping takes no time, and every run takes the same steps."""
+
+import asyncio
+import heapq
+from itertools import count
+
+_IDLE_TURNS = 20
+"""Turns of the event loop without a new sleeper after which nothing else can be running.
+
+Enough for chains of tasks that only wait for each other; real I/O and threads would need a look
+at the selector, so tests with this clock do their I/O inline.
+"""
+
+
+class VirtualClock:
+    """Implements `tidelog.effects.Clock` in virtual time.
+
+    `advance` moves it by hand. With `auto=True` it jumps to the next sleeper by itself whenever
+    the rest of the loop has come to a halt.
+    """
+
+    def __init__(self, *, auto: bool = True, start_ms: int = 1_700_000_000_000) -> None:
+        self._auto = auto
+        self._start_ms = start_ms
+        self._elapsed = 0.0
+        self._order = count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._driver: asyncio.Task[None] | None = None
+
+    def now_ms(self) -> int:
+        return self._start_ms + int(self._elapsed * 1000)
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), woken))
+        if self._auto and (self._driver is None or self._driver.done()):
+            self._driver = asyncio.ensure_future(self._drive())
+        await woken
+
+    async def advance(self, seconds: float) -> None:
+        """Let `seconds` pass, waking every sleeper at its own moment and in order."""
+        end = self._elapsed + seconds
+        await _settle()
+        while self._sleepers and self._sleepers[0][0] <= end:
+            self._wake_next()
+            await _settle()
+        self._elapsed = end
+
+    async def _drive(self) -> None:
+        while self._sleepers:
+            await _settle()
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._sleepers:
+            due, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():  # a cancelled sleeper moves no time
+                self._elapsed = max(self._elapsed, due)
+                woken.set_result(None)
+                return
+
+
+async def _settle() -> None:
+    for _ in range(_IDLE_TURNS):
+        await asyncio.sleep(0)

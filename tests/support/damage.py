@@ -1,0 +1,72 @@
+"""Damage done to the objects of a store, as disks, networks and newer releases do it."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from tidelog.checkpoint.manifest import Checkpoint, Descriptor, decode_descriptor, decode_entry
+from tidelog.ids import Slot
+from tidelog.storage import paths
+from tidelog.storage.document import checksum
+
+Objects = Mapping[str, bytes]
+Damage = Callable[[bytes], bytes | None]
+
+
+def truncated(data: bytes) -> bytes:
+    """The last third is lost."""
+    return data[: len(data) * 2 // 3]
+
+
+def flipped(data: bytes) -> bytes:
+    """One bit in the middle is another."""
+    at = len(data) // 2
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def missing(data: bytes) -> None:
+    """Nothing is left."""
+
+
+def of_a_newer_release(data: bytes) -> bytes:
+    """A document of the next format version, its checksum right."""
+    body = bytes(msgspec.json.decode(data, type=dict[str, msgspec.Raw])["body"])
+    newer = body.replace(b'"format":1', b'"format":2')
+    assert newer != body
+    return b'{"body":' + newer + b',"crc32c":"' + checksum(newer).encode() + b'"}\n'
+
+
+def damaged(objects: Objects, name: str, damage: Damage) -> dict[str, bytes]:
+    """The objects with one of them damaged."""
+    data = damage(objects[name])
+    rest = {other: content for other, content in objects.items() if other != name}
+    return rest if data is None else {**rest, name: data}
+
+
+def checkpoint_in(objects: Objects, slot: int) -> Checkpoint:
+    """The checkpoint in a slot."""
+    name = paths.checkpoint(Slot(slot))
+    entry = decode_entry(objects[name], name)
+    assert isinstance(entry, Checkpoint)
+    return entry
+
+
+def a_descriptor(objects: Objects, slot: int) -> tuple[str, Descriptor]:
+    """A descriptor that a checkpoint names, with table files."""
+    for _, subtask in checkpoint_in(objects, slot).subtasks():
+        if subtask.materialization is not None:
+            name = subtask.materialization.descriptor
+            descriptor = decode_descriptor(objects[name], name)
+            if descriptor.shared:
+                return name, descriptor
+    raise AssertionError("the checkpoint was meant to have a materialization")
+
+
+def a_table_file(objects: Objects, slot: int) -> str:
+    """A table file that a checkpoint needs."""
+    return a_descriptor(objects, slot)[1].shared[0].object
+
+
+def last_segment(objects: Objects, slot: int) -> str:
+    """The newest segment that a checkpoint names."""
+    return max(part.segment for _, s in checkpoint_in(objects, slot).subtasks() for part in s.log)

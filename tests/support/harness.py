@@ -1,0 +1,313 @@
+"""A job that moves only when a test says so: the real runner, deployment, driver and collector,
+with every step of its tasks taken by hand.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.support.clock import VirtualClock
+from tidelog.checkpoint.collector import Collector
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor
+from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import TidelogError
+from tidelog.ids import CheckpointId, Slot
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.checkpointing import CheckpointDriver
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job, Stream
+from tidelog.runtime.messages import Batch
+from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sinks.callable import Callback
+from tidelog.runtime.snapshot import PendingSnapshot, SubtaskPosition
+from tidelog.runtime.sources.iterable import Replayable
+from tidelog.runtime.task import Task, TaskId
+from tidelog.state.key_groups import encode_key, key_group, subtask_of
+from tidelog.state.list import ListState
+from tidelog.state.map import MapState
+from tidelog.state.reducing import AggregatingState, ReducingState
+from tidelog.state.timers import Timers
+from tidelog.state.value import ValueState
+from tidelog.storage import paths
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.port import ObjectStore
+
+TTL_MS = 5_000
+PROBE = "probe"
+
+
+class Probe(Operator):
+    """One state of each kind, for a test to use directly."""
+
+    def open(self, context: OperatorContext) -> None:
+        backend = self.backend = context.backend
+        self.value = ValueState(backend, "value", "number int, text string")
+        self.tags = ValueState(backend, "tags", "tags array<string>")
+        self.ttl_value = ValueState(backend, "ttl-value", "number int", TTL_MS)
+        self.list = ListState(backend, "list", "number int")
+        self.ttl_list = ListState(backend, "ttl-list", "number int", TTL_MS)
+        self.map = MapState(backend, "map", "key string", "number int")
+        self.ttl_map = MapState(backend, "ttl-map", "key string", "number int", TTL_MS)
+        self.reducing = ReducingState(
+            backend, "reducing", "number int", lambda a, b: (max(a[0], b[0]),)
+        )
+        self.aggregating: AggregatingState[int, float] = AggregatingState(
+            backend,
+            "aggregating",
+            "sum int, count int",
+            create=lambda: (0, 0),
+            add=lambda row, number: (row[0] + number, row[1] + 1),
+            result=lambda row: row[0] / row[1],
+        )
+        self.timers = Timers(backend)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        return ()
+
+
+def contents(probe: Probe, key: str) -> dict[str, Any]:
+    """Everything the states say of a key, as plain values."""
+    probe.backend.use_key(key)
+    found = {
+        "value": probe.value.get(),
+        "tags": probe.tags.get(),
+        "ttl-value": probe.ttl_value.get(),
+        "list": list(probe.list.get()),
+        "ttl-list": list(probe.ttl_list.get()),
+        "map": dict(probe.map.iterator()),
+        "ttl-map": dict(probe.ttl_map.iterator()),
+        "reducing": probe.reducing.get(),
+        "aggregating": probe.aggregating.get(),
+        "timers": list(probe.timers.list()),
+    }
+    assert all(probe.map.getValue(k) == v for k, v in found["map"].items())
+    return {name: value for name, value in found.items() if value not in (None, [], {})}
+
+
+@dataclass(slots=True)
+class Barriered:
+    """A checkpoint between its barriers and its end."""
+
+    checkpoint: CheckpointId
+    pending: dict[TaskId, PendingSnapshot] = field(default_factory=dict)
+    settled: dict[TaskId, SubtaskState | BaseException] = field(default_factory=dict)
+
+
+class SteppedRunner(JobRunner):
+    """A `JobRunner` whose tasks stand still; uploads go on by themselves."""
+
+    async def _supervise(self, driver: CheckpointDriver, collector: Collector) -> None:
+        uploading = asyncio.ensure_future(
+            self.uploader.run() if self.uploader else asyncio.Event().wait()
+        )
+        try:
+            await uploading
+        finally:
+            uploading.cancel()
+            await asyncio.gather(uploading, return_exceptions=True)
+
+
+def job_config(work_dir: Path, **changes: Any) -> JobConfig:
+    """Few key groups, checkpoints and materializations by hand, never a failure too many."""
+    settings: dict[str, Any] = {
+        "key_groups": 4,
+        "table": "memory",
+        "work_dir": work_dir,
+        "retain": 2,
+        "schedule": Schedule(interval=1.0, timeout=1e9, tolerable_failures=10**9),
+        "upload": UploadConfig(inline_bytes=600, segment_bytes=4000),
+        "materialize": MaterializeConfig(interval=1e12),
+    }
+    return JobConfig(**{**settings, **changes})
+
+
+class Incarnation:
+    """One running job of `Probe` subtasks, and what a test does to it."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        config: JobConfig,
+        clock: VirtualClock,
+        rng: Random,
+        restore_slot: Slot | None = None,
+    ) -> None:
+        self.clock = clock
+        self.config = config
+        self.probes: list[Probe] = []
+        effects = Effects(clock, rng, InlineOffload())
+        self.runner = SteppedRunner(self._job(), store, config, effects, restore_slot=restore_slot)
+        self._running: asyncio.Task[Any] | None = None
+
+    def _job(self) -> Job:
+        job = Job("stepped")
+        keyed = job.source(Replayable([]), parallelism=1).key_by(lambda key: key)
+        probed: Stream = keyed._then(PROBE, self._probe, keyed=True)
+        probed.sink(Callback(lambda _: None))
+        return job
+
+    def _probe(self) -> Probe:
+        probe = Probe()
+        self.probes.append(probe)
+        return probe
+
+    async def start(self) -> None:
+        """Take over and restore; raises what the runner raises."""
+        started = asyncio.Event()
+        self._running = asyncio.ensure_future(self.runner.run(started.set))
+        waiting = asyncio.ensure_future(started.wait())
+        await asyncio.wait([self._running, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._running.done():
+            self._running.result()
+
+    async def crash(self) -> None:
+        """Stop at once."""
+        assert self._running is not None
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+
+    @property
+    def driver(self) -> CheckpointDriver:
+        assert self.runner.driver is not None
+        return self.runner.driver
+
+    @property
+    def collector(self) -> Collector:
+        assert self.runner.collector is not None
+        return self.runner.collector
+
+    @property
+    def tasks(self) -> list[Task]:
+        assert self.runner.deployment is not None
+        return self.runner.deployment.tasks
+
+    def probe_of(self, key: str) -> Probe:
+        """The probe that owns a key, with the key made current."""
+        groups = self.config.key_groups
+        group = key_group(encode_key(key), groups)
+        probe = self.probes[subtask_of(group, groups, len(self.probes))]
+        probe.backend.use_key(key)
+        return probe
+
+    async def barrier(self) -> Barriered:
+        """Trigger a checkpoint and capture every subtask."""
+        due = self.driver.coordinator.next_event_at()
+        assert due is not None
+        await self.clock.advance(max(0.0, due - self.clock.monotonic()))
+        self.driver._decide(self.driver.coordinator.tick(self.clock.monotonic()))
+        await self._carry_out()
+        checkpoint = self.driver.coordinator.in_progress
+        assert checkpoint is not None
+        barriered = Barriered(checkpoint)
+        for task in self.tasks:
+            capture = task.parts.snapshotter.capture
+            position = SubtaskPosition(None, (), finished=False)
+            barriered.pending[task.id] = await capture(checkpoint, position)
+        return barriered
+
+    async def settle(self, barriered: Barriered) -> None:
+        """Make the parts of a barriered checkpoint durable, once; failures are remembered."""
+        if not barriered.settled:
+            settling = [pending.settle() for pending in barriered.pending.values()]
+            settled = await asyncio.gather(*settling, return_exceptions=True)
+            barriered.settled = dict(zip(barriered.pending, settled, strict=True))
+
+    async def finish(self, barriered: Barriered) -> bool:
+        """Settle a barriered checkpoint and store it; whether it completed."""
+        await self.settle(barriered)
+        for task_id, state in barriered.settled.items():
+            if isinstance(state, SubtaskState):
+                self.driver.acknowledged(barriered.checkpoint, task_id, state)
+            elif isinstance(state, TidelogError):
+                self.driver.declined(barriered.checkpoint, task_id, str(state))
+            else:
+                raise AssertionError from state
+        completed = self.driver.metrics.completed
+        await self._carry_out()
+        return self.driver.metrics.completed > completed
+
+    async def drop(self, barriered: Barriered) -> None:
+        """Give a barriered checkpoint up."""
+        self.driver.declined(barriered.checkpoint, self.tasks[0].id, "dropped")
+        await self._carry_out()
+
+    async def _carry_out(self) -> None:
+        while self.driver._todo:
+            await self.driver._carry_out(self.driver._todo.pop(0))
+
+    async def materialize(self, subtask: int) -> None:
+        """Materialize the table of one probe; raises the store's errors."""
+        assert self.runner.deployment is not None
+        for materializer in self.runner.deployment.states.materializers:
+            if (
+                materializer.snapshots.operator == PROBE
+                and materializer.snapshots.subtask == subtask
+            ):
+                await materializer.materialize()
+
+    def live(self) -> set[str]:
+        """What the collector keeps for the running tasks."""
+        return self.runner._live()
+
+
+async def checkpoint_at(store: ObjectStore, slot: Slot, effects: Effects) -> Checkpoint:
+    entry = await SlotLog(store, effects).read(slot)
+    assert isinstance(entry, Checkpoint)
+    return entry
+
+
+async def reachable(store: ObjectStore, names: Iterable[str]) -> set[str]:
+    """The names and, read from the store, the files of the descriptors among them."""
+    found = set(names)
+    for name in list(found):
+        if name.startswith(paths.MATERIALIZATIONS):
+            found |= descriptor_objects(decode_descriptor(await store.get(name), name))
+    return found
+
+
+async def retained_objects(store: ObjectStore, effects: Effects) -> tuple[set[str], set[str]]:
+    """(names of all slots, data objects that the checkpoints among them need)."""
+    slots = SlotLog(store, effects)
+    names: set[str] = set()
+    needed: set[str] = set()
+    for slot in await slots.slots():
+        names.add(paths.checkpoint(slot))
+        entry = await slots.read(slot)
+        if isinstance(entry, Checkpoint):
+            needed |= await reachable(store, checkpoint_objects(entry))
+    return names, needed
+
+
+async def read_back(
+    store: ObjectStore,
+    config: JobConfig,
+    checkpoint: Checkpoint,
+    clock: VirtualClock,
+    directory: Path,
+    keys: Iterable[str],
+) -> dict[str, dict[str, Any]]:
+    """Restore a checkpoint beside the running job and read all states."""
+    incarnation = Incarnation(store, config, clock, Random(0))
+    runner = incarnation.runner
+    runner.restored = checkpoint
+    slots = SlotLog(store, runner.effects)
+    next_id = CheckpointId(checkpoint.checkpoint_id + 1)
+    runner._prepare(slots, checkpoint.author, Ledger(), directory, next_id)
+    deployment = runner.deployment
+    assert deployment is not None
+    try:
+        await deployment.build(runner._vertices, checkpoint)
+        return {key: contents(incarnation.probe_of(key), key) for key in keys}
+    finally:
+        deployment.close()
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,145 @@
+"""Whole jobs in virtual time: a source with pauses, a two-phase sink that outlives its job."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any
+
+from tests.support.clock import VirtualClock
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.effects import Effects, InlineOffload
+from tidelog.ids import CheckpointId
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.runtime.source import Source, SplitReader
+from tidelog.storage.port import ObjectStore
+
+
+class Portions(Source):
+    """Splits of records, read a few at a time with a pause after each portion."""
+
+    def __init__(self, splits: dict[str, list[Any]], portion: int = 5, pause: float = 0.6) -> None:
+        self.splits = splits
+        self.portion = portion
+        self.pause = pause
+
+    def discover(self) -> Iterable[str]:
+        return list(self.splits)
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _PortionReader(self, self.splits[split], position or 0)
+
+    @property
+    def records(self) -> list[Any]:
+        return [record for split in self.splits.values() for record in split]
+
+
+class _PortionReader(SplitReader):
+    def __init__(self, source: Portions, records: list[Any], position: int) -> None:
+        self.position = position
+        self.delay_s = source.pause
+        self._portion = source.portion
+        self._records = records
+        # Long enough that now and then all splits of a task have nothing, and it waits.
+        self._cycle = 2 * len(source.splits)
+        self._turn = 0
+
+    def read(self) -> list[Any] | None:
+        self._turn = (self._turn + 1) % self._cycle
+        if self._turn:
+            return []
+        read = self._records[self.position : self.position + self._portion]
+        self.position += len(read)
+        return read or None
+
+
+class Outside(Sink):
+    """A transactional system outside the job: what is pre-committed survives every crash."""
+
+    def __init__(self) -> None:
+        self.prepared: dict[bytes, list[Any]] = {}
+        self.committed: dict[bytes, list[Any]] = {}
+        self.commits: Counter[bytes] = Counter()
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        return _OutsideWriter(self, context)
+
+    @property
+    def records(self) -> list[Any]:
+        return [record for records in self.committed.values() for record in records]
+
+
+class _OutsideWriter(SinkWriter):
+    def __init__(self, outside: Outside, context: SinkContext) -> None:
+        self._outside = outside
+        self._who = f"{context.name}-{context.subtask}"
+        self._prefix = f"{self._who}/{context.generation}-{context.attempt}"
+        self._open: list[Any] = []
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        for transaction in transactions:
+            self.commit(transaction)
+        others = [t for t in self._outside.prepared if t.startswith(f"{self._who}/".encode())]
+        for transaction in others:
+            del self._outside.prepared[transaction]
+
+    def write(self, records: Sequence[Any]) -> None:
+        self._open.extend(records)
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        if not self._open:
+            return None
+        token = f"{self._prefix}-{checkpoint}".encode()
+        assert token not in self._outside.prepared
+        self._outside.prepared[token] = self._open
+        self._open = []
+        return token
+
+    def commit(self, transaction: bytes) -> None:
+        self._outside.commits[transaction] += 1
+        if transaction in self._outside.prepared:
+            self._outside.committed[transaction] = self._outside.prepared.pop(transaction)
+        assert transaction in self._outside.committed, "committed what was never prepared"
+
+
+def config(**changes: Any) -> JobConfig:
+    """A checkpoint a second, a materialization every few, uploads of all but the smallest tails."""
+    settings: dict[str, Any] = {
+        "parallelism": 2,
+        "key_groups": 8,
+        "table": "memory",
+        "retain": 2,
+        "schedule": Schedule(interval=1.0, timeout=60.0),
+        "upload": UploadConfig(inline_bytes=100),
+        "materialize": MaterializeConfig(interval=2.5, retry_pause=0.1),
+    }
+    return JobConfig(**{**settings, **changes})
+
+
+def effects(seed: int = 1) -> Effects:
+    return Effects(VirtualClock(), Random(seed), InlineOffload())
+
+
+def run(
+    job: Job, store: ObjectStore, settings: JobConfig | None = None, seed: int = 1
+) -> JobResult:
+    """Run one incarnation in a loop and virtual time of its own."""
+    return asyncio.run(JobRunner(job, store, settings or config(), effects(seed)).run())
+
+
+def word_count(source: Source, sink: Sink) -> Job:
+    job = Job("word-count")
+    counted = job.source(source).key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b)
+    counted.sink(sink)
+    return job
+
+
+def words(splits: int = 2, length: int = 25) -> Portions:
+    return Portions(
+        {f"split-{s}": [f"w{(s + n * n) % 7}" for n in range(length)] for s in range(splits)}
+    )

@@ -1,0 +1,228 @@
+"""The audit finds every damage, says which checkpoints it costs, and writes nothing."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from tests.support.damage import (
+    Damage,
+    a_descriptor,
+    a_table_file,
+    checkpoint_in,
+    damaged,
+    flipped,
+    last_segment,
+    missing,
+    of_a_newer_release,
+    truncated,
+)
+from tests.support.jobs import (
+    config,
+    contents,
+    every_kind,
+    filled,
+    run,
+    run_until_break,
+    store_of,
+    word_count,
+)
+from tidelog.checkpoint.audit import AuditReport, audit
+from tidelog.checkpoint.invariants import Invariant
+from tidelog.checkpoint.inventory import read_inventory
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.errors import ObjectNotFoundError
+from tidelog.ids import Slot
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.config import JobConfig
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+
+START, NEWEST = "checkpoints/00000004.json", "checkpoints/00000009.json"
+
+
+def needs(objects: Mapping[str, bytes], slot: int) -> set[str]:
+    """The objects that a checkpoint needs."""
+    inventory = asyncio.run(read_inventory(store_of(objects)))
+    return {need.name for need in inventory.needs(inventory.slots.checkpoints[Slot(slot)])}
+
+
+def users(objects: Mapping[str, bytes], name: str) -> tuple[int, ...]:
+    """The checkpoints that need an object."""
+    return tuple(slot for slot in (7, 8, 9) if name in needs(objects, slot))
+
+
+def report_of(objects: Mapping[str, bytes], *, deep: bool = False) -> AuditReport:
+    return asyncio.run(audit(store_of(objects), deep=deep))
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        config(),
+        config(changelog=False),
+        config(upload=UploadConfig(inline_bytes=50_000)),
+        config(table="rocksdb"),
+    ],
+    ids=["segments", "no changelog", "inline", "rocksdb"],
+)
+def test_what_a_job_leaves_behind_is_sound(settings: JobConfig, deep: bool) -> None:
+    store = MemoryStore()
+    run_until_break(store, word_count(breaks_at=200), settings)
+    run(store, word_count(), settings)
+    report = asyncio.run(audit(store, deep=deep))
+    assert report.problems == ()
+    restorable = [verdict.slot for verdict in report.slots if verdict.restorable]
+    assert restorable == [7, 8, 9] and report.newest_restorable == 9
+
+
+def test_a_missing_object_costs_exactly_the_checkpoints_that_need_it() -> None:
+    objects = filled()
+    for name in objects:
+        if paths.slot_of(name) is not None:
+            continue
+        needed_by = users(objects, name)
+        found = report_of(damaged(objects, name, missing)).problems
+        assert [(p.violation.where, p.violation.invariant) for p in found] == (
+            [(name, Invariant.OBJECTS)] if needed_by else []
+        )
+        assert [problem.slots for problem in found] == ([needed_by] if needed_by else [])
+
+
+def test_a_truncated_table_file_is_found_by_its_size() -> None:
+    objects = filled()
+    name = a_table_file(objects, 9)
+    report = report_of(damaged(objects, name, truncated))
+    assert [(p.violation.where, p.slots) for p in report.problems] == [(name, users(objects, name))]
+
+
+@pytest.mark.parametrize("part", ["table file", "segment"])
+def test_a_flipped_bit_is_found_by_a_deep_look_only(part: str) -> None:
+    objects = filled()
+    name = a_table_file(objects, 9) if part == "table file" else _segment_of_one_block(objects)
+    hurt = damaged(objects, name, flipped)
+    assert report_of(hurt).problems == ()
+    report = report_of(hurt, deep=True)
+    assert {p.violation.where for p in report.problems} == {name}
+    assert {p.violation.invariant for p in report.problems} == {Invariant.READABLE}
+    assert {slot for p in report.problems for slot in p.slots} == set(users(objects, name))
+
+
+def _segment_of_one_block(objects: Mapping[str, bytes]) -> str:
+    """A segment with a range in its middle, so that the flipped bit lies in it."""
+    for _, subtask in checkpoint_in(objects, 9).subtasks():
+        for part in subtask.log:
+            if part.offset <= len(objects[part.segment]) // 2 < part.offset + part.length:
+                return part.segment
+    raise AssertionError("some range was meant to cover the middle of its segment")
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+def test_a_damaged_descriptor_costs_its_checkpoints(damage: Damage) -> None:
+    objects = filled()
+    name, _ = a_descriptor(objects, 9)
+    report = report_of(damaged(objects, name, damage))
+    assert {p.violation.where for p in report.problems} == {name}
+    assert {slot for p in report.problems for slot in p.slots} == set(users(objects, name))
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped, of_a_newer_release])
+def test_an_unreadable_checkpoint_is_reported_and_the_others_checked(damage: Damage) -> None:
+    report = report_of(damaged(filled(), NEWEST, damage))
+    (problem,) = report.problems
+    assert problem.violation.where == NEWEST
+    assert problem.slots == (9,)
+    assert problem.newer_format == (damage is of_a_newer_release)
+    assert report.newest_restorable == 8
+    assert [v.kind for v in report.slots][-1] == "unreadable"
+
+
+def test_an_unreadable_start_costs_no_checkpoint() -> None:
+    report = report_of(damaged(filled(), START, flipped))
+    (problem,) = report.problems
+    assert problem.violation.where == START
+    assert report.newest_restorable == 9
+
+
+def test_a_missing_start_is_found() -> None:
+    report = report_of(damaged(filled(), START, missing))
+    (problem,) = report.problems
+    assert problem.violation.invariant == Invariant.STARTS
+    assert problem.violation.where == START
+    assert problem.slots == ()
+
+
+def test_a_manifest_under_another_slots_name_is_found() -> None:
+    objects = filled()
+    segment = last_segment(objects, 9)
+    misnamed = {**objects, "checkpoints/00000010.json": objects[NEWEST]}
+    report = report_of(misnamed)
+    assert {p.violation.invariant for p in report.problems} == {
+        Invariant.SLOT_NAME,
+        Invariant.CHECKPOINT_IDS,
+    }
+    # What it lacks counts against the slot that it lies in.
+    (problem,) = (p for p in report_of(damaged(misnamed, segment, missing)).problems if p.slots)
+    assert problem.violation.where == segment and problem.slots[-2:] == (9, 10)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_an_audit_writes_nothing(deep: bool) -> None:
+    store = store_of(damaged(filled(), last_segment(filled(), 9), truncated))
+    before = contents(store)
+    assert asyncio.run(audit(store, deep=deep)).problems
+    assert contents(store) == before
+
+
+class Dropping(MemoryStore):
+    """A running job drops a checkpoint when its slot and the newest one have been read."""
+
+    newest = ""
+    dropped: tuple[str, ...] = ()
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(name, start, length)
+        if name == self.newest:
+            for gone in self.dropped:
+                await self.delete(gone)
+        return data
+
+
+def test_a_checkpoint_that_a_running_job_drops_meanwhile_is_no_finding() -> None:
+    memory = MemoryStore()
+    run(memory, every_kind(), config(materialize=MaterializeConfig(interval=1.0)))
+    objects = contents(memory)
+    oldest, *newer = sorted(s for s in map(paths.slot_of, objects) if s is not None and s > 0)
+    only_oldest = needs(objects, oldest).difference(*(needs(objects, slot) for slot in newer))
+    assert only_oldest
+    store = Dropping()
+
+    async def check() -> AuditReport:
+        for name, data in objects.items():
+            await store.put(name, data)
+        store.newest = paths.checkpoint(newer[-1])
+        store.dropped = (paths.checkpoint(oldest), *only_oldest)
+        return await audit(store, deep=True)
+
+    report = asyncio.run(check())
+    assert report.problems == ()
+    assert [verdict.slot for verdict in report.slots if verdict.restorable] == newer
+
+
+def test_a_store_without_slots_is_an_error() -> None:
+    with pytest.raises(ObjectNotFoundError, match="check the URL"):
+        report_of({})
+
+
+def test_progress_ends_at_the_total() -> None:
+    seen: list[tuple[int, int]] = []
+    store = store_of(filled())
+    asyncio.run(audit(store, deep=True, progress=lambda done, total: seen.append((done, total))))
+    assert seen and seen[-1][0] == seen[-1][1]
+
+
+def test_every_kind_of_state_is_in_the_store_under_test() -> None:
+    kinds = {s.kind for o in checkpoint_in(filled(), 9).operators for s in o.states}
+    assert kinds == {"splits", "timers", "value", "list", "map"}
+    assert every_kind().name == checkpoint_in(filled(), 9).job

@@ -1,0 +1,225 @@
+"""The coordinator keeps its promises under every order of events."""
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from tests.property.profiles import looking
+from tidelog.checkpoint.coordinator import (
+    Abort,
+    Complete,
+    Coordinator,
+    FailJob,
+    Schedule,
+    Store,
+    Trigger,
+)
+from tidelog.ids import CheckpointId
+
+TASKS = ("source", "middle", "sink")
+SCHEDULE = Schedule(interval=1.0, timeout=5.0, min_pause=0.5, tolerable_failures=2)
+
+
+def coordinator(schedule: Schedule = SCHEDULE) -> Coordinator[str, int]:
+    return Coordinator(TASKS, schedule, CheckpointId(7), now=0.0)
+
+
+def acknowledge_all(c: Coordinator[str, int], checkpoint: int) -> list[object]:
+    decided: list[object] = []
+    for number, task in enumerate(TASKS):
+        decided += c.acknowledged(CheckpointId(checkpoint), task, number)
+    return decided
+
+
+def test_nothing_is_triggered_before_the_interval_is_over() -> None:
+    c = coordinator()
+    assert c.next_event_at() == 1.0
+    assert c.tick(0.99) == []
+    assert c.tick(1.0) == [Trigger(CheckpointId(7), final=False)]
+
+
+def test_a_checkpoint_is_stored_only_when_every_task_acknowledged() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    assert c.acknowledged(CheckpointId(7), "source", 1) == []
+    assert c.acknowledged(CheckpointId(7), "sink", 3) == []
+    assert c.acknowledged(CheckpointId(7), "middle", 2) == [
+        Store(CheckpointId(7), {"source": 1, "middle": 2, "sink": 3}, final=False)
+    ]
+    assert c.stored(CheckpointId(7), 1.2) == [Complete(CheckpointId(7), final=False)]
+
+
+def test_an_acknowledgement_counts_once_and_only_for_its_checkpoint() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    for _ in range(3):
+        assert c.acknowledged(CheckpointId(7), "source", 1) == []
+    assert c.acknowledged(CheckpointId(6), "middle", 1) == []
+    assert c.acknowledged(CheckpointId(7), "stranger", 1) == []
+
+
+def test_a_decline_discards_the_checkpoint_and_late_acknowledgements_of_it() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    c.acknowledged(CheckpointId(7), "source", 1)
+    assert c.declined(CheckpointId(7), "no", 1.5) == [Abort(CheckpointId(7), "no")]
+    assert acknowledge_all(c, 7) == []
+    assert c.declined(CheckpointId(7), "again", 1.5) == []
+
+
+def test_a_late_checkpoint_is_given_up_and_names_who_it_waited_for() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    c.acknowledged(CheckpointId(7), "middle", 1)
+    assert c.next_event_at() == 6.0
+    assert c.tick(5.9) == []
+    (abort,) = c.tick(6.0)
+    assert isinstance(abort, Abort)
+    assert "sink, source" in abort.reason
+
+
+def test_a_manifest_on_its_way_is_never_given_up() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    acknowledge_all(c, 7)
+    assert c.tick(100.0) == []
+    assert c.next_event_at() is None, "the driver would ask in a tight loop"
+    assert c.stored(CheckpointId(7), 100.0) == [Complete(CheckpointId(7), final=False)]
+
+
+def test_a_pause_follows_a_slow_checkpoint_and_the_interval_a_fast_one() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    acknowledge_all(c, 7)
+    c.stored(CheckpointId(7), 1.1)
+    assert c.next_event_at() == 2.0
+    c.tick(2.0)
+    acknowledge_all(c, 8)
+    c.stored(CheckpointId(8), 4.0)
+    assert c.next_event_at() == 4.5
+
+
+def test_more_failures_in_a_row_than_tolerated_fail_the_job() -> None:
+    c = coordinator()
+    now = 1.0
+    for checkpoint in (7, 8):
+        c.tick(now)
+        assert len(c.declined(CheckpointId(checkpoint), "no", now)) == 1
+        now += 1.0
+    c.tick(now)
+    assert c.declined(CheckpointId(9), "no", now) == [
+        Abort(CheckpointId(9), "no"),
+        FailJob(3, "no"),
+    ]
+
+
+def test_a_completed_checkpoint_forgives_earlier_failures() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    c.declined(CheckpointId(7), "no", 1.0)
+    c.tick(2.0)
+    acknowledge_all(c, 8)
+    c.stored(CheckpointId(8), 2.0)
+    assert c.consecutive_failures == 0
+
+
+def test_the_final_checkpoint_starts_with_the_end_of_the_last_task() -> None:
+    c = coordinator()
+    assert c.ended("source", 0.1) == []
+    assert c.ended("middle", 0.1) == []
+    assert c.ended("sink", 0.1) == [Trigger(CheckpointId(7), final=True)]
+    acknowledge_all(c, 7)
+    assert c.stored(CheckpointId(7), 0.2) == [Complete(CheckpointId(7), final=True)]
+    assert c.finished
+    assert c.next_event_at() is None
+    assert c.tick(1000.0) == []
+    assert c.ended("sink", 1000.0) == []
+
+
+def test_a_checkpoint_under_way_at_the_end_is_followed_by_the_final_one_at_once() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    for task in TASKS:
+        assert c.ended(task, 1.1) == []
+    acknowledge_all(c, 7)
+    assert c.stored(CheckpointId(7), 1.2) == [
+        Complete(CheckpointId(7), final=False),
+        Trigger(CheckpointId(8), final=True),
+    ]
+
+
+def test_a_failed_final_checkpoint_is_tried_again() -> None:
+    c = coordinator()
+    for task in TASKS:
+        c.ended(task, 0.1)
+    c.declined(CheckpointId(7), "no", 0.2)
+    due = c.next_event_at()
+    assert due is not None
+    assert c.tick(due) == [Trigger(CheckpointId(8), final=True)]
+
+
+event = st.one_of(
+    st.tuples(st.just("tick"), st.floats(0.0, 3.0)),
+    st.tuples(st.just("acknowledge"), st.sampled_from(TASKS), st.integers(-1, 0)),
+    st.tuples(st.just("acknowledge all")),
+    st.tuples(st.just("decline"), st.integers(-1, 0)),
+    st.tuples(st.just("end"), st.sampled_from(TASKS)),
+    st.tuples(st.just("stored")),
+    st.tuples(st.just("store failed")),
+)
+
+
+@looking(300)
+@given(st.lists(event, max_size=60))
+def test_every_order_of_events_keeps_the_invariants(events: list[tuple[object, ...]]) -> None:
+    c = coordinator(Schedule(interval=1.0, timeout=5.0, tolerable_failures=10**6))
+    now = 0.0
+    newest = 6
+    state: str | None = None  # of the newest checkpoint: "running", "storing" or None
+    acknowledged: set[str] = set()
+    ended: set[str] = set()
+    final_done = False
+
+    for name, *arguments in events:
+        decided: list[object] = []
+        if name == "tick":
+            now += float(arguments[0])  # type: ignore[arg-type]
+            decided += c.tick(now)
+        elif name == "acknowledge":
+            task, back = arguments
+            if back == 0 and state == "running":
+                acknowledged.add(str(task))
+            decided += c.acknowledged(CheckpointId(newest + int(back)), str(task), 1)  # type: ignore[call-overload]
+        elif name == "acknowledge all":
+            if state == "running":
+                acknowledged = set(TASKS)
+            decided += acknowledge_all(c, newest)
+        elif name == "decline":
+            if state != "storing":
+                decided += c.declined(CheckpointId(newest + int(arguments[0])), "no", now)  # type: ignore[call-overload]
+        elif name == "end":
+            ended.add(str(arguments[0]))
+            decided += c.ended(str(arguments[0]), now)
+        elif name == "stored" and state == "storing":
+            decided += c.stored(CheckpointId(newest), now)
+        elif name == "store failed" and state == "storing":
+            decided += c.declined(CheckpointId(newest), "store", now)
+
+        for decision in decided:
+            match decision:
+                case Trigger(checkpoint, final):
+                    assert state is None and not final_done
+                    assert checkpoint == newest + 1, "an id is used once"
+                    assert final == (ended == set(TASKS))
+                    newest, state, acknowledged = checkpoint, "running", set()
+                case Store(checkpoint, states, _):
+                    assert (checkpoint, state) == (newest, "running")
+                    assert set(states) == set(TASKS) == acknowledged
+                    state = "storing"
+                case Complete(checkpoint, final):
+                    assert (checkpoint, state) == (newest, "storing")
+                    state, final_done = None, final
+                case Abort(checkpoint, _):
+                    assert checkpoint == newest and state is not None
+                    state = None
+        assert c.in_progress == (newest if state else None)
+        assert c.finished == final_done

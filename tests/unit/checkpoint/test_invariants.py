@@ -1,0 +1,244 @@
+"""Every invariant has a manifest or a store that breaks it, and names what broke."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidelog.changelog.block import seal, seal_metadata
+from tidelog.changelog.change import ChangeBatch
+from tidelog.checkpoint.invariants import (
+    Invariant,
+    Need,
+    Violation,
+    check_manifest,
+    descriptor_violations,
+    direct_needs,
+    manifest_violations,
+    object_violations,
+    slot_violations,
+    table_needs,
+)
+from tidelog.checkpoint.manifest import (
+    Author,
+    Checkpoint,
+    Descriptor,
+    Entry,
+    MaterializationRef,
+    OperatorState,
+    Start,
+    StateInfo,
+    SubtaskState,
+    TableObject,
+)
+from tidelog.dstl.segment import LogRange
+from tidelog.errors import InvariantError
+from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
+
+OLD = Author(Generation(0), "old")
+NEW = Author(Generation(4), "new")
+COUNT = StateInfo(0, "count", "value", ("count bigint",))
+
+
+def part(first: int, end: int, name: str = "s", offset: int = 44, length: int = 100) -> LogRange:
+    return LogRange(name, offset, length, SeqNo(first), SeqNo(end), KeyGroup(0), KeyGroup(9))
+
+
+def block(first: int, end: int) -> bytes:
+    keys = [bytes([0, 1, 0, 0, number]) for number in range(end - first)]
+    return seal(ChangeBatch(SeqNo(first), keys, [b"v"] * len(keys))).data
+
+
+def ref(upto: int) -> MaterializationRef:
+    return MaterializationRef(MaterializationId(1), "d", 50, SeqNo(upto), 30)
+
+
+def subtask(index: int = 0, groups: tuple[int, int] = (0, 9), **fields: Any) -> SubtaskState:
+    settings: dict[str, Any] = {"seqno": SeqNo(0), "table": "memory", **fields}
+    return SubtaskState(index, groups[0], groups[1], **settings)
+
+
+def operator(*subtasks: SubtaskState, states: tuple[StateInfo, ...] = (COUNT,)) -> OperatorState:
+    return OperatorState("op", 10, states, subtasks)
+
+
+def checkpoint(*operators: OperatorState, slot: int = 7, number: int = 3) -> Checkpoint:
+    return Checkpoint(Slot(slot), NEW, CheckpointId(number), 0, "job", operators)
+
+
+def with_log(
+    seqno: int, *log: LogRange, upto: int = 0, inline: tuple[bytes, ...] = ()
+) -> Checkpoint:
+    materialization = ref(upto) if upto else None
+    state = subtask(seqno=SeqNo(seqno), log=log, inline=inline, materialization=materialization)
+    return checkpoint(operator(state))
+
+
+def start(author: Author) -> Start:
+    return Start(Slot(author.generation), author, 0, "job")
+
+
+def broken(violations: list[Violation]) -> set[Invariant]:
+    return {violation.invariant for violation in violations}
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        pytest.param(with_log(0), id="nothing logged"),
+        pytest.param(with_log(8, upto=8), id="everything materialized"),
+        pytest.param(with_log(8, part(0, 5), part(5, 8)), id="ranges in a row"),
+        pytest.param(with_log(8, part(0, 12)), id="the last range reaches beyond"),
+        pytest.param(with_log(8, part(2, 8), upto=5), id="the first range starts before"),
+        pytest.param(with_log(8, part(0, 5), inline=(block(5, 8),)), id="an inline tail"),
+        pytest.param(with_log(9, part(4, 9), inline=(block(0, 2), block(2, 4))), id="interleaved"),
+        pytest.param(
+            with_log(5, part(0, 5), inline=(seal_metadata(b"[]", SeqNo(5)).data,)),
+            id="metadata counts no change",
+        ),
+        pytest.param(
+            checkpoint(operator(subtask(0, (0, 3)), subtask(1, (4, 9)))), id="two subtasks"
+        ),
+    ],
+)
+def test_a_sound_manifest_passes(sound: Checkpoint) -> None:
+    assert manifest_violations(sound) == []
+    check_manifest(sound)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "invariant"),
+    [
+        (checkpoint(operator(subtask(0, (0, 8)))), Invariant.KEY_GROUPS),
+        (checkpoint(operator(subtask(0, (1, 9)))), Invariant.KEY_GROUPS),
+        (checkpoint(operator(subtask(0, (0, 4)), subtask(1, (4, 9)))), Invariant.KEY_GROUPS),
+        (checkpoint(operator(subtask(0, (0, 4)), subtask(1, (6, 9)))), Invariant.KEY_GROUPS),
+        (checkpoint(operator(subtask(0, (5, 9)), subtask(1, (0, 4)))), Invariant.KEY_GROUPS),
+        (checkpoint(operator(subtask(1))), Invariant.SUBTASKS),
+        (checkpoint(operator(subtask()), operator(subtask())), Invariant.SUBTASKS),
+        (
+            checkpoint(
+                operator(subtask(), states=(COUNT, msgspec.structs.replace(COUNT, name="x")))
+            ),
+            Invariant.STATE_IDS,
+        ),
+        (
+            checkpoint(operator(subtask(), states=(COUNT, msgspec.structs.replace(COUNT, id=1)))),
+            Invariant.STATE_IDS,
+        ),
+        (with_log(8, part(0, 5), part(6, 8)), Invariant.LOG),
+        (with_log(8, part(0, 5), part(4, 8)), Invariant.LOG),
+        (with_log(8, part(1, 8)), Invariant.LOG),
+        (with_log(8, part(6, 8), upto=5), Invariant.LOG),
+        (with_log(8, part(0, 7)), Invariant.LOG),
+        (with_log(8, part(0, 9), part(9, 12)), Invariant.LOG),
+        (with_log(8), Invariant.LOG),
+        (with_log(5, upto=8), Invariant.LOG),
+        (with_log(5, inline=(block(0, 8),)), Invariant.LOG),
+        (with_log(8, part(0, 8, offset=43)), Invariant.RANGES),
+        (with_log(8, part(0, 8, length=0)), Invariant.RANGES),
+        (with_log(8, inline=(block(0, 8)[:-1],)), Invariant.READABLE),
+        (checkpoint(slot=4), Invariant.GENERATION),
+    ],
+)
+def test_a_wrong_manifest_is_found_and_never_written(
+    wrong: Checkpoint, invariant: Invariant
+) -> None:
+    assert broken(manifest_violations(wrong)) == {invariant}
+    with pytest.raises(InvariantError, match=invariant):
+        check_manifest(wrong)
+
+
+def test_a_sound_row_of_slots_passes() -> None:
+    entries: dict[Slot, Entry] = {
+        Slot(0): start(OLD),
+        Slot(4): start(NEW),
+        Slot(7): checkpoint(slot=7, number=3),
+        Slot(9): checkpoint(slot=9, number=5),
+    }
+    objects = ["tables/00000000/ab.sst", "segments/00000004-p-0000000001.seg"]
+    assert slot_violations(entries, [], objects) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "objects", "invariant", "where"),
+    [
+        (
+            {Slot(0): start(OLD), Slot(4): start(NEW), Slot(8): checkpoint(slot=7)},
+            [],
+            Invariant.SLOT_NAME,
+            "checkpoints/00000008.json",
+        ),
+        (
+            {
+                Slot(0): start(OLD),
+                Slot(4): start(Author(Generation(4), "other")),
+                Slot(7): checkpoint(),
+            },
+            [],
+            Invariant.GENERATION,
+            "checkpoints/00000007.json",
+        ),
+        (
+            {
+                Slot(0): start(OLD),
+                Slot(4): start(NEW),
+                Slot(7): checkpoint(slot=7, number=3),
+                Slot(8): checkpoint(slot=8, number=3),
+            },
+            [],
+            Invariant.CHECKPOINT_IDS,
+            "checkpoints/00000008.json",
+        ),
+        (
+            {Slot(0): start(OLD), Slot(7): checkpoint()},
+            [],
+            Invariant.STARTS,
+            "checkpoints/00000004.json",
+        ),
+        ({Slot(4): start(NEW)}, [], Invariant.STARTS, "checkpoints/00000000.json"),
+        (
+            {Slot(0): start(OLD), Slot(4): start(NEW)},
+            ["tables/00000002/ab.sst"],
+            Invariant.STARTS,
+            "checkpoints/00000002.json",
+        ),
+    ],
+)
+def test_a_wrong_row_of_slots_is_found(
+    entries: dict[Slot, Entry], objects: list[str], invariant: Invariant, where: str
+) -> None:
+    found = slot_violations(entries, [], objects)
+    assert [(violation.invariant, violation.where) for violation in found] == [(invariant, where)]
+
+
+def test_an_unreadable_slot_may_be_the_start_that_is_looked_for() -> None:
+    entries: dict[Slot, Entry] = {Slot(0): start(OLD), Slot(7): checkpoint()}
+    assert slot_violations(entries, [Slot(4)], []) == []
+
+
+def test_a_manifest_needs_each_segment_as_far_as_its_ranges_reach() -> None:
+    manifest = with_log(9, part(5, 7), part(7, 9, offset=144, length=10), upto=5)
+    assert direct_needs(manifest) == [Need("s", 154, exact=False), Need("d", 50, exact=True)]
+
+
+def test_a_needed_object_must_exist_and_be_large_enough() -> None:
+    needs = [Need("segment", 100, exact=False), Need("table", 100, exact=True)]
+    assert object_violations(needs, {"segment": 101, "table": 100}) == []
+    found = object_violations(needs, {"segment": 99, "table": 101})
+    assert [violation.where for violation in found] == ["segment", "table"]
+    assert broken(object_violations(needs, {})) == {Invariant.OBJECTS}
+
+
+def test_a_descriptor_must_say_what_the_manifest_says() -> None:
+    table = TableObject("1.sst", "tables/00000004/ab.sst", 10, "00000000")
+    descriptor = Descriptor(
+        MaterializationId(1), "op", 0, Generation(4), "memory", SeqNo(8), (table,), {"i": b"x" * 20}
+    )
+    state = subtask(seqno=SeqNo(8), materialization=ref(8))
+    assert descriptor_violations("op", state, ref(8), descriptor) == []
+    assert table_needs(descriptor) == [Need("tables/00000004/ab.sst", 10, exact=True)]
+    for change in ({"upto": 7}, {"operator": "x"}, {"subtask": 1}, {"table": "rocksdb"}, {"id": 2}):
+        wrong = msgspec.structs.replace(descriptor, **change)
+        found = descriptor_violations("op", state, ref(8), wrong)
+        assert broken(found) == {Invariant.DESCRIPTOR}

@@ -1,0 +1,194 @@
+"""Fencing by create-once slots: whoever races, sleeps or hears no answer, one writer goes on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from tests.property.profiles import looking
+from tests.support.clock import VirtualClock
+from tests.support.faults import Failure, SteerableStore
+from tidelog.checkpoint.manifest import Author, Checkpoint, Start, encode_entry
+from tidelog.checkpoint.slots import SlotLog, TakeOver
+from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import CorruptObjectError, FencedError, StorageError
+from tidelog.ids import CheckpointId, Slot
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+
+
+class Writer:
+    """One incarnation: takes over, then appends checkpoint after checkpoint."""
+
+    def __init__(self, store: SteerableStore, seed: int) -> None:
+        self.log = SlotLog(store, Effects(VirtualClock(), Random(seed), InlineOffload()))
+        self.taken: TakeOver | None = None
+        self.next_slot = Slot(0)
+        self.written: list[Slot] = []
+
+    async def start(self) -> TakeOver:
+        self.taken = await self.log.take_over("job")
+        self.next_slot = Slot(self.taken.generation + 1)
+        return self.taken
+
+    def checkpoint(self, number: int) -> Checkpoint:
+        assert self.taken is not None
+        author = Author(self.taken.generation, self.taken.attempt)
+        return Checkpoint(self.next_slot, author, CheckpointId(number), 0, "job", ())
+
+    async def append(self, number: int) -> None:
+        while await self.log.append(self.checkpoint(number)) is not None:
+            self.next_slot = Slot(self.next_slot + 1)
+        self.written.append(self.next_slot)
+        self.next_slot = Slot(self.next_slot + 1)
+
+
+def scenario(steps: Callable[[SteerableStore], Awaitable[None]]) -> None:
+    asyncio.run(steps(SteerableStore(MemoryStore("memory://slots"))))
+
+
+def test_the_first_generation_is_slot_zero_and_each_start_is_greater() -> None:
+    async def steps(store: SteerableStore) -> None:
+        first, second = Writer(store, 1), Writer(store, 2)
+        assert (await first.start()).generation == 0
+        await first.append(1)
+        taken = await second.start()
+        assert (taken.generation, taken.slots) == (2, (0, 1))
+        assert taken.attempt != (first.taken.attempt if first.taken else None)
+
+    scenario(steps)
+
+
+def test_the_older_of_two_generations_is_fenced_and_commits_nothing() -> None:
+    async def steps(store: SteerableStore) -> None:
+        old, new = Writer(store, 1), Writer(store, 2)
+        await old.start()
+        await old.append(1)
+        await new.start()
+        with pytest.raises(FencedError, match="generation 0 was fenced"):
+            await old.append(2)
+        await new.append(2)
+        assert new.written == [3]
+
+    scenario(steps)
+
+
+def test_a_zombie_that_was_faster_is_seen_by_the_newcomer() -> None:
+    async def steps(store: SteerableStore) -> None:
+        old, new = Writer(store, 1), Writer(store, 2)
+        await old.start()
+        store.hold(paths.CHECKPOINTS)
+        starting = asyncio.ensure_future(new.start())
+        await asyncio.sleep(0.0)
+        await SlotLog(store.inner, new.log._effects).append(old.checkpoint(1))
+        store.release()
+        taken = await starting
+        assert taken.slots == (0, 1), "the zombie's checkpoint is where the newcomer resumes"
+        assert taken.generation == 2
+
+    scenario(steps)
+
+
+def test_a_zombie_that_wakes_after_retention_still_collides() -> None:
+    async def steps(store: SteerableStore) -> None:
+        old, new = Writer(store, 1), Writer(store, 2)
+        await old.start()
+        for number in (1, 2):
+            await old.append(number)
+        await new.start()
+        for number in (3, 4, 5):
+            await new.append(number)
+        for slot in (*old.written, *new.written[:-1]):
+            await new.log.remove(slot)
+        with pytest.raises(FencedError):
+            await old.append(3)
+
+    scenario(steps)
+
+
+def test_a_start_whose_answer_was_lost_is_our_own() -> None:
+    async def steps(store: SteerableStore) -> None:
+        writer = Writer(store, 1)
+
+        class Forgetful(SteerableStore):
+            async def create(self, name: str, data: bytes) -> None:
+                # A client that repeats a request whose answer it lost.
+                await self.inner.create(name, data)
+                await self.inner.create(name, data)
+
+        writer = Writer(Forgetful(store.inner), 1)
+        taken = await writer.start()
+        assert taken.slots == ()
+        entry = await writer.log.read(Slot(taken.generation))
+        assert isinstance(entry, Start) and entry.author.attempt == taken.attempt
+        await writer.append(1)
+        assert writer.written == [1]
+
+    scenario(steps)
+
+
+def test_a_checkpoint_given_up_because_its_answer_was_lost_keeps_its_slot() -> None:
+    async def steps(store: SteerableStore) -> None:
+        writer = Writer(store, 1)
+        await writer.start()
+        store.fail(Failure("create", paths.CHECKPOINTS, after=True))
+        with pytest.raises(StorageError):
+            await writer.append(1)
+        await writer.append(2)
+        found = [await writer.log.read(slot) for slot in await writer.log.slots()]
+        assert [e.checkpoint_id for e in found if isinstance(e, Checkpoint)] == [1, 2]
+
+    scenario(steps)
+
+
+def test_a_damaged_slot_in_the_way_is_an_error_never_a_free_slot() -> None:
+    async def steps(store: SteerableStore) -> None:
+        writer = Writer(store, 1)
+        await writer.start()
+        await store.put(paths.checkpoint(Slot(1)), encode_entry(writer.checkpoint(1))[:-9])
+        with pytest.raises(CorruptObjectError):
+            await writer.append(1)
+
+    scenario(steps)
+
+
+def test_names_that_are_no_slots_are_ignored() -> None:
+    async def steps(store: SteerableStore) -> None:
+        await store.put(f"{paths.CHECKPOINTS}notes.txt", b"mine")
+        assert (await Writer(store, 1).start()).slots == ()
+
+    scenario(steps)
+
+
+@looking(150)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["start", "append"])), max_size=30))
+def test_slots_always_tell_one_history(moves: list[tuple[int, str]]) -> None:
+    """Any number of writers in any order: a checkpoint is never written behind a newer start."""
+
+    async def steps(store: SteerableStore) -> None:
+        writers = [Writer(store, n) for n in range(4)]
+        for number, (who, what) in enumerate(moves):
+            writer = writers[who]
+            if what == "start":
+                await writer.start()
+            elif writer.taken is not None:
+                try:
+                    await writer.append(number)
+                except FencedError:
+                    writer.taken = None
+        log = SlotLog(store, Effects(VirtualClock(), Random(9), InlineOffload()))
+        slots = await log.slots()
+        assert slots == list(range(len(slots)))
+        generation = -1
+        for slot in slots:
+            entry = await log.read(slot)
+            if isinstance(entry, Start):
+                assert entry.author.generation == slot
+                generation = slot
+            else:
+                assert entry.author.generation == generation
+
+    scenario(steps)

@@ -1,0 +1,103 @@
+"""`tidelog checkpoints` shows every slot and what a checkpoint holds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import lay_out, tidelog
+from tests.support.damage import checkpoint_in, damaged, flipped
+from tests.support.jobs import config, contents, filled, run, word_count
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.storage.memory import MemoryStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return lay_out(tmp_path, filled())
+
+
+def test_list_shows_every_slot_in_order(store: Path) -> None:
+    lines = tidelog("checkpoints", "list", store).stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["0", "start"],
+        ["4", "start"],
+        ["7", "checkpoint"],
+        ["8", "checkpoint"],
+        ["9", "checkpoint"],
+    ]
+    assert [line.endswith("final") for line in lines[1:]] == [False] * 4 + [True]
+
+
+def test_list_as_json_counts_bytes(store: Path) -> None:
+    document = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)
+    assert document["url"] == store.as_uri()
+    newest = document["slots"][-1]
+    checkpoint = checkpoint_in(filled(), 9)
+    states = [state for _, state in checkpoint.subtasks()]
+    assert newest == {
+        "slot": 9,
+        "kind": "checkpoint",
+        "generation": 4,
+        "checkpoint_id": checkpoint.checkpoint_id,
+        "created_ms": checkpoint.created_ms,
+        "job": "every-kind",
+        "manifest_bytes": len(filled()["checkpoints/00000009.json"]),
+        "log_bytes": sum(part.length for state in states for part in state.log),
+        "materialized_bytes": sum(
+            s.materialization.table_bytes for s in states if s.materialization is not None
+        ),
+        "inline_bytes": 0,
+        "final": True,
+        "error": None,
+    }
+    assert newest["log_bytes"] > 0 and newest["materialized_bytes"] > 0
+    start = document["slots"][0]
+    assert (start["kind"], start["log_bytes"], start["final"]) == ("start", None, None)
+
+
+def test_list_goes_on_behind_a_damaged_slot(tmp_path: Path) -> None:
+    lay_out(tmp_path, damaged(filled(), "checkpoints/00000008.json", flipped))
+    result = tidelog("checkpoints", "list", tmp_path, "--json")
+    assert result.exit_code == 1
+    kinds = [(row["slot"], row["kind"]) for row in json.loads(result.stdout)["slots"]]
+    assert kinds[2:] == [(7, "checkpoint"), (8, "unreadable"), (9, "checkpoint")]
+    error = json.loads(result.stdout)["slots"][3]["error"]
+    assert "checkpoints/00000008.json" in error["what"] and error["action"]
+
+
+def test_show_names_operators_states_and_subtasks(store: Path) -> None:
+    shown = tidelog("checkpoints", "show", store).stdout
+    assert "slot 9: checkpoint" in shown and "final" in shown
+    assert "state 5 letters: map (letter string; times int, share double)" in shown
+    assert "operator source, 16 key groups" in shown
+
+
+def test_show_as_json_says_what_a_restore_would_replay(store: Path) -> None:
+    document = json.loads(tidelog("checkpoints", "show", store, "8", "--json").stdout)
+    assert document["slot"] == 8
+    for operator, wanted in zip(
+        document["operators"], checkpoint_in(filled(), 8).operators, strict=True
+    ):
+        assert operator["id"] == wanted.id
+        for shown, state in zip(operator["subtasks"], wanted.subtasks, strict=True):
+            upto = state.materialization.upto if state.materialization else 0
+            assert shown["seqno"] == state.seqno
+            assert shown["materialized_upto"] == upto
+            assert shown["replay_changes"] == state.seqno - upto
+            assert shown["log_ranges"] == len(state.log)
+
+
+def test_an_inline_tail_is_counted(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    run(memory, word_count(), config(upload=UploadConfig(inline_bytes=50_000)))
+    lay_out(tmp_path, contents(memory))
+    document = json.loads(tidelog("checkpoints", "list", tmp_path, "--json").stdout)
+    assert document["slots"][-1]["inline_bytes"] > 0
+
+
+@pytest.mark.parametrize(("slot", "found"), [("77", "no such slot"), ("4", "start")])
+def test_show_refuses_what_is_no_checkpoint(store: Path, slot: str, found: str) -> None:
+    result = tidelog("checkpoints", "show", store, slot)
+    assert result.exit_code == 1
+    assert found in result.stderr and "checkpoints list" in result.stderr

@@ -1,0 +1,132 @@
+"""What all commands promise: exit codes, errors without tracebacks, a quick --help."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.damage import damaged, flipped, of_a_newer_release, truncated
+from tests.support.jobs import filled
+from tidelog.cli import _COMMANDS, main
+
+STORE_COMMANDS = [
+    ("checkpoints", "list"),
+    ("checkpoints", "show"),
+    ("doctor",),
+    ("inspect",),
+    ("log",),
+    ("restore", "--to", "unused"),
+    ("sweep",),
+]
+READERS = [c for c in STORE_COMMANDS if c[0] != "doctor"]
+
+
+def test_help_imports_no_command_and_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from tidelog.cli import main\n"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
+        "heavy = {'rich', 'msgspec', 'rocksdict', 'fsspec', 'asyncio', 'zstandard'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert run.stdout.decode().strip() == "[]"
+
+
+def test_help_names_every_command_as_its_module_does() -> None:
+    shown = tidelog("--help").stdout
+    for name in _COMMANDS:
+        assert f"  {name} " in shown
+        assert import_module(f"tidelog.cli.{name}").command.name == name
+
+
+@pytest.mark.parametrize("command", STORE_COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
+    help_ = tidelog(*command, "--help")
+    assert help_.exit_code == 0
+    for option in ("--json", "--endpoint", "--debug"):
+        assert option in help_.stdout
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert tidelog("--version").stdout == "tidelog 0.1.0\n"
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("inspect",), ("log", "x", "--limit", "0")])
+def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert tidelog(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("slot", ["new", "-1", "1.5"])
+def test_a_slot_is_a_number_or_latest(slot: str) -> None:
+    result = tidelog("restore", "x", "--to", "y", "--slot", slot)
+    assert result.exit_code == 2
+    assert "'latest'" in result.stderr
+
+
+def test_a_wrong_option_exits_with_2_and_names_the_action(tmp_path: Path) -> None:
+    result = tidelog("inspect", tmp_path, "--endpoint", "http://localhost:1")
+    assert result.exit_code == 2
+    assert "Next: remove them" in result.stderr
+
+
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_a_url_without_a_job_is_an_error(command: tuple[str, ...], tmp_path: Path) -> None:
+    group, *rest = command
+    sub = rest if group == "checkpoints" else []
+    options = [] if group == "checkpoints" else rest
+    result = tidelog(group, *sub, tmp_path / "typo", *options)
+    assert result.exit_code == 1
+    assert "Next: check the URL" in result.stderr
+    assert result.stdout == ""
+    assert not (tmp_path / "typo").exists()
+
+
+def test_an_error_comes_without_a_traceback_unless_asked_for(tmp_path: Path) -> None:
+    quiet = tidelog("inspect", tmp_path)
+    assert "Traceback" not in quiet.stderr
+    loud = tidelog("inspect", tmp_path, "--debug")
+    assert "Traceback" in loud.stderr and quiet.stderr in loud.stderr
+
+
+def test_an_error_as_json_has_its_parts(tmp_path: Path) -> None:
+    result = tidelog("log", tmp_path, "--json")
+    error = json.loads(result.stderr)["error"]
+    assert error["type"] == "ObjectNotFoundError"
+    assert set(error) == {"type", "what", "expected", "found", "action", "retry_safe"}
+    assert result.stdout == ""
+
+
+NEWEST = "checkpoints/00000009.json"
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped, of_a_newer_release])
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_a_damaged_manifest_is_named_with_what_to_do(
+    command: tuple[str, ...], damage: object, tmp_path: Path
+) -> None:
+    objects = damaged(filled(), NEWEST, damage)  # type: ignore[arg-type]
+    store = lay_out(tmp_path / "store", objects)
+    match command:
+        case ("checkpoints", sub):
+            result = tidelog("checkpoints", sub, store)
+        case ("restore", *_):
+            result = tidelog("restore", store, "--to", tmp_path / "target")
+        case (name, *_):
+            result = tidelog(name, store)
+    assert result.exit_code == 1
+    assert NEWEST in result.output
+    assert "next: " in result.output.lower()
+    if damage is of_a_newer_release:
+        assert "use the tidelog release that wrote it" in result.output or command == ("sweep",)
+    assert files(store) == objects
+    assert not (tmp_path / "target").exists()
+
+
+def test_main_is_the_entry_point() -> None:
+    assert main.name == "main"

@@ -1,0 +1,176 @@
+"""`tidelog log` prints each change once, in order, and goes on with the job."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.clock import VirtualClock
+from tests.support.damage import Damage, checkpoint_in, damaged, flipped, missing, truncated
+from tests.support.jobs import (
+    config,
+    contents,
+    every_kind,
+    filled,
+    run,
+    run_until_break,
+    store_of,
+    word_count,
+)
+from tidelog.cli.log import Change, Gap, Tail
+from tidelog.cli.options import StoreCommand
+from tidelog.cli.output import Output
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.effects import Effects, InlineOffload
+from tidelog.ids import Slot
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+
+
+def lines(store: Path, *options: str) -> list[dict[str, Any]]:
+    result = tidelog("log", store, "--json", *options)
+    assert result.exit_code == 0
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("slot", [7, 8, 9])
+def test_changes_are_exactly_those_behind_the_materialization(slot: int, tmp_path: Path) -> None:
+    found = lines(lay_out(tmp_path, filled()), "--slot", str(slot))
+    for operator, state in checkpoint_in(filled(), slot).subtasks():
+        upto = state.materialization.upto if state.materialization else 0
+        of_subtask = [
+            line["seqno"]
+            for line in found
+            if (line["operator"], line["subtask"]) == (operator.id, state.index)
+        ]
+        assert of_subtask == list(range(upto, state.seqno))
+
+
+def test_inline_changes_are_part_of_the_log(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    run(memory, word_count(), config(upload=UploadConfig(inline_bytes=50_000)))
+    store = lay_out(tmp_path, contents(memory))
+    checkpoint = checkpoint_in(contents(memory), max(_slots(contents(memory))))
+    logged = sum(
+        state.seqno - (state.materialization.upto if state.materialization else 0)
+        for _, state in checkpoint.subtasks()
+    )
+    assert any(state.inline for _, state in checkpoint.subtasks())
+    assert len(lines(store)) == logged > 0
+
+
+def _slots(names: Iterable[str]) -> list[Slot]:
+    return [slot for name in names if (slot := paths.slot_of(name)) is not None]
+
+
+def test_a_change_is_decoded(tmp_path: Path) -> None:
+    found = lines(lay_out(tmp_path, filled()), "--operator", "process")
+    change = next(line for line in found if line["state"] == "count")
+    assert change["op"] == "put" and change["kind"] == "value" and change["slot"] == 9
+    assert set(change["value"]) == {"count"} and change["encoding"] == "decoded"
+
+
+def test_a_delete_has_no_value(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    # The timers are due at once: each is put, fires, and is deleted.
+    run(memory, every_kind(timer_ms=1), config(upload=UploadConfig(inline_bytes=0)))
+    store = lay_out(tmp_path, contents(memory))
+    deletes = [line for line in lines(store, "--slot", "latest") if line["op"] == "delete"]
+    assert deletes and all(line["value"] is None for line in deletes)
+    assert "delete" in tidelog("log", store).stdout
+
+
+def test_subtask_and_limit_narrow_the_output(tmp_path: Path) -> None:
+    store = lay_out(tmp_path, filled())
+    found = lines(store, "--operator", "process", "--subtask", "1", "--limit", "3")
+    assert [(line["operator"], line["subtask"]) for line in found] == [("process", 1)] * 3
+    assert len(tidelog("log", store, "--limit", "4").stdout.splitlines()) == 4
+
+
+def test_text_shows_operator_number_state_key_and_value(tmp_path: Path) -> None:
+    store = lay_out(tmp_path, filled())
+    shown = tidelog("log", store, "--operator", "source", "--subtask", "0").stdout
+    assert '  put  $splits  "right"  {"done":true,"position":400}\n' in shown
+
+
+def test_follow_ends_with_the_final_checkpoint(tmp_path: Path) -> None:
+    store = lay_out(tmp_path, filled())
+    assert lines(store, "--follow") == lines(store)
+
+
+def test_follow_with_a_slot_is_wrong_usage(tmp_path: Path) -> None:
+    assert tidelog("log", tmp_path, "--follow", "--slot", "7").exit_code == 2
+
+
+class _Growing(VirtualClock):
+    """While one sleeps, the job completes its next checkpoint."""
+
+    def __init__(self, store: MemoryStore, slots: list[int]) -> None:
+        super().__init__()
+        self._store = store
+        self._slots = slots
+
+    async def sleep(self, seconds: float) -> None:
+        if self._slots:
+            name = paths.checkpoint(Slot(self._slots.pop(0)))
+            await self._store.put(name, filled()[name])
+
+
+def followed(first: int, then: list[int]) -> list[Change | Gap]:
+    """What --follow prints from slot `first` on, while the slots `then` appear."""
+    later = {paths.checkpoint(Slot(slot)) for slot in (7, 8, 9) if slot > first}
+    store = store_of({name: data for name, data in filled().items() if name not in later})
+    effects = Effects(clock=_Growing(store, then), offload=InlineOffload())
+    tail = Tail(StoreCommand("", None, effects, store, Output(as_json=False)))
+
+    async def read() -> list[Change | Gap]:
+        return [line async for line in tail.lines(None, follow=True)]
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize("then", [[8, 9], [9]])
+def test_follow_prints_every_change_once_and_names_gaps(then: list[int]) -> None:
+    found = followed(7, list(then))
+    # A slot that was never seen may have cut the log behind a materialization.
+    assert then == [8, 9] or any(isinstance(line, Gap) for line in found)
+    for operator, state in checkpoint_in(filled(), 9).subtasks():
+        where = operator.id, state.index
+        reached = None
+        for line in found:
+            if (line.operator, line.subtask) != where:
+                continue
+            first, end = (
+                (line.skipped_from, line.skipped_to)
+                if isinstance(line, Gap)
+                else (line.seqno, line.seqno + 1)
+            )
+            assert reached in (None, first) and first < end
+            reached = end
+        assert reached == state.seqno
+
+
+def test_a_job_without_changelog_has_no_log(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    run_until_break(memory, word_count(breaks_at=200), config(changelog=False))
+    assert lines(lay_out(tmp_path, contents(memory))) == []
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped, missing])
+def test_a_damaged_segment_is_named(damage: Damage, tmp_path: Path) -> None:
+    name = next(
+        part.segment
+        for _, state in checkpoint_in(filled(), 9).subtasks()
+        for part in state.log
+        if part.offset <= len(filled()[part.segment]) // 2 < part.offset + part.length
+    )
+    objects = damaged(filled(), name, damage)
+    store = lay_out(tmp_path, objects)
+    result = tidelog("log", store)
+    assert result.exit_code == 1
+    assert name in result.stderr and "Next: restore an older slot" in result.stderr
+    assert files(store) == objects

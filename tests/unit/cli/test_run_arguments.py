@@ -1,0 +1,103 @@
+"""Durations and job names on the command line."""
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from tidelog.cli.durations import duration
+from tidelog.cli.loading import load_job
+from tidelog.errors import ConfigError, UserFunctionError
+from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.graph import Job
+
+MODULE = """
+from tidelog.runtime.graph import Job
+
+job = Job("plain")
+number = 3
+
+
+def build():
+    return Job("built")
+
+
+def build_with(arguments):
+    return Job(arguments.input)
+
+
+def build_nothing():
+    pass
+
+
+def fail():
+    raise RuntimeError("no luck")
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with modules in it that are forgotten afterwards."""
+    (tmp_path / "my_job_module.py").write_text(MODULE)
+    (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("1s", 1.0), (".5s", 0.5), ("1.5m", 90.0), ("2h", 7200.0)]
+)
+def test_a_duration_is_a_number_with_a_unit(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1", "s", "-1s", "0s", "1 s", "1d", "1e3s", "1s "])
+def test_anything_else_is_no_duration(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write 500ms"):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "name"), [("job", "plain"), ("build", "built"), ("build_with", "words.txt")]
+)
+def test_a_job_is_found_beside_the_user_as_object_or_function(
+    here: Path, attribute: str, name: str
+) -> None:
+    found = load_job(f"my_job_module:{attribute}", JobArguments(input="words.txt"))
+    assert isinstance(found, Job)
+    assert found.name == name
+
+
+@pytest.mark.parametrize("example", ["wordcount", "sessions"])
+def test_examples_go_by_their_names(here: Path, example: str) -> None:
+    assert load_job(example, JobArguments(input=str(here))).name == example
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("my_job_module", "module:attribute"),
+        (":job", "module:attribute"),
+        ("my_job_module:", "module:attribute"),
+        ("nowhere:job", "no module 'nowhere'"),
+        ("my_job_module.sub:job", "no module 'my_job_module.sub'"),
+        ("my_job_module:missing", "no 'missing' in it"),
+        ("my_job_module:number", "found int"),
+        ("my_job_module:build_nothing", "found NoneType"),
+    ],
+)
+def test_what_is_no_job_is_refused_with_its_name(here: Path, name: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_job(name, JobArguments())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("my_job_module:fail", "no luck"), ("needs_more:job", "not_installed_anywhere")],
+)
+def test_a_failure_in_the_users_code_is_the_users(here: Path, name: str, says: str) -> None:
+    with pytest.raises(UserFunctionError, match=says):
+        load_job(name, JobArguments())

@@ -1,0 +1,189 @@
+"""What `tidelog run` tells a person or a program."""
+
+import json
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from tidelog.cli.live import panel
+from tidelog.cli.reports import Ending, JsonLines, PlainLines, Quiet, Speed, ending_line
+from tidelog.cli.running import Speedometer, exit_code
+from tidelog.errors import ConfigError, FencedError, TidelogError, UserFunctionError
+from tidelog.ids import Generation, Slot
+from tidelog.runtime.distribution import Distribution
+from tidelog.runtime.status import (
+    CheckpointsStatus,
+    JobStatus,
+    MaterializationsStatus,
+    OperatorStatus,
+    RestoreStatus,
+    StateStatus,
+    UploadsStatus,
+)
+
+STARTING = JobStatus("words", "starting", 100.0, None)
+RESTORING = replace(
+    STARTING,
+    phase="restoring",
+    generation=Generation(7),
+    restore=RestoreStatus(Slot(5), 0.25, 3.0, 1024, 4096, 10, 40),
+)
+RUNNING = replace(
+    STARTING,
+    phase="running",
+    generation=Generation(7),
+    operators=(OperatorStatus("source", True, 1, 1000, 900, 0.5, 0),),
+    checkpoints=CheckpointsStatus(completed=3, last_duration_s=0.02, p99_s=1.5, last_slot=Slot(9)),
+)
+ERROR = UserFunctionError("parse", found="ValueError: no", action="fix it")
+
+
+def lines_of(*observed: JobStatus, interval_s: float = 5.0) -> list[str]:
+    written: list[str] = []
+    reporter = PlainLines(interval_s, written.append)
+    for status in observed:
+        reporter.observe(status, Speed(10.0, 20.0))
+    return written
+
+
+def at(status: JobStatus, seconds: float) -> JobStatus:
+    return replace(status, at_s=seconds)
+
+
+def test_a_phase_is_reported_once() -> None:
+    lines = lines_of(RESTORING, RESTORING, RUNNING, RUNNING)
+    assert lines == [
+        "words: restoring slot 5 (4.0 KiB, 40 changes)",
+        "words: running from the start of its input as generation 7",
+    ]
+
+
+def test_progress_comes_when_the_interval_is_over() -> None:
+    lines = lines_of(at(RUNNING, 0), at(RUNNING, 4.9), at(RUNNING, 5), at(RUNNING, 9))
+    assert len(lines) == 2
+    assert "1,000 records, 10/s (mean 20/s)" in lines[1]
+    assert "3 checkpoints (last 20 ms, p99 1.5 s, 0 failed)" in lines[1]
+
+
+def test_a_long_restore_shows_how_much_is_left() -> None:
+    lines = lines_of(at(RESTORING, 0), at(RESTORING, 6))
+    assert lines[1] == "words: restoring, 25% of slot 5, 3.0 s left"
+
+
+def test_each_new_failure_is_reported_with_its_reason_once() -> None:
+    checkpoint = replace(RUNNING, checkpoints=CheckpointsStatus(failed=1, last_failure="full"))
+    table = replace(
+        checkpoint, materializations=MaterializationsStatus(failed=1, last_failure="denied")
+    )
+    lines = lines_of(RUNNING, checkpoint, checkpoint, table, table)
+    assert lines[1:] == [
+        "words: checkpoint failed, trying again: full",
+        "words: materialization failed, trying again: denied",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "expected"),
+    [
+        ("finished", None, "the last in slot 9"),
+        ("already-complete", None, "already complete (slot 5), nothing to do"),
+        ("interrupted", None, "run the same command to resume from slot 9 or newer"),
+        ("failed", ERROR, "Error: parse; found ValueError: no. Next: fix it"),
+    ],
+)
+def test_the_last_line_says_what_happened(outcome, error, expected: str) -> None:
+    assert expected in ending_line(Ending(outcome, 0, RUNNING, Slot(5), 2.0, error))
+
+
+def test_a_job_stopped_before_its_first_checkpoint_starts_over() -> None:
+    line = ending_line(Ending("interrupted", 130, STARTING, None, 2.0))
+    assert "from the start, no checkpoint completed" in line
+
+
+def test_a_stopped_job_with_a_chosen_slot_resumes_without_the_choice() -> None:
+    line = ending_line(Ending("interrupted", 130, RUNNING, Slot(5), 2.0, None, chosen_slot=True))
+    assert "run the same command without --restore-slot to resume from slot 9 or newer" in line
+
+
+def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = JsonLines()
+    reporter.observe(RESTORING, Speed())
+    reporter.observe(RUNNING, Speed(10.0, 20.0))
+    reporter.end(Ending("failed", 1, RUNNING, Slot(5), 2.0, ERROR))
+    restoring, running, result = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [line["event"] for line in (restoring, running, result)] == ["progress"] * 2 + ["result"]
+    assert restoring["restore"]["eta_s"] == 3.0
+    assert (running["records_per_s"], running["mean_records_per_s"]) == (10.0, 20.0)
+    assert (running["records_read"], result["records_read"]) == (1000, 1000)
+    assert (result["outcome"], result["exit_code"], result["restored_slot"]) == ("failed", 1, 5)
+    assert result["error"]["what"] == "parse"
+
+
+def test_quiet_says_only_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Quiet()
+    reporter.observe(RUNNING, Speed())
+    reporter.end(Ending("finished", 0, RUNNING, None, 2.0))
+    assert capsys.readouterr().err == ""
+    reporter.end(Ending("failed", 1, RUNNING, None, 2.0, ERROR))
+    assert "ValueError: no" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [STARTING, RESTORING, RUNNING])
+def test_the_live_panel_shows_every_phase(status: JobStatus) -> None:
+    text = rendered(status)
+    assert "words" in text
+    assert ("1,000" in text) == (status is RUNNING)
+    assert ("25%" in text) == (status is RESTORING)
+
+
+def test_the_live_panel_prints_a_failure_as_it_is() -> None:
+    failed = CheckpointsStatus(failed=1, last_failure="[bold]s3://bucket[/bold]")
+    assert "[bold]s3://bucket[/bold]" in rendered(replace(RUNNING, checkpoints=failed))
+
+
+def test_the_live_panel_shows_late_records_latency_and_combining_where_there_are_any() -> None:
+    busy = replace(
+        RUNNING,
+        operators=(OperatorStatus("count", False, 1, 10, 0, 0.5, 0, late_records=1234),),
+        uploads=UploadsStatus(latency_s=Distribution(0.01, 0.02, 0.03, 0.04)),
+        state=StateStatus(updates=700, changes=200),
+    )
+    for text in ("1,234 records dropped", "p99 30 ms, queue", "3.5 updates per change"):
+        assert text in rendered(busy)
+    for text in ("dropped", "ms, queue", "per change"):
+        assert text not in rendered(RUNNING)
+
+
+def rendered(status: JobStatus) -> str:
+    text = StringIO()
+    Console(file=text, width=120).print(panel(status, Speed()))
+    return text.getvalue()
+
+
+def test_speed_is_measured_between_looks_and_since_the_first() -> None:
+    def look(seconds: float, records: int) -> JobStatus:
+        source = OperatorStatus("source", True, 1, records, 0, 0.0, 0)
+        return replace(RUNNING, at_s=seconds, operators=(source,))
+
+    speedometer = Speedometer()
+    assert speedometer.read(at(RESTORING, 1)) == Speed()
+    assert speedometer.read(look(10, 0)) == Speed()
+    assert speedometer.read(look(12, 100)) == Speed(50, 50)
+    assert speedometer.read(look(14, 400)) == Speed(150, 100)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "code"),
+    [
+        ("finished", None, 0),
+        ("already-complete", None, 0),
+        ("failed", ERROR, 1),
+        ("failed", ConfigError("--input", action="pass it"), 2),
+        ("fenced", FencedError("generation 1", action="stop"), 3),
+        ("interrupted", None, 130),
+    ],
+)
+def test_every_outcome_has_its_exit_code(outcome, error: TidelogError | None, code: int) -> None:
+    assert exit_code(outcome, error) == code

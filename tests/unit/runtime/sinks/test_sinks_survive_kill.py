@@ -1,0 +1,77 @@
+"""A process killed while it commits: its successor finds every record once."""
+
+import multiprocessing
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.sinks.job import context
+from tests.unit.runtime.sinks.killed import (
+    RECORDS,
+    Phase,
+    files_sink,
+    sqlite_sink,
+    write_files,
+    write_rows,
+)
+
+
+def run_killed(write: Callable[[Path, Phase, int], None], root: Path, phase: Phase, n: int) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=write, args=(root, phase, n))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def files_shown(root: Path) -> list[str]:
+    return [path.read_text().strip() for path in sorted((root / "out").glob("part-*"))]
+
+
+def rows_shown(root: Path) -> list[str]:
+    with closing(sqlite3.connect(root / "out.db")) as connection:
+        return [line for (line,) in connection.execute("SELECT line FROM out ORDER BY rowid")]
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_files_of_a_killed_commit_are_all_published_by_the_successor(
+    step: int, tmp_path: Path
+) -> None:
+    run_killed(write_files, tmp_path, "commit", step)
+    assert files_shown(tmp_path) == RECORDS[:step]
+    files_sink(tmp_path).open(context(2)).recover([(tmp_path / "transaction").read_bytes()])
+    assert files_shown(tmp_path) == RECORDS
+    assert list((tmp_path / "out" / ".tidelog").iterdir()) == []
+
+
+@pytest.mark.parametrize("step", range(2))
+def test_files_of_a_killed_pre_commit_are_removed_by_the_successor(
+    step: int, tmp_path: Path
+) -> None:
+    run_killed(write_files, tmp_path, "pre_commit", step)
+    assert len(list((tmp_path / "out" / ".tidelog").iterdir())) == len(RECORDS)
+    files_sink(tmp_path).open(context(2)).recover([])
+    assert files_shown(tmp_path) == []
+    assert list((tmp_path / "out" / ".tidelog").iterdir()) == []
+
+
+@pytest.mark.parametrize(("step", "moved"), [(0, False), (4, False), (8, False), (9, True)])
+def test_rows_of_a_killed_commit_are_moved_once(step: int, moved: bool, tmp_path: Path) -> None:
+    run_killed(write_rows, tmp_path, "commit", step)
+    assert rows_shown(tmp_path) == (RECORDS if moved else [])
+    sqlite_sink(tmp_path).open(context(2)).recover([(tmp_path / "transaction").read_bytes()])
+    assert rows_shown(tmp_path) == RECORDS
+
+
+@pytest.mark.parametrize("step", [2, 4, 5])
+def test_rows_of_a_killed_pre_commit_are_removed_by_the_successor(
+    step: int, tmp_path: Path
+) -> None:
+    run_killed(write_rows, tmp_path, "pre_commit", step)
+    sqlite_sink(tmp_path).open(context(2)).recover([])
+    assert rows_shown(tmp_path) == []
+    with closing(sqlite3.connect(tmp_path / "out.db")) as connection:
+        assert connection.execute("SELECT * FROM _tidelog_pending").fetchall() == []

@@ -1,0 +1,284 @@
+"""A storage call fails, hangs or finds the disk full: right counts, or a clear stop and right
+counts after the next start.
+"""
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tests.support.faults import SteerableStore
+from tests.support.harness import retained_objects
+from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.errors import (
+    CheckpointFailedError,
+    CorruptObjectError,
+    FencedError,
+    MaterializationFailedError,
+    StorageError,
+    StoreFullError,
+    TidelogError,
+)
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.state.backend import FlushConfig
+from tidelog.storage import paths
+from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
+from tidelog.storage.raising import access_denied, store_full
+from tidelog.table.memory import MemoryTable
+
+SOURCE = words(2, 30)
+EXPECTED = sorted(Counter(SOURCE.records).items())
+
+
+def faulty(inner: MemoryStore, *faults: Fault) -> FaultyStore:
+    return FaultyStore(inner, faults, effects().clock, Random(5))
+
+
+async def check_census(objects: MemoryStore) -> None:
+    names, needed = await retained_objects(objects, effects())
+    stored = set(objects._objects)
+    assert stored >= needed
+    assert stored == names | needed
+
+
+def finish(inner: MemoryStore, sink: Outside, settings: JobConfig) -> None:
+    """Start until the job is complete, and look at what it left."""
+    run(word_count(SOURCE, sink), inner, settings, seed=2)
+    assert sorted(sink.records) == EXPECTED
+    assert sink.prepared == {}
+    asyncio.run(check_census(inner))
+
+
+def calls_of_a_run(settings: JobConfig) -> int:
+    inner = MemoryStore("memory://count")
+    store = faulty(inner)
+    run(word_count(SOURCE, Outside()), store, settings)
+    return sum(store.calls.values())
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("changelog", [True, False], ids=["log", "tables"])
+def test_whichever_storage_call_fails_the_counts_are_right(changelog: bool, after: bool) -> None:
+    settings = config(changelog=changelog)
+    calls = calls_of_a_run(settings)
+    assert calls > 30
+    for nth in range(1, calls + 1):
+        inner, sink = MemoryStore("memory://fault"), Outside()
+        store = faulty(inner, Fault(FaultKind.FAIL, nth=nth, after=after))
+        try:
+            run(word_count(SOURCE, sink), store, settings)
+        except TidelogError as error:
+            assert "injected" in str(error), (nth, error)
+        else:
+            assert sorted(sink.records) == EXPECTED, nth
+        finish(inner, sink, settings)
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_a_crash_at_any_commit_leaves_right_counts(nth: int) -> None:
+    """The job is cancelled at its nth write; whatever was under way is lost with it."""
+    inner, sink, settings = MemoryStore("memory://crash"), Outside(), config()
+    store = SteerableStore(inner)
+
+    async def crash() -> None:
+        running = asyncio.ensure_future(
+            JobRunner(word_count(SOURCE, sink), store, settings, effects()).run()
+        )
+        while len([c for c in store.calls if c[0] in ("put", "create")]) < nth:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(crash())
+    finish(inner, sink, settings)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_job_on_a_store_that_often_fails_gets_there(seed: int) -> None:
+    inner, sink = MemoryStore("memory://flaky"), Outside()
+    settings = config()
+    flaky = [
+        Fault(FaultKind.FAIL, probability=0.15),
+        Fault(FaultKind.FAIL, probability=0.15, after=True),
+    ]
+    for attempt in range(60):
+        store = FaultyStore(inner, flaky, effects().clock, Random(100 * seed + attempt))
+        try:
+            run(word_count(SOURCE, sink), store, settings, seed=attempt)
+        except TidelogError:
+            continue
+        break
+    finish(inner, sink, settings)
+
+
+def test_tolerable_failures_do_not_stop_a_job_and_one_more_does() -> None:
+    def attempt(failing: int) -> JobResult:
+        # The start slot takes the first two: it is created, and proves that creating is exclusive.
+        faults = [
+            Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS, nth=n + 3) for n in range(failing)
+        ]
+        settings = config(schedule=Schedule(interval=1.0, tolerable_failures=3))
+        store = faulty(MemoryStore("memory://tolerant"), *faults)
+        return run(word_count(SOURCE, Outside()), store, settings)
+
+    assert attempt(3).checkpoints > 0
+    with pytest.raises(CheckpointFailedError, match="4 checkpoints in a row failed"):
+        attempt(4)
+
+
+def test_materializations_that_keep_failing_stop_the_job_loudly_and_lose_nothing() -> None:
+    inner, sink = MemoryStore("memory://materialize"), Outside()
+    settings = config(
+        materialize=MaterializeConfig(interval=1.0, retry_pause=0.1, tolerable_failures=2)
+    )
+    store = faulty(inner, Fault(FaultKind.FAIL, "put", paths.MATERIALIZATIONS))
+    with pytest.raises(MaterializationFailedError, match="3 materializations"):
+        run(word_count(SOURCE, sink), store, settings)
+    finish(inner, sink, settings)
+
+
+def test_a_materialization_that_fails_once_is_tried_again_before_the_next_interval() -> None:
+    inner, sink = MemoryStore("memory://again"), Outside()
+    settings = config(parallelism=1, materialize=MaterializeConfig(interval=4.0, retry_pause=0.1))
+    store = SteerableStore(
+        faulty(inner, Fault(FaultKind.FAIL, "put", paths.MATERIALIZATIONS, nth=1))
+    )
+    times: list[float] = []
+    environment = effects()
+
+    class Watched(SteerableStore):
+        async def put(self, name: str, data: bytes) -> None:
+            if name.startswith(paths.MATERIALIZATIONS):
+                times.append(environment.clock.monotonic())
+            await super().put(name, data)
+
+    watched = Watched(store)
+    asyncio.run(JobRunner(word_count(SOURCE, sink), watched, settings, environment).run())
+    assert sorted(sink.records) == EXPECTED
+    assert times[1] - times[0] < 1.5
+
+
+def test_a_full_store_stops_the_job_and_room_lets_it_finish() -> None:
+    inner, sink = MemoryStore("memory://full"), Outside()
+    settings = config(schedule=Schedule(interval=1.0, tolerable_failures=2))
+    full = [
+        Fault(FaultKind.FAIL, "put", error=store_full),
+        Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS + "0000000", nth=3, error=store_full),
+        Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS + "0000000", nth=4, error=store_full),
+        Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS + "0000000", nth=5, error=store_full),
+    ]
+    with pytest.raises(CheckpointFailedError, match="free or add space"):
+        run(word_count(SOURCE, sink), faulty(inner, *full), settings)
+    finish(inner, sink, settings)
+
+
+def test_a_full_local_disk_stops_the_job_before_a_checkpoint_could_miss_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner, sink, settings = MemoryStore("memory://disk"), Outside(), config(parallelism=1)
+    write, writes = MemoryTable.write, iter(range(1000))
+
+    def full_once(self: MemoryTable, keys: list[bytes], values: list[bytes | None]) -> None:
+        if next(writes) == 7:
+            raise StoreFullError("table", found="no space left", action="free disk space")
+        write(self, keys, values)
+
+    monkeypatch.setattr(MemoryTable, "write", full_once)
+    with pytest.raises(StoreFullError, match="free disk space"):
+        run(word_count(SOURCE, sink), inner, settings)
+    finish(inner, sink, settings)
+
+
+def test_denied_access_stops_the_start() -> None:
+    store = faulty(
+        MemoryStore("memory://denied"), Fault(FaultKind.FAIL, "create", error=access_denied)
+    )
+    with pytest.raises(StorageError, match="check the credentials"):
+        run(word_count(SOURCE, Outside()), store)
+
+
+def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> None:
+    """Nothing is durable, so nothing is read any more, until the store moves again."""
+    inner, sink = MemoryStore("memory://stalled"), Outside()
+    source = Portions({"endless": [f"key-{n}" * 5 for n in range(20_000)]}, portion=200, pause=0.01)
+    limit = 20_000
+    settings = config(
+        parallelism=1,
+        upload=UploadConfig(limit_bytes=limit, segment_bytes=4000, inline_bytes=100),
+        schedule=Schedule(interval=1.0, timeout=20.0),
+        flush=FlushConfig(rows=200),
+    )
+    store = SteerableStore(inner)
+    store.hold(paths.SEGMENTS)
+    runner = JobRunner(word_count(source, sink), store, settings, effects())
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(runner.run())
+        held = []
+        while len(held) < 300:
+            await runner.effects.clock.sleep(0.05)
+            held.append(runner.uploader.metrics.queued_bytes if runner.uploader else 0)
+        one_flush = 20_000  # the most that a subtask adds before it asks again
+        assert limit < max(held) <= limit + one_flush
+        assert held[-1] == held[-100], "nothing moved"
+        store.release()
+        await running
+
+    asyncio.run(scenario())
+    assert sorted(sink.records) == sorted(Counter(source.records).items())
+
+
+def test_of_two_runners_on_one_store_exactly_one_goes_on() -> None:
+    inner, sink, settings = MemoryStore("memory://two"), Outside(), config()
+
+    async def both() -> list[JobResult | BaseException]:
+        environment = effects()
+        first = asyncio.ensure_future(
+            JobRunner(word_count(SOURCE, sink), inner, settings, environment).run()
+        )
+        await environment.clock.sleep(2.2)
+        second = JobRunner(word_count(SOURCE, sink), inner, settings, environment).run()
+        return await asyncio.gather(first, second, return_exceptions=True)
+
+    first, second = asyncio.run(both())
+    assert isinstance(first, FencedError)
+    assert isinstance(second, JobResult) and second.restored_slot is not None
+    assert sorted(sink.records) == EXPECTED
+    finish(inner, sink, settings)
+
+
+def test_two_runners_started_at_once_leave_one_winner() -> None:
+    inner, settings = MemoryStore("memory://race"), config()
+    store: ObjectStore = inner
+    sinks = [Outside(), Outside()]
+
+    async def both() -> list[JobResult | BaseException]:
+        environment = effects()
+        runners = [JobRunner(word_count(SOURCE, s), store, settings, environment) for s in sinks]
+        return await asyncio.gather(*(r.run() for r in runners), return_exceptions=True)
+
+    outcomes = asyncio.run(both())
+    won = [isinstance(outcome, JobResult) for outcome in outcomes]
+    assert sorted(won) == [False, True]
+    (loser,) = [o for o in outcomes if not isinstance(o, JobResult)]
+    assert isinstance(loser, FencedError)
+    assert sorted(sinks[won.index(True)].records) == EXPECTED
+    assert sinks[won.index(False)].records == []
+
+
+def test_a_damaged_newest_slot_stops_every_start_not_only_the_first() -> None:
+    inner, sink, settings = MemoryStore("memory://damaged"), Outside(), config()
+    run(word_count(SOURCE, sink), inner, settings)
+    newest = max(n for n in inner._objects if n.startswith(paths.CHECKPOINTS))
+    inner._objects[newest] = inner._objects[newest][:-40]
+    for seed in (2, 3):
+        with pytest.raises(CorruptObjectError):
+            run(word_count(SOURCE, sink), inner, settings, seed=seed)
+    assert sorted(sink.records) == EXPECTED

@@ -1,0 +1,237 @@
+"""Whole jobs without trouble: every routing, every parallelism, both modes."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.harness import retained_objects
+from tests.support.pipelines import (
+    Outside,
+    Portions,
+    config,
+    effects,
+    run,
+    word_count,
+    words,
+)
+from tidelog.errors import RestoreError, UserFunctionError
+from tidelog.ids import Slot
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from tidelog.storage.memory import MemoryStore
+
+
+def store() -> MemoryStore:
+    return MemoryStore("memory://job")
+
+
+async def check_census(objects: MemoryStore) -> None:
+    names, needed = await retained_objects(objects, effects())
+    assert set(objects._objects) == names | needed
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 4])
+@pytest.mark.parametrize("changelog", [True, False])
+@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
+def test_a_keyed_job_counts_every_record_once(parallelism: int, changelog: bool, mode: Any) -> None:
+    source, sink, objects = words(3), Outside(), store()
+    settings = config(parallelism=parallelism, changelog=changelog, mode=mode)
+    result = run(word_count(source, sink), objects, settings)
+    assert sorted(sink.records) == sorted(Counter(source.records).items())
+    assert result.checkpoints >= 3, "checkpoints lay between the records"
+    assert set(sink.commits.values()) == {1}
+    assert sink.prepared == {}
+    asyncio.run(check_census(objects))
+
+
+def test_a_rocksdb_job_counts_every_record_once() -> None:
+    source, sink, objects = words(3), Outside(), store()
+    run(word_count(source, sink), objects, config(table="rocksdb"))
+    assert sorted(sink.records) == sorted(Counter(source.records).items())
+    asyncio.run(check_census(objects))
+
+
+def test_a_completed_job_started_again_does_nothing() -> None:
+    source, sink, objects = words(), Outside(), store()
+    first = run(word_count(source, sink), objects)
+    records = sorted(sink.records)
+    again = run(word_count(source, sink), objects)
+    assert not first.already_complete and again.already_complete
+    assert again.restored_slot == first.last_slot
+    assert sorted(sink.records) == records
+
+
+def test_union_brings_the_records_of_all_streams() -> None:
+    left, right, sink = words(1, 12), Portions({"r": [f"w{n % 3}" for n in range(9)]}), Outside()
+    job = Job("union")
+    joined = job.source(left, name="left").union(job.source(right, name="right"))
+    joined.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b).sink(sink)
+    run(job, store())
+    assert dict(sink.records) == Counter(left.records + right.records)
+
+
+def test_broadcast_brings_every_record_to_every_subtask() -> None:
+    source, sink = words(1, 12), Outside()
+    job = Job("broadcast")
+    job.source(source).broadcast().map(lambda w: w).sink(sink)
+    run(job, store(), config(parallelism=3))
+    assert Counter(sink.records) == {w: 3 * n for w, n in Counter(source.records).items()}
+
+
+def test_rebalance_loses_nothing_and_spreads_buffers() -> None:
+    source, sink = words(1, 40), Outside()
+    job = Job("rebalance")
+    job.source(source).rebalance().map(lambda w: w).sink(sink)
+    run(job, store(), config(parallelism=4))
+    assert Counter(sink.records) == Counter(source.records)
+    writers = {transaction.split(b"/")[0] for transaction in sink.committed}
+    assert len(writers) == 4
+
+
+def test_streams_of_different_parallelism_meet() -> None:
+    source, sink = words(3, 20), Outside()
+    job = Job("uneven")
+    stream = job.source(source, parallelism=3).filter(lambda w: w != "w0")
+    stream.flat_map(lambda w: [w, w]).sink(sink, parallelism=1)
+    run(job, store(), config(parallelism=2))
+    kept = [w for w in source.records if w != "w0"]
+    assert Counter(sink.records) == Counter(kept + kept)
+
+
+def test_an_error_of_a_user_function_names_it_and_stops_the_job() -> None:
+    source = words(1, 12)
+    job = Job("wrong")
+    job.source(source).map(lambda w: w + 1, name="adding").sink(Outside())
+    with pytest.raises(UserFunctionError, match=r"(?s)adding.*TypeError"):
+        run(job, store())
+
+
+def test_a_key_function_that_fails_is_blamed() -> None:
+    job = Job("wrong")
+    keyed = job.source(words(1, 12)).key_by(lambda w: w.nothing)
+    keyed.aggregate(lambda _: 1, lambda a, b: a + b).sink(Outside())
+    with pytest.raises(UserFunctionError, match="key_by"):
+        run(job, store())
+
+
+def test_a_job_of_another_shape_is_refused_and_leaves_the_checkpoint() -> None:
+    objects = store()
+    run(word_count(words(), Outside()), objects)
+    before = dict(objects._objects)
+    with pytest.raises(RestoreError, match="parallelism"):
+        run(word_count(words(), Outside()), objects, config(parallelism=3))
+    with pytest.raises(RestoreError, match="key groups"):
+        run(word_count(words(), Outside()), objects, config(key_groups=16))
+    assert before.items() <= objects._objects.items()
+
+
+class Sessions(StatefulProcessor):
+    """Counts rows per key, emits the count 5 ms after the last row."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.count = handle.getValueState("count", "n int, due long")
+
+    def handleInputRows(
+        self, key: tuple[Any, ...], rows: Iterator[Any], timerValues: TimerValues
+    ) -> Iterator[Any]:
+        count, due = self.count.get() or (0, None)
+        for row in rows:
+            count += 1
+            if due is not None:
+                self.handle.deleteTimer(due)
+            due = row[1] + 5
+            self.handle.registerTimer(due)
+        self.count.update((count, due))
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        count, due = self.count.get() or (0, 0)
+        assert due == expiredTimerInfo.getExpiryTimeInMs()
+        self.count.clear()
+        yield key[0], count, due
+
+
+EVENTS = [(f"k{n % 3}", n * 4 - (n % 2) * 3) for n in range(40)] + [("k1", 3), ("k2", 500)]
+
+
+def sessions(sink: Outside, breaks: bool = False) -> Job:
+    job = Job("sessions")
+    stream = job.source(Portions({"only": EVENTS}))
+    if breaks:
+        stream = stream.map(lambda e: 1 // 0 if e[1] > 120 else e)
+    else:
+        stream = stream.map(lambda e: e)
+    timed = stream.event_time(lambda e: e[1], max_delay_ms=2).key_by(lambda e: e[0])
+    timed.transform_with_state(Sessions, time_mode="event").sink(sink)
+    return job
+
+
+def test_event_timers_fire_alike_with_and_without_a_crash() -> None:
+    whole = Outside()
+    run(sessions(whole), store())
+    assert len(whole.records) > 3
+
+    crashed, objects = Outside(), store()
+    with pytest.raises(UserFunctionError):
+        run(sessions(crashed, breaks=True), objects)
+    result = run(sessions(crashed), objects, seed=2)
+    assert result.restored_slot is not None, "there was a checkpoint to resume from"
+    assert sorted(crashed.records) == sorted(whole.records)
+
+
+def test_the_watermark_of_a_finished_input_survives_a_restart() -> None:
+    """One input ends early; after a crash the other one alone must still move event time."""
+    fired: list[Any] = []
+
+    def job(breaks_at: int) -> Job:
+        job = Job("two-inputs")
+        early = Portions({"early": [("a", 1)]})
+        late = Portions({"late": [("b", n) for n in range(0, 200, 4)]}, portion=2)
+
+        def check(event: Any) -> Any:
+            if event[1] >= breaks_at:
+                raise ValueError("broken")
+            return event
+
+        def timed(source: Portions, name: str) -> Any:
+            stream = job.source(source, name=name, parallelism=1).map(check, name=f"{name}-check")
+            return stream.event_time(lambda e: e[1], name=f"{name}-time")
+
+        class Watch(Sessions):
+            def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Any:
+                for row in rows:
+                    fired.append((row[1], timerValues.getCurrentWatermarkInMs()))
+                return iter(())
+
+        both = timed(early, "early").union(timed(late, "late"))
+        both.key_by(lambda e: e[0]).transform_with_state(Watch, time_mode="event").sink(Outside())
+        return job
+
+    objects, settings = store(), config(parallelism=1)
+    with pytest.raises(UserFunctionError):
+        run(job(100), objects, settings)
+    fired.clear()
+    run(job(1000), objects, settings, seed=2)
+    assert min(time for time, _ in fired) > 0, "it resumed, it did not start anew"
+    assert all(0 <= watermark < time for time, watermark in fired[2:])
+
+
+def test_a_job_resumes_from_the_slot_it_is_told_to() -> None:
+    source, sink, objects = words(2, 60), Outside(), store()
+    run(word_count(source, sink), objects, config(retain=100))
+    first_checkpoint = Slot(1)
+    runner = JobRunner(
+        word_count(source, Outside()),
+        objects,
+        config(retain=100),
+        effects(2),
+        restore_slot=first_checkpoint,
+    )
+    result = asyncio.run(runner.run())
+    assert result.restored_slot == first_checkpoint
+    assert not result.already_complete

@@ -1,0 +1,102 @@
+"""Keys of `key_by`: equal keys are one key, and what has no clear encoding is refused."""
+
+import enum
+import math
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tidelog.errors import UserFunctionError
+from tidelog.runtime.messages import Batch, KeyedBatch
+from tidelog.runtime.partition import ByKey
+from tidelog.state.key_groups import decode_key
+from tidelog.state.row import Row
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Word(str):
+    """A subclass that msgpack does not know."""
+
+    __slots__ = ()
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+
+
+def encoded(*keys: Any) -> list[bytes]:
+    ((_, part),) = ByKey(lambda r: r, 1, 8, "key_by before 'count'").route(Batch(list(keys)))
+    assert isinstance(part, KeyedBatch)
+    return part.keys
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["a", "", 0, -(2**63), 2**64 - 1, True, b"a", None, 0.5, (), ("a", 1), (("a", (1.5,)), None)],
+)
+def test_a_key_comes_back_as_it_was(key: Any) -> None:
+    (data,) = encoded(key)
+    assert decode_key(data) == key
+    assert type(decode_key(data)) is type(key)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (0.0, -0.0),
+        (math.nan, -math.nan),
+        (("a", 0.0), ("a", -0.0)),
+        (("a", (math.nan,)), ("a", (-math.nan,))),
+        (("a", 1), Row(word="a", count=1)),
+        (("a", -0.0), Row(word="a", share=0.0)),
+        ("red", Colour.RED),
+        ("red", Word("red")),
+        (1, Number.ONE),
+    ],
+)
+def test_equal_keys_are_one_key(one: Any, other: Any) -> None:
+    alone, together = encoded(one) + encoded(other), encoded(one, other)
+    assert alone[0] == alone[1] == together[0] == together[1]
+
+
+def test_keys_of_different_types_differ() -> None:
+    assert len(set(encoded(1, 1.0, True, "1", b"1", None, (1,)))) == 7
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ({"a": 1}, "dict"),
+        ([1], "list"),
+        ({1}, "set"),
+        (frozenset({1}), "frozenset"),
+        (bytearray(b"a"), "bytearray"),
+        (date(2020, 1, 1), "date"),
+        (Point(1), "Point"),
+        (("a", [1]), "list"),
+        (("a", ("b", {})), "dict"),
+        (Row(at=date(2020, 1, 1)), "date"),
+    ],
+)
+def test_a_key_without_a_clear_encoding_is_refused(key: Any, kind: str) -> None:
+    with pytest.raises(
+        UserFunctionError, match=rf"key_by before 'count'.*type {kind}[.]"
+    ) as caught:
+        encoded("fine", key)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("key", [2**64, -(2**63) - 1, ("a", 2**64), (0.5, 2**70)])
+def test_an_int_beyond_64_bits_is_refused(key: Any) -> None:
+    with pytest.raises(UserFunctionError, match=r"key_by before 'count'.*beyond 64 bits"):
+        encoded(key)

@@ -1,0 +1,162 @@
+"""A status tells what a job did, before, while and after it runs."""
+
+import asyncio
+import re
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.effects import Effects
+from tidelog.errors import StoreUnreachableError
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.distribution import percentile
+from tidelog.runtime.graph import Job
+from tidelog.runtime.observe import status_of
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sinks import Callback
+from tidelog.runtime.sources import Rate
+from tidelog.runtime.status import JobStatus
+from tidelog.storage.memory import MemoryStore
+
+RECORDS = 20_000
+KEYS = 100
+
+
+def counting_job(limit: int | None = RECORDS) -> tuple[Job, list[Any]]:
+    """Counts numbers per remainder; the list gets the results."""
+    results: list[Any] = []
+    job = Job("counting")
+    numbers = job.source(Rate(None, limit=limit))
+    counts = numbers.key_by(lambda n: n % KEYS).aggregate(lambda n: 1, add, name="count")
+    counts.sink(Callback(results.append))
+    return job, results
+
+
+def runner_of(job: Job, store: MemoryStore, work_dir: Path, **settings: Any) -> JobRunner:
+    config = JobConfig(work_dir=work_dir, schedule=Schedule(interval=0.02), **settings)
+    return JobRunner(job, store, config, Effects())
+
+
+async def until(runner: JobRunner, what: Any) -> JobStatus:
+    """Run a job until its status has something, then stop it."""
+    running = asyncio.ensure_future(runner.run())
+    try:
+        while not what(status := status_of(runner)):
+            assert not running.done(), running
+            await asyncio.sleep(0.005)
+        return status
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def test_before_the_start_everything_is_zero(tmp_path: Path) -> None:
+    status = status_of(runner_of(counting_job()[0], MemoryStore("memory://s"), tmp_path))
+    assert status.phase == "starting"
+    assert status.generation is None
+    assert status.records_read == 0
+    assert status.operators == ()
+
+
+@pytest.mark.parametrize("changelog", [True, False])
+def test_after_the_end_every_record_is_accounted_for(tmp_path: Path, changelog: bool) -> None:
+    job, results = counting_job()
+    runner = runner_of(job, MemoryStore("memory://s"), tmp_path, changelog=changelog, parallelism=2)
+    asyncio.run(runner.run())
+    status = status_of(runner)
+    source, count = status.operators
+    assert dict(results) == dict.fromkeys(range(KEYS), RECORDS // KEYS)
+    assert status.phase == "finished"
+    assert (source.id, source.source, source.parallelism) == ("source", True, 2)
+    assert (count.id, count.source) == ("count", False)
+    assert status.records_read == source.records_out == count.records_in == RECORDS
+    assert count.records_out == KEYS
+    assert status.checkpoints.completed == len(runner.driver.metrics.durations_s) > 0
+    assert status.checkpoints.last_slot == runner.driver.next_slot - 1
+    assert status.state.updates >= status.state.changes >= KEYS
+    assert status.state.table_bytes == 0  # closed
+
+
+def test_a_running_job_shows_its_log_tables_and_materializations(tmp_path: Path) -> None:
+    runner = runner_of(
+        counting_job(None)[0],
+        MemoryStore("memory://s"),
+        tmp_path,
+        materialize=MaterializeConfig(interval=0.05),
+    )
+    status = asyncio.run(
+        until(runner, lambda s: s.materializations.completed and s.state.materialized_bytes)
+    )
+    assert status.phase == "running"
+    assert status.state.table_bytes > 0
+    assert status.state.log_changes > 0
+    assert status.materializations.started >= status.materializations.completed
+    assert status.materializations.uploaded_bytes > 0
+    assert status.materializations.seconds > 0
+
+
+def test_a_restored_job_shows_its_slot_and_all_that_was_read(tmp_path: Path) -> None:
+    store = MemoryStore("memory://s")
+    first = runner_of(counting_job(None)[0], store, tmp_path)
+    before = asyncio.run(until(first, lambda s: s.checkpoints.completed >= 2))
+    second = runner_of(counting_job(None)[0], store, tmp_path)
+    restored = asyncio.run(until(second, lambda s: s.phase == "running"))
+    assert before.restore is None
+    assert restored.restore is not None
+    assert restored.restore.slot >= before.checkpoints.last_slot
+    assert restored.restore.fraction == 1.0
+    assert restored.restore.changes == restored.restore.total_changes > 0
+    assert restored.checkpoints.last_slot is not None
+
+
+class Failing(MemoryStore):
+    """Refuses what its name says."""
+
+    refuses = re.compile("segments/|checkpoints/.*")
+    refusing = False
+
+    async def put(self, name: str, data: bytes) -> None:
+        self._refuse(name)
+        await super().put(name, data)
+
+    async def create(self, name: str, data: bytes) -> None:
+        self._refuse(name)
+        await super().create(name, data)
+
+    def _refuse(self, name: str) -> None:
+        if self.refusing and self.refuses.match(name):
+            raise StoreUnreachableError(name, found="a test", action="wait")
+
+
+def test_failures_are_counted_and_quoted(tmp_path: Path) -> None:
+    store = Failing("memory://s")
+    runner = runner_of(counting_job(None)[0], store, tmp_path)
+
+    def failed(status: JobStatus) -> bool:
+        store.refusing = status.phase == "running"
+        return status.checkpoints.failed >= 1
+
+    status = asyncio.run(until(runner, failed))
+    assert status.checkpoints.last_failure is not None
+    assert "a test" in status.checkpoints.last_failure
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [
+        ([], 0.5, None),
+        ([1.0], 0.5, 1.0),
+        ([1.0], 0.99, 1.0),
+        ([1.0, 2.0, 3.0, 4.0], 0.5, 2.0),
+        ([1.0, 2.0, 3.0, 4.0], 0.99, 4.0),
+        ([float(n) for n in range(1, 101)], 0.99, 99.0),
+    ],
+)
+def test_a_percentile_is_the_nearest_rank(
+    values: list[float], share: float, expected: float | None
+) -> None:
+    assert percentile(values, share) == expected

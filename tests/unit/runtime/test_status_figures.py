@@ -1,0 +1,179 @@
+"""The figures of a status have the values that the job's work gives them."""
+
+import asyncio
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tidelog.checkpoint.sizes import CheckpointSizes
+from tidelog.dstl.metrics import UploadMetrics
+from tidelog.effects import Effects
+from tidelog.ids import KeyGroup
+from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.checkpointing import CheckpointMetrics
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.distribution import Distribution, distribution
+from tidelog.runtime.graph import Job
+from tidelog.runtime.messages import Batch
+from tidelog.runtime.observe import status_of
+from tidelog.runtime.operator import OperatorContext
+from tidelog.runtime.partition import ByKey
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sinks import Callback
+from tidelog.runtime.sources import Rate
+from tidelog.runtime.stateless import Map
+from tidelog.runtime.status import JobStatus
+from tidelog.runtime.window import AggregateWindow, WindowSpan
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.key_groups import KeyGroupRange
+from tidelog.state.log import NoLog
+from tidelog.state.progress import RestoreProgress
+from tidelog.state.registry import StateRegistry
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.retry import LOCAL_POLICY, RetryingStore
+from tidelog.table.memory import MemoryTable
+
+
+def backend() -> KeyedBackend:
+    clock = VirtualClock(auto=False)
+    return KeyedBackend(
+        registry=StateRegistry("op"),
+        key_groups=8,
+        owned=KeyGroupRange(KeyGroup(0), KeyGroup(7)),
+        table=MemoryTable(),
+        log=NoLog(),
+        now_ms=clock.now_ms,
+        monotonic=clock.monotonic,
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], None),
+        ([2.0], Distribution(2.0, 2.0, 2.0, 2.0)),
+        (range(200, 0, -1), Distribution(1, 100, 198, 200)),
+    ],
+)
+def test_a_distribution_has_the_extremes_and_two_ranks(values: Any, expected: Any) -> None:
+    assert distribution(values) == expected
+
+
+@pytest.mark.parametrize("scanned", [True, False])
+def test_every_put_is_an_update_and_every_row_of_a_flush_a_change(scanned: bool) -> None:
+    state = backend()
+    info = state.registry.register("s", "value", ("msgpack",))
+    rows = state.rows(info, str.encode, bytes.decode, scanned=scanned)
+    for n in range(5):
+        rows.put(b"hot", str(n))
+    rows.put_many({b"hot": "x", b"a": "x", b"b": "x"})
+    rows.delete(b"a")
+    state.grew(2)
+    assert state.metrics.updates == 0  # not flushed yet
+    state.flush()
+    assert (state.metrics.updates, state.metrics.changes) == (11, 3)
+    rows.put(b"hot", "y")
+    state.flush()
+    assert (state.metrics.updates, state.metrics.changes) == (12, 4)
+
+
+def test_late_records_of_a_chain_are_those_of_its_operators() -> None:
+    window = AggregateWindow(WindowSpan(10, 10), lambda r: 1, add)
+    chain = OperatorChain([("window", window), ("map", Map(lambda r: r))])
+    chain.open(OperatorContext("window", 0, 1, VirtualClock(auto=False), backend()))
+    assert chain.late_records == 0
+    assert list(chain.watermark(9)) == []
+    ((_, batch),) = ByKey(lambda r: r, 1, 8).route(Batch(["a", "b", "c"], [5, 9, 10]))
+    list(chain.process(batch))
+    assert chain.late_records == 2
+
+
+def test_only_the_last_durations_of_checkpoints_are_kept() -> None:
+    metrics = CheckpointMetrics()
+    for n in range(5000):
+        metrics.complete(float(n), 10, CheckpointSizes(n, 0, 0, 0))
+    assert metrics.completed == 5000
+    assert metrics.durations_s == [float(n) for n in range(904, 5000)]
+    assert metrics.last_sizes == CheckpointSizes(4999, 0, 0, 0)
+
+
+def test_only_the_last_segments_are_kept() -> None:
+    metrics = UploadMetrics()
+    for n in range(3000):
+        metrics.uploaded(size=n, blocks=2 * n, seconds=n / 8)
+    assert (metrics.uploads, metrics.bytes) == (3000, sum(range(3000)))
+    assert list(metrics.recent_bytes) == list(range(1976, 3000))
+    assert list(metrics.recent_blocks) == list(range(3952, 6000, 2))
+    assert list(metrics.recent_seconds) == [n / 8 for n in range(1976, 3000)]
+
+
+def test_the_time_of_a_restore_stands_once_it_is_done() -> None:
+    async def steps() -> RestoreProgress:
+        clock = VirtualClock(auto=False)
+        progress = RestoreProgress.of(clock, ())
+        await clock.advance(3)
+        assert progress.seconds is None
+        progress.finish()
+        await clock.advance(5)
+        return progress
+
+    assert asyncio.run(steps()).seconds == 3
+
+
+def status_after(store: Any, work_dir: Path, stop_at: int | None = None) -> JobStatus:
+    """The status of a job that counted 20,000 numbers, or was stopped at a checkpoint."""
+    job = Job("counting")
+    numbers = job.source(Rate(None, limit=None if stop_at else 20_000))
+    counts = numbers.key_by(lambda n: n % 100).aggregate(lambda n: 1, add, name="count")
+    counts.sink(Callback(lambda record: None))
+    runner = JobRunner(job, store, JobConfig(work_dir=work_dir), Effects())
+
+    async def run() -> None:
+        running = asyncio.ensure_future(runner.run())
+        while stop_at and status_of(runner).checkpoints.completed < stop_at:
+            assert not running.done()
+            await asyncio.sleep(0.005)
+        if stop_at:
+            running.cancel()
+        await asyncio.gather(running, return_exceptions=stop_at is not None)
+
+    asyncio.run(run())
+    return status_of(runner)
+
+
+def test_a_store_with_counters_shows_them(tmp_path: Path) -> None:
+    store = RetryingStore(MemoryStore("memory://s"), LOCAL_POLICY, Effects())
+    status = status_after(store, tmp_path)
+    assert status.store is not None
+    create = status.store.create
+    assert create.calls == create.attempts == store.metrics.create.calls
+    assert create.calls >= 1 + status.checkpoints.completed  # the start's slot and theirs
+    assert (create.retries, create.hedges, create.failures) == (0, 0, 0)
+    assert create.latency_s == distribution(store.metrics.create.recent_seconds) is not None
+    assert status.store.bytes_written == store.metrics.bytes_written > 0
+    assert status.store.bytes_read == store.metrics.bytes_read
+
+
+def test_a_store_without_counters_shows_none(tmp_path: Path) -> None:
+    assert status_after(MemoryStore("memory://s"), tmp_path).store is None
+
+
+def test_updates_of_hot_keys_are_combined(tmp_path: Path) -> None:
+    state = status_after(MemoryStore("memory://s"), tmp_path).state
+    assert state.combine_factor is not None and state.combine_factor > 1
+
+
+def test_a_restart_compares_its_checkpoints_to_the_one_it_resumed_from(tmp_path: Path) -> None:
+    store = MemoryStore("memory://s")
+    first = status_after(store, tmp_path, stop_at=1)
+    assert first.checkpoints.sizes is not None
+    assert first.restore is None
+    second = status_after(store, tmp_path, stop_at=1)
+    assert second.restore is not None and second.restore.seconds is not None
+    sizes = second.checkpoints.sizes
+    assert sizes is not None
+    assert 0 < sizes.log_incremental_bytes <= sizes.log_full_bytes
+    assert sizes.materialized_full_bytes == sizes.materialized_incremental_bytes == 0

@@ -1,0 +1,176 @@
+"""A `StatefulProcessor` behaves here as it does in Spark's `transformWithState`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.unit.state.conftest import Bench
+from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
+from tidelog.runtime.messages import KeyedBatch
+from tidelog.runtime.operator import OperatorContext
+from tidelog.runtime.process import Process
+from tidelog.state.key_groups import encode_key, key_group
+from tidelog.state.processor import (
+    MAX_WATERMARK,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimeMode,
+)
+
+
+class Recorder(StatefulProcessor):
+    """Remembers its calls; `act` is run for every row."""
+
+    def __init__(self, act: Any = None) -> None:
+        self.calls: list[Any] = []
+        self.act = act
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.count = handle.getValueState("count", "n int")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        taken = list(rows)
+        self.calls.append((key, taken, timerValues.getCurrentWatermarkInMs()))
+        for row in taken:
+            if self.act:
+                self.act(self.handle, row)
+        self.count.update(((self.count.get() or (0,))[0] + len(taken),))
+        yield key, self.count.get()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        self.calls.append((key, expiredTimerInfo.getExpiryTimeInMs()))
+        yield "fired", key, self.count.get()
+
+
+def opened(bench: Bench, processor: StatefulProcessor, mode: TimeMode = "none") -> Process:
+    process = Process(processor, mode)
+    process.open(OperatorContext("process", 0, 1, VirtualClock(), bench.backend))
+    return process
+
+
+def batch(*rows: tuple[Any, Any], times: list[int] | None = None) -> KeyedBatch:
+    """Rows given as (key, row)."""
+    keys = [encode_key(key) for key, _ in rows]
+    groups = [key_group(key, 4).to_bytes(2, "big") for key in keys]
+    return KeyedBatch([row for _, row in rows], times, keys, groups)
+
+
+def outputs(batches: Any) -> list[Any]:
+    return [record for each in batches for record in each.records]
+
+
+def test_rows_of_a_buffer_come_grouped_by_key_in_order(bench: Bench) -> None:
+    recorder = Recorder()
+    process = opened(bench, recorder)
+    out = outputs(process.process(batch(("a", 1), ("b", 2), ("a", 3))))
+    assert [call[:2] for call in recorder.calls] == [(("a",), [1, 3]), (("b",), [2])]
+    assert out == [(("a",), (2,)), (("b",), (1,))]
+
+
+def test_a_composite_key_arrives_as_its_tuple(bench: Bench) -> None:
+    recorder = Recorder()
+    opened(bench, recorder).process(batch((("a", 1), "row")))
+    assert recorder.calls[0][0] == ("a", 1)
+
+
+def test_late_rows_are_dropped_and_counted_in_event_mode_only(bench: Bench) -> None:
+    recorder = Recorder()
+    process = opened(bench, recorder, "event")
+    process.watermark(100)
+    rows = batch(("a", 1), ("a", 2), ("a", 3), times=[99, 100, 101])
+    process.process(rows)
+    assert recorder.calls == [(("a",), [3], 100)]
+    assert process.late_records == 2
+
+    other = Recorder()
+    lenient = opened(Bench(), other, "none")
+    lenient.watermark(100)
+    lenient.process(rows)
+    assert other.calls[0][1] == [1, 2, 3]
+
+
+def test_timers_at_or_below_the_watermark_fire_with_their_key_and_state(bench: Bench) -> None:
+    recorder = Recorder(lambda handle, row: handle.registerTimer(row))
+    process = opened(bench, recorder, "event")
+    process.process(batch(("a", 10), ("b", 11), ("a", 12), times=[1, 2, 3]))
+    assert outputs(process.watermark(9)) == []
+    fired = outputs(process.watermark(11))
+    assert sorted(fired) == [("fired", ("a",), (2,)), ("fired", ("b",), (1,))]
+    assert outputs(process.watermark(11)) == []
+    assert outputs(process.watermark(MAX_WATERMARK)) == [("fired", ("a",), (2,))]
+
+
+@pytest.mark.parametrize("time", [99, 100])
+def test_a_timer_at_or_before_the_watermark_is_refused(bench: Bench, time: int) -> None:
+    recorder = Recorder(lambda handle, row: handle.registerTimer(row))
+    process = opened(bench, recorder, "event")
+    process.watermark(100)
+    with pytest.raises(ConfigError, match="after the watermark 100"):
+        process.process(batch(("a", time), times=[500]))
+
+
+def test_processing_timers_follow_the_clock_not_the_watermark(bench: Bench) -> None:
+    recorder = Recorder(lambda handle, row: handle.registerTimer(row))
+    process = opened(bench, recorder, "processing")
+    process.process(batch(("a", 50)))
+    assert outputs(process.watermark(1000)) == []
+    assert outputs(process.tick(49)) == []
+    assert outputs(process.tick(50)) == [("fired", ("a",), (1,))]
+
+
+def test_timers_can_be_listed_and_deleted(bench: Bench) -> None:
+    listed = []
+
+    def act(handle: StatefulProcessorHandle, row: int) -> None:
+        handle.registerTimer(row)
+        handle.registerTimer(row + 1)
+        handle.deleteTimer(row)
+        listed.append(list(handle.listTimers()))
+
+    opened(bench, Recorder(act), "event").process(batch(("a", 10), ("b", 20), times=[1, 1]))
+    assert listed == [[11], [21]]
+
+
+@pytest.mark.parametrize("call", ["registerTimer", "deleteTimer"])
+def test_timers_without_a_time_mode_are_refused(bench: Bench, call: str) -> None:
+    process = opened(bench, Recorder(lambda handle, row: getattr(handle, call)(row)))
+    with pytest.raises(ConfigError, match="time mode 'processing' or 'event'"):
+        process.process(batch(("a", 1)))
+
+
+def test_states_are_created_within_init_only(bench: Bench) -> None:
+    process = opened(bench, Recorder(lambda handle, row: handle.getValueState("x", "n int")))
+    with pytest.raises(StateSchemaError, match="within init"):
+        process.process(batch(("a", 1)))
+
+
+@pytest.mark.parametrize("name", ["count", "$timers"])
+def test_a_taken_or_reserved_state_name_is_refused(bench: Bench, name: str) -> None:
+    class Twice(Recorder):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            super().init(handle)
+            handle.getListState(name, "n int")
+
+    with pytest.raises(StateSchemaError, match="taken or reserved"):
+        opened(bench, Twice())
+
+
+def test_an_error_in_a_handler_names_the_processor_and_the_handler(bench: Bench) -> None:
+    process = opened(bench, Recorder(lambda handle, row: 1 // row))
+    with pytest.raises(UserFunctionError, match=r"(?s)Recorder\.handleInputRows.*ZeroDivision"):
+        process.process(batch(("a", 0)))
+
+
+def test_delete_if_exists_clears_the_key_and_tolerates_unknown_names(bench: Bench) -> None:
+    def act(handle: StatefulProcessorHandle, row: str) -> None:
+        handle.deleteIfExists(row)
+
+    recorder = Recorder()
+    process = opened(bench, recorder)
+    process.process(batch(("a", 1), ("b", 1)))
+    recorder.act = act
+    assert outputs(process.process(batch(("a", "count")))) == [(("a",), (1,))]
+    process.process(batch(("a", "no such state")))

@@ -1,0 +1,75 @@
+"""`Row` behaves like pyspark's."""
+
+import copy
+import pickle
+
+import pytest
+
+from tidelog.state.row import Row
+
+
+def test_fields_are_found_by_name_index_and_attribute() -> None:
+    row = Row(word="tide", count=3)
+    assert (row.word, row["word"], row[0], row[-1]) == ("tide", "tide", "tide", 3)
+    assert row[0:2] == ("tide", 3)
+    assert "word" in row and "tide" not in row
+    assert row.__fields__ == ["word", "count"]
+    assert list(row) == ["tide", 3] and len(row) == 2
+
+
+def test_equality_and_hash_are_those_of_the_values() -> None:
+    assert Row(a=1, b=2) == Row(x=1, y=2) == (1, 2)
+    assert hash(Row(a=1)) == hash((1,))
+    assert Row(a=1) != Row(a=2)
+    assert Row(a=1) < Row(a=2)
+
+
+def test_a_row_of_bare_values_has_no_names() -> None:
+    row = Row("tide", 3)
+    assert row == ("tide", 3) and "tide" in row
+    assert not hasattr(row, "__fields__")
+    with pytest.raises(TypeError):
+        row.asDict()
+
+
+def test_a_row_of_names_makes_rows() -> None:
+    Word = Row("word", "count")
+    assert Word("tide", 3) == Row(word="tide", count=3)
+    assert Word("tide", 3).word == "tide"
+    assert Word("tide", 3)["count"] == 3
+    with pytest.raises(ValueError, match="expected 2 values"):
+        Word(1, 2, 3)
+
+
+def test_as_dict_goes_into_rows_lists_and_dicts_when_asked() -> None:
+    row = Row(a=Row(b=1), c=[Row(d=2)], e={"f": Row(g=3)})
+    assert row.asDict() == {"a": Row(b=1), "c": [Row(d=2)], "e": {"f": Row(g=3)}}
+    assert row.asDict(recursive=True) == {"a": {"b": 1}, "c": [{"d": 2}], "e": {"f": {"g": 3}}}
+
+
+def test_rows_are_read_only() -> None:
+    with pytest.raises(TypeError):
+        Row(a=1).a = 2
+
+
+def test_positional_and_named_values_do_not_mix() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        Row(1, a=2)
+
+
+def test_unknown_fields_raise_as_pyspark_does() -> None:
+    with pytest.raises(AttributeError, match="no field 'nothing'"):
+        _ = Row(a=1).nothing
+    with pytest.raises(ValueError, match="no field 'nothing'"):
+        _ = Row(a=1)["nothing"]
+
+
+@pytest.mark.parametrize("row", [Row(a=1, b=[2]), Row(1, 2), Row(a=Row(b=1))])
+def test_rows_survive_pickle_and_copy(row: Row) -> None:
+    for twin in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
+        assert twin == row and repr(twin) == repr(row)
+
+
+def test_repr_shows_names() -> None:
+    assert repr(Row(word="tide", count=3)) == "Row(word='tide', count=3)"
+    assert repr(Row("tide", 3)) == "<Row('tide', 3)>"

@@ -1,0 +1,369 @@
+"""The states a user function sees, before and after flushes, with and without time to live."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.unit.state.conftest import Bench
+from tidelog.dstl.cadence import Cadence
+from tidelog.errors import StateSchemaError, StoreFullError
+from tidelog.state.list import ListState
+from tidelog.state.map import MapState
+from tidelog.state.reducing import AggregatingState, ReducingState
+from tidelog.state.value import ValueState
+from tidelog.table.memory import MemoryTable
+
+
+@pytest.fixture(params=["buffered", "flushed", "reopened"])
+def settle(request: pytest.FixtureRequest, bench: Bench) -> Any:
+    """Nothing, a flush, or a flush and an empty cache between two steps of a test."""
+
+    def step() -> None:
+        if request.param != "buffered":
+            bench.backend.flush()
+        if request.param == "reopened":
+            for rows in bench.backend._buffer._states:
+                rows._values.clear()
+
+    return step
+
+
+def test_a_value_is_what_was_last_put_and_none_after_clear(bench: Bench, settle: Any) -> None:
+    state = ValueState(bench.backend, "v", "n int, s string")
+    bench.backend.use_key("k")
+    assert state.get() is None and not state.exists()
+    state.update((1, "a"))
+    settle()
+    assert state.get() == (1, "a") and state.exists()
+    state.update((2, None))
+    settle()
+    assert state.get() == (2, None)
+    bench.backend.use_key("other")
+    assert state.get() is None
+    bench.backend.use_key("k")
+    state.clear()
+    settle()
+    assert state.get() is None and not state.exists()
+
+
+@pytest.mark.parametrize("wrong", [(1,), ("x", "y"), (1, "a", 2), None, 5, (2**31, "a")])
+def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(bench: Bench, wrong: Any) -> None:
+    state = ValueState(bench.backend, "v", "n int, s string")
+    bench.backend.use_key("k")
+    state.update((1, "a"))
+    with pytest.raises(StateSchemaError, match="n int, s string"):
+        state.update(wrong)
+    assert state.get() == (1, "a")
+
+
+def test_what_a_user_changes_after_reading_or_writing_is_not_the_state(
+    bench: Bench, settle: Any
+) -> None:
+    state = ValueState(bench.backend, "v", "tags array<string>, m map<string,int>")
+    bench.backend.use_key("k")
+    tags, counts = ["a"], {"x": 1}
+    state.update((tags, counts))
+    tags.append("mine")
+    counts["mine"] = 1
+    settle()
+    read = state.get()
+    assert read == (["a"], {"x": 1})
+    read[0].append("mine")
+    assert state.get() == (["a"], {"x": 1})
+
+
+def test_a_list_keeps_order_over_flushes(bench: Bench, settle: Any) -> None:
+    state = ListState(bench.backend, "l", "n int")
+    bench.backend.use_key("k")
+    assert list(state.get()) == [] and not state.exists()
+    for n in range(4):
+        state.appendValue((n,))
+        settle()
+    state.appendList([(4,), (5,)])
+    assert [n for (n,) in state.get()] == [0, 1, 2, 3, 4, 5]
+    state.put([(9,)])
+    settle()
+    state.appendValue((10,))
+    assert [n for (n,) in state.get()] == [9, 10]
+    state.put([])
+    settle()
+    assert not state.exists()
+
+
+def test_an_append_is_blind_and_logs_only_itself(bench: Bench) -> None:
+    state = ListState(bench.backend, "l", "n int")
+    bench.backend.use_key("k")
+    state.appendList([(n,) for n in range(1000)])
+    bench.backend.flush()
+    state.appendValue((7,))
+    bench.backend.flush()
+    last = bench.log.batches[-1]
+    assert len(last) == 1
+    assert len(last.values[0] or b"") < 10
+
+
+def test_elements_handed_in_are_copied(bench: Bench) -> None:
+    state = ListState(bench.backend, "l", "n int")
+    bench.backend.use_key("k")
+    given = [(1,)]
+    state.appendList(given)
+    given.append((2,))
+    assert list(state.get()) == [(1,)]
+
+
+def test_a_map_holds_entries_per_key(bench: Bench, settle: Any) -> None:
+    state = MapState(bench.backend, "m", "k string", "n int")
+    bench.backend.use_key("a")
+    state.updateValue(("x",), (1,))
+    state.updateValue(("y",), (2,))
+    settle()
+    state.updateValue(("x",), (3,))
+    settle()
+    assert dict(state.iterator()) == {("x",): (3,), ("y",): (2,)}
+    assert sorted(state.keys()) == [("x",), ("y",)]
+    assert sorted(state.values()) == [(2,), (3,)]
+    assert state.getValue(("y",)) == (2,) and state.containsKey(("y",))
+    bench.backend.use_key("ab")
+    assert not state.exists() and state.getValue(("x",)) is None
+    bench.backend.use_key("a")
+    state.removeKey(("x",))
+    settle()
+    assert not state.containsKey(("x",))
+    state.clear()
+    settle()
+    assert not state.exists()
+
+
+def test_a_change_of_one_entry_logs_one_row_however_large_the_map(bench: Bench) -> None:
+    state = MapState(bench.backend, "m", "k int", "n int")
+    bench.backend.use_key("a")
+    for n in range(500):
+        state.updateValue((n,), (n,))
+    bench.backend.flush()
+    state.updateValue((250,), (0,))
+    bench.backend.flush()
+    assert len(bench.log.batches[-1]) == 1
+
+
+def test_a_map_may_be_changed_while_it_is_iterated(bench: Bench, settle: Any) -> None:
+    state = MapState(bench.backend, "m", "k int", "n int")
+    bench.backend.use_key("a")
+    for n in range(10):
+        state.updateValue((n,), (n,))
+        if n == 5:
+            settle()
+    seen = []
+    for (k,), _ in state.iterator():
+        seen.append(k)
+        state.removeKey((k,))
+        state.updateValue((k + 100,), (1,))
+    assert seen == list(range(10))
+    assert sorted(k for ((k,), _) in state.iterator()) == [n + 100 for n in range(10)]
+
+
+def test_reducing_and_aggregating_log_the_combined_value_once(bench: Bench) -> None:
+    top = ReducingState(bench.backend, "top", "n int", max)
+    mean: AggregatingState[int, float] = AggregatingState(
+        bench.backend,
+        "mean",
+        "sum int, n int",
+        create=lambda: (0, 0),
+        add=lambda row, n: (row[0] + n, row[1] + 1),
+        result=lambda row: row[0] / row[1],
+    )
+    bench.backend.use_key("k")
+    assert top.get() is None and mean.get() is None
+    for n in (3, 9, 6):
+        top.add((n,))
+        mean.add(n)
+    bench.backend.flush()
+    assert (top.get(), mean.get()) == ((9,), 6.0)
+    assert len(bench.log.batches[-1]) == 2
+    top.clear()
+    mean.clear()
+    assert not top.exists() and not mean.exists()
+    top.add((1,))
+    assert top.get() == (1,)
+
+
+def test_expired_state_is_invisible_to_every_read(bench: Bench, settle: Any) -> None:
+    value = ValueState(bench.backend, "v", "n int", 100)
+    items = ListState(bench.backend, "l", "n int", 100)
+    entries = MapState(bench.backend, "m", "k int", "n int", 100)
+    bench.backend.use_key("k")
+    value.update((1,))
+    items.appendValue((1,))
+    entries.updateValue((1,), (1,))
+    settle()
+    bench.now += 60
+    items.appendValue((2,))
+    entries.updateValue((2,), (2,))
+    settle()
+    bench.now += 39
+    assert value.exists() and len(list(items.get())) == 2 and entries.containsKey((1,))
+    bench.now += 1  # the time to live counts from the write
+    assert not value.exists() and value.get() is None
+    assert list(items.get()) == [(2,)]
+    assert dict(entries.iterator()) == {(2,): (2,)} and not entries.containsKey((1,))
+    value.update((5,))
+    assert value.get() == (5,), "a write lives anew"
+    bench.now += 100
+    assert not (value.exists() or items.exists() or entries.exists())
+
+
+def test_expired_rows_leave_the_table_in_the_end(bench: Bench) -> None:
+    value = ValueState(bench.backend, "v", "n int", 100)
+    items = ListState(bench.backend, "l", "n int", 100)
+    for n in range(50):
+        bench.backend.use_key(n)
+        value.update((n,))
+        items.appendValue((n,))
+    bench.backend.flush()
+    bench.now += 50
+    bench.backend.use_key(7)
+    value.update((70,))
+    bench.backend.flush()
+    for _ in range(10):
+        bench.now += 1_000
+        bench.backend.flush()
+    assert list(bench.table.scan(b"", None)) == []
+    assert sum(v is None for b in bench.log.batches for v in b.values) == 100, "logged, each once"
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "ttl"),
+    [
+        ("list", "n int", None),
+        ("value", "n long", None),
+        ("value", "m int", None),
+        ("value", "n int", 5),
+    ],
+)
+def test_a_changed_definition_is_refused_with_both_definitions_named(
+    bench: Bench, kind: str, schema: str, ttl: int | None
+) -> None:
+    ValueState(bench.backend, "s", "n int")
+    bench.backend.flush()
+    backend = bench.reopen()
+    make = {"value": ValueState, "list": ListState}[kind]
+    with pytest.raises(StateSchemaError, match=r"value state of \(n int\), as the checkpoint"):
+        make(backend, "s", schema, ttl)
+
+
+def test_the_same_definition_in_other_words_is_accepted(bench: Bench) -> None:
+    first = ValueState(bench.backend, "s", "N INTEGER, t array<LONG>", 100)
+    bench.backend.use_key("k")
+    first.update((1, [2]))
+    bench.backend.flush()
+    again = ValueState(bench.reopen(), "s", "struct<N:int,t:array<bigint>>", 900)
+    bench.backend.use_key("k")
+    assert again.get() == (1, [2])
+
+
+def test_states_no_longer_used_keep_their_ids_and_rows(bench: Bench) -> None:
+    old, kept = ValueState(bench.backend, "old", "n int"), ValueState(bench.backend, "b", "n int")
+    bench.backend.use_key("k")
+    old.update((1,))
+    kept.update((2,))
+    bench.backend.flush()
+    backend = bench.reopen()
+    new, again = ValueState(backend, "new", "n int"), ValueState(backend, "b", "n int")
+    backend.use_key("k")
+    assert new.get() is None and again.get() == (2,)
+    assert [(i.id, i.name) for i in backend.registry.infos()] == [(0, "old"), (1, "b"), (2, "new")]
+
+
+def test_a_hot_key_costs_one_change_per_flush(bench: Bench) -> None:
+    state = ValueState(bench.backend, "v", "n int")
+    bench.backend.use_key("k")
+    for n in range(1000):
+        state.update((n,))
+    bench.backend.flush()
+    assert bench.backend.seqno == 1
+    bench.backend.flush()
+    assert bench.backend.seqno == 1 and len(bench.log.batches) == 1
+
+
+def test_state_metadata_opens_the_log_and_every_chain(bench: Bench) -> None:
+    state = ValueState(bench.backend, "v", "n int")
+    bench.backend.flush()
+    bench.backend.use_key("k")
+    state.update((1,))
+    bench.backend.flush()
+    assert [block.first for block in bench.log.metadata] == [0]
+    bench.backend.begin_chain()
+    bench.backend.flush()
+    assert [(block.first, block.count) for block in bench.log.metadata] == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows"), [({"rows": 3}, 3), ({"bytes": 3_000}, 3), ({"max_age": 0.0025}, 3)]
+)
+def test_a_flush_is_due_by_rows_by_bytes_and_by_age(limit: dict[str, Any], rows: int) -> None:
+    bench = Bench(**limit)
+    state = ValueState(bench.backend, "v", "s string")
+    bench.backend.use_key("first")
+    state.update(("x" * 1000,))
+    bench.backend.flush()  # from here on the backend knows how large rows are
+    for n in range(rows):
+        assert not bench.backend.flush_due()
+        bench.backend.use_key(n)
+        state.update(("x" * 1000,))
+        bench.now += 1
+    assert bench.backend.flush_due()
+
+
+def test_after_a_failed_flush_no_checkpoint_can_be_taken(bench: Bench) -> None:
+    """Its changes reached neither table nor log."""
+    state = ValueState(bench.backend, "v", "n int")
+    bench.backend.use_key("k")
+    state.update((1,))
+
+    class Full(MemoryTable):
+        def write(self, keys: Any, values: Any) -> None:
+            raise StoreFullError("table", found="no space left", action="free disk space")
+
+    whole, bench.backend.table = bench.backend.table, Full()
+    with pytest.raises(StoreFullError):
+        bench.backend.flush()
+    bench.backend.table = whole
+    with pytest.raises(StoreFullError):
+        bench.backend.flush()
+    assert bench.backend.seqno == 0 and bench.log.batches == []
+
+
+def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
+    bench = Bench(cache_rows=10)
+    state = ValueState(bench.backend, "v", "n int")
+    for n in range(100):
+        bench.backend.use_key(n)
+        state.update((n,))
+        bench.backend.flush()
+    bench.backend.use_key("changed")
+    state.update((-1,))
+    for n in range(100):
+        bench.backend.use_key(n)
+        assert state.get() == (n,)
+    (rows,) = bench.backend._buffer._states
+    assert len(rows._values) <= 11
+    bench.backend.use_key("changed")
+    assert state.get() == (-1,)
+
+
+def test_a_buffer_is_flushed_ahead_of_a_checkpoint_unless_its_rows_are_hot(bench: Bench) -> None:
+    clock = VirtualClock(auto=False)
+    cadence = Cadence(clock)
+    cadence.expect(2.0)
+    bench.backend.cadence = cadence
+    value = ValueState(bench.backend, "count", "n int")
+    bench.backend.use_key("a")
+    value.update((1,))
+    assert not bench.backend.flush_due()
+    asyncio.run(clock.advance(1.95))
+    bench.now = 1_950
+    assert bench.backend.flush_due()
+    value.update((2,))
+    value.update((3,))
+    assert not bench.backend.flush_due()

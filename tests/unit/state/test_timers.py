@@ -1,0 +1,120 @@
+"""Timers fire once, at or below the limit, in order, also across flushes and restarts."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from tests.property.profiles import looking
+from tests.unit.state.conftest import Bench
+from tidelog.state.key_groups import decode_key
+from tidelog.state.timers import Timers
+
+
+def fire(bench: Bench, timers: Timers, limit: int) -> list[tuple[object, int]]:
+    fired = []
+    for time, key in timers.expired(limit):
+        bench.backend.use_encoded_key(key)
+        timers.delete(time)
+        fired.append((decode_key(key), time))
+    return fired
+
+
+def register(bench: Bench, timers: Timers, key: object, *times: int) -> None:
+    bench.backend.use_key(key)
+    for time in times:
+        timers.register(time)
+
+
+def test_a_timer_fires_at_its_time_and_once(bench: Bench) -> None:
+    timers = Timers(bench.backend)
+    register(bench, timers, "k", 10, 10)
+    assert fire(bench, timers, 9) == []
+    assert fire(bench, timers, 10) == [("k", 10)]
+    assert fire(bench, timers, 1000) == []
+    assert timers.next_due() is None
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_times_of_a_key_are_listed_in_order_also_below_zero(bench: Bench, flushed: bool) -> None:
+    timers = Timers(bench.backend)
+    register(bench, timers, "k", 5, -7, 300, 0)
+    register(bench, timers, "other", 6)
+    if flushed:
+        bench.backend.flush()
+    bench.backend.use_key("k")
+    assert list(timers.list()) == [-7, 0, 5, 300]
+    timers.delete(5)
+    timers.delete(77)
+    assert list(timers.list()) == [-7, 0, 300]
+    assert [t for _, t in fire(bench, timers, 0)] == [-7, 0]
+
+
+def test_timers_of_a_restored_table_are_found(bench: Bench) -> None:
+    register(bench, Timers(bench.backend), "k", 10, 20)
+    bench.backend.flush()
+    timers = Timers(bench.reopen())
+    due = timers.next_due()
+    assert due is not None and due <= 10, "a lower bound, whatever the table holds"
+    assert fire(bench, timers, 15) == [("k", 10)]
+    assert timers.next_due() == 20
+    assert fire(bench, timers, 20) == [("k", 20)]
+
+
+def test_a_handler_may_delete_and_add_timers(bench: Bench) -> None:
+    timers = Timers(bench.backend)
+    register(bench, timers, "k", 1, 2, 3)
+    fired = []
+    for time, key in timers.expired(10):
+        bench.backend.use_encoded_key(key)
+        timers.delete(2)
+        timers.register(50)
+        timers.delete(time)
+        fired.append(time)
+    assert fired == [1, 3]
+    assert fire(bench, timers, 50) == [("k", 50)]
+
+
+def test_more_timers_than_are_read_ahead_all_fire(bench: Bench) -> None:
+    timers = Timers(bench.backend)
+    register(bench, timers, "k", *range(2500))
+    bench.backend.flush()
+    assert [t for _, t in fire(bench, timers, 10**9)] == list(range(2500))
+
+
+@looking(150)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["register", "register", "delete", "fire", "flush", "reopen"]),
+            st.sampled_from("abc"),
+            st.integers(-3, 20),
+        ),
+        max_size=60,
+    )
+)
+def test_timers_fire_like_a_sorted_set(steps: list[tuple[str, str, int]]) -> None:
+    bench = Bench()
+    timers = Timers(bench.backend)
+    model: set[tuple[object, int]] = set()
+    for what, key, time in steps:
+        match what:
+            case "register":
+                register(bench, timers, key, time)
+                model.add((key, time))
+            case "delete":
+                bench.backend.use_key(key)
+                timers.delete(time)
+                model.discard((key, time))
+            case "fire":
+                due = {timer for timer in model if timer[1] <= time}
+                fired = fire(bench, timers, time)
+                assert sorted(fired, key=str) == sorted(due, key=str)
+                model -= due
+            case "flush":
+                bench.backend.flush()
+            case "reopen":
+                bench.backend.flush()
+                timers = Timers(bench.reopen())
+        earliest = min((t for _, t in model), default=None)
+        bound = timers.next_due()
+        assert earliest is None or (bound is not None and bound <= earliest)

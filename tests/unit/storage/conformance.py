@@ -1,0 +1,294 @@
+"""The port's promises as tests: a subclass gives `opener`, and its adapter must keep them all."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+
+import pytest
+
+from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError
+from tidelog.storage.port import ObjectStore
+
+Opener = Callable[[], ObjectStore]
+"""Opens one more connection to the same store, empty at the start of the test."""
+
+
+def run(opener: Opener, scenario: Callable[[ObjectStore], Awaitable[None]]) -> None:
+    """Run one scenario on a store opened and closed in an event loop of its own."""
+
+    async def main() -> None:
+        store = opener()
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+async def names(store: ObjectStore, prefix: str = "", start_after: str = "") -> list[str]:
+    return [info.name async for info in store.list(prefix, start_after)]
+
+
+async def fill(store: ObjectStore, *objects: str) -> None:
+    for name in objects:
+        await store.put(name, name.encode())
+
+
+class StoreConformance:
+    """What every store promises to one caller."""
+
+    @pytest.fixture
+    def opener(self) -> Opener:
+        raise NotImplementedError("a subclass opens the store under test")
+
+    def test_a_get_returns_what_was_put(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            data = bytes(range(256)) * 5000
+            await store.put("segments/one.seg", data)
+            assert await store.get("segments/one.seg") == data
+
+        run(opener, scenario)
+
+    def test_a_put_overwrites(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.put("name", b"a longer first version")
+            await store.put("name", b"second")
+            assert await store.get("name") == b"second"
+            assert (await store.head("name")).size == 6
+
+        run(opener, scenario)
+
+    def test_an_empty_object_can_be_put(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.put("empty", b"")
+            assert await store.get("empty") == b""
+            assert (await store.head("empty")).size == 0
+
+        run(opener, scenario)
+
+    def test_a_create_writes_an_absent_name(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.create("checkpoints/00000001.json", b"first")
+            assert await store.get("checkpoints/00000001.json") == b"first"
+
+        run(opener, scenario)
+
+    @pytest.mark.parametrize("second", [b"first", b"other"])
+    def test_a_second_create_is_refused_and_changes_nothing(
+        self, opener: Opener, second: bytes
+    ) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.create("name", b"first")
+            with pytest.raises(ObjectExistsError, match="name"):
+                await store.create("name", second)
+            assert await store.get("name") == b"first"
+
+        run(opener, scenario)
+
+    def test_a_create_does_not_replace_what_was_put(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.put("name", b"put")
+            with pytest.raises(ObjectExistsError):
+                await store.create("name", b"created")
+            assert await store.get("name") == b"put"
+
+        run(opener, scenario)
+
+    def test_an_empty_create_is_refused_and_writes_nothing(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            with pytest.raises(ConfigError):
+                await store.create("name", b"")
+            assert await names(store) == []
+
+        run(opener, scenario)
+
+    @pytest.mark.parametrize(
+        ("start", "length", "expected"),
+        [
+            (0, None, b"0123456789"),
+            (0, 4, b"0123"),
+            (3, 4, b"3456"),
+            (3, None, b"3456789"),
+            (8, 10, b"89"),
+            (9, 1, b"9"),
+            (10, None, b""),
+            (10, 5, b""),
+            (25, 5, b""),
+            (4, 0, b""),
+        ],
+    )
+    def test_a_ranged_get_returns_what_lies_in_the_range(
+        self, opener: Opener, start: int, length: int | None, expected: bytes
+    ) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.put("name", b"0123456789")
+            assert await store.get("name", start, length) == expected
+
+        run(opener, scenario)
+
+    @pytest.mark.parametrize(("start", "length"), [(0, None), (2, 3), (0, 0)])
+    def test_a_get_of_a_missing_object_says_so(
+        self, opener: Opener, start: int, length: int | None
+    ) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.put("dir/name", b"x")
+            for missing in ("absent", "dir", "dir/absent"):
+                with pytest.raises(ObjectNotFoundError, match=missing):
+                    await store.get(missing, start, length)
+
+        run(opener, scenario)
+
+    def test_a_head_tells_name_and_size(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.put("dir/name", b"12345")
+            info = await store.head("dir/name")
+            assert (info.name, info.size) == ("dir/name", 5)
+
+        run(opener, scenario)
+
+    def test_a_head_of_a_missing_object_says_so(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.put("dir/name", b"x")
+            for missing in ("absent", "dir", "dir/absent"):
+                with pytest.raises(ObjectNotFoundError, match=missing):
+                    await store.head(missing)
+
+        run(opener, scenario)
+
+    def test_a_deleted_object_is_gone_and_its_name_free(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await fill(store, "dir/a", "dir/b")
+            await store.delete("dir/a")
+            with pytest.raises(ObjectNotFoundError):
+                await store.get("dir/a")
+            assert await names(store, "dir/") == ["dir/b"]
+            await store.create("dir/a", b"again")
+            assert await store.get("dir/a") == b"again"
+
+        run(opener, scenario)
+
+    def test_a_delete_of_a_missing_object_is_success(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await store.delete("absent")
+            await store.delete("dir/absent")
+            await store.put("dir/name", b"x")
+            await store.delete("dir/absent")
+            await store.delete("dir/name")
+            await store.delete("dir/name")
+            assert await names(store) == []
+
+        run(opener, scenario)
+
+    def test_a_folder_can_be_filled_again_after_its_last_object_went(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            for _ in range(2):
+                await store.create("tables/00000001/aa.sst", b"x")
+                await store.delete("tables/00000001/aa.sst")
+            await store.put("tables/00000001/aa.sst", b"x")
+            assert await names(store, "tables/") == ["tables/00000001/aa.sst"]
+
+        run(opener, scenario)
+
+    def test_a_list_is_in_byte_order_across_folders(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            stored = ["b", "a/b", "a/a/a", "a-b", "a.b", "a0", "A", "a/b0", "a/a-", "a/Z"]
+            await fill(store, *stored)
+            listed = [info async for info in store.list("")]
+            assert [info.name for info in listed] == sorted(stored)
+            assert all(info.size == len(info.name) for info in listed)
+
+        run(opener, scenario)
+
+    def test_a_list_returns_exactly_the_names_with_the_prefix(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            await fill(store, "a/bb", "a/b/c", "a/b/d/e", "a/c", "a/B", "ab", "b/b")
+            assert await names(store, "a/b") == ["a/b/c", "a/b/d/e", "a/bb"]
+            assert await names(store, "a/b/") == ["a/b/c", "a/b/d/e"]
+            assert await names(store, "a") == ["a/B", "a/b/c", "a/b/d/e", "a/bb", "a/c", "ab"]
+
+        run(opener, scenario)
+
+    def test_a_list_starts_strictly_after_the_given_name(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            stored = ["p/a", "p/b/x", "p/b/y", "p/c", "q"]
+            await fill(store, *stored)
+            for index, name in enumerate(stored[:4]):
+                assert await names(store, "p/", name) == stored[index + 1 : 4]
+            assert await names(store, "p/", "p/b/xx") == ["p/b/y", "p/c"]
+            assert await names(store, "p/", "p/b") == ["p/b/x", "p/b/y", "p/c"]
+            assert await names(store, "p/", "a") == stored[:4]
+            assert await names(store, "p/", "p/zzz") == []
+            assert await names(store, "", "p/c") == ["q"]
+
+        run(opener, scenario)
+
+    def test_a_list_of_nothing_is_empty(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            assert await names(store) == []
+            assert await names(store, "no/such/folder/") == []
+            await store.put("name", b"x")
+            assert await names(store, "name/") == []
+
+        run(opener, scenario)
+
+    def test_any_printable_ascii_name_comes_back_unchanged(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            odd = "dir/a b+c=d&e%20f,g;h@i$j!k'(l)~_.-"
+            await store.put(odd, b"odd")
+            assert await store.get(odd) == b"odd"
+            assert await names(store, "dir/a b+") == [odd]
+            await store.delete(odd)
+            assert await names(store) == []
+
+        run(opener, scenario)
+
+    def test_a_reader_never_sees_half_an_overwrite(self, opener: Opener) -> None:
+        async def scenario(store: ObjectStore) -> None:
+            versions = [bytes([version]) * 200_000 for version in range(6)]
+            await store.put("name", versions[0])
+            seen: list[bytes] = []
+
+            async def read() -> None:
+                for _ in range(12):
+                    seen.append(await store.get("name"))
+
+            async def write() -> None:
+                for _, version in pairwise(versions):
+                    await store.put("name", version)
+
+            await asyncio.gather(read(), write())
+            assert all(data in versions for data in seen)
+
+        run(opener, scenario)
+
+
+class RaceConformance:
+    """What a store promises to racing callers on connections of their own."""
+
+    @pytest.fixture
+    def opener(self) -> Opener:
+        raise NotImplementedError("a subclass opens the store under test")
+
+    def test_a_create_has_exactly_one_winner(self, opener: Opener) -> None:
+        async def main() -> None:
+            stores = [opener() for _ in range(4)]
+            try:
+                for round_ in range(8):
+                    await self._race(stores, f"checkpoints/{round_:08d}.json")
+            finally:
+                for store in stores:
+                    await store.close()
+
+        asyncio.run(main())
+
+    async def _race(self, stores: list[ObjectStore], name: str) -> None:
+        authors = [f"author {author}".encode() * 1000 for author in range(16)]
+        outcomes = await asyncio.gather(
+            *(stores[i % len(stores)].create(name, data) for i, data in enumerate(authors)),
+            return_exceptions=True,
+        )
+        winners = [data for data, outcome in zip(authors, outcomes, strict=True) if not outcome]
+        assert len(winners) == 1
+        assert all(isinstance(outcome, ObjectExistsError) for outcome in outcomes if outcome)
+        assert await stores[0].get(name) == winners[0]

@@ -1,0 +1,301 @@
+"""The local store: what is on the disk, in which order it got there, and how it fails."""
+
+import asyncio
+import errno
+import multiprocessing
+import os
+import platform
+import subprocess
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.unit.storage.conformance import names
+from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import (
+    AccessDeniedError,
+    ConditionalPutError,
+    ConfigError,
+    ObjectExistsError,
+    StorageError,
+    StoreFullError,
+    StoreUnreachableError,
+)
+from tidelog.storage.local import LocalStore
+from tidelog.storage.local_files import TEMP_DIRECTORY
+
+T = TypeVar("T")
+
+INLINE = Effects(offload=InlineOffload())
+
+
+def run(call: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(call)
+
+
+def temps(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / TEMP_DIRECTORY).iterdir())
+
+
+def create_in_a_process_of_its_own(root: Path, author: str, barrier: Any, wins: Any) -> None:
+    store = LocalStore(root, INLINE)
+    for round_ in range(20):
+        barrier.wait()
+        try:
+            run(store.create(f"checkpoints/{round_:08d}.json", author.encode()))
+            wins.put((round_, author))
+        except ObjectExistsError:
+            continue
+
+
+def test_a_create_has_exactly_one_winner_across_processes(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, wins = context.Barrier(3, timeout=30), context.Queue()
+    processes = [
+        context.Process(
+            target=create_in_a_process_of_its_own, args=(tmp_path, f"author {i}", barrier, wins)
+        )
+        for i in range(3)
+    ]
+    for process in processes:
+        process.start()
+    winners = sorted(wins.get(timeout=60) for _ in range(20))
+    for process in processes:
+        process.join()
+    assert wins.empty()
+    assert [round_ for round_, _ in winners] == list(range(20))
+    for round_, author in winners:
+        assert (tmp_path / f"checkpoints/{round_:08d}.json").read_text() == author
+    assert temps(tmp_path) == []
+
+
+def test_an_object_is_a_file_of_its_name(tmp_path: Path) -> None:
+    run(LocalStore(tmp_path, INLINE).put("tables/00000001/aa.sst", b"table"))
+    assert (tmp_path / "tables/00000001/aa.sst").read_bytes() == b"table"
+    assert temps(tmp_path) == []
+
+
+def test_opening_and_reading_write_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "absent"
+    assert run(names(LocalStore(root, INLINE))) == []
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("operation", ["put", "create"])
+def test_data_is_synced_before_its_name_appears_and_the_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    store = LocalStore(tmp_path, INLINE)
+    run(store.put("checkpoints/0", b"makes the directories"))
+    path = tmp_path / "checkpoints/1"
+    synced: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        target = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((target.parent.name if target.is_file() else target.name, path.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    run(getattr(store, operation)("checkpoints/1", b"x"))
+    assert synced == [(TEMP_DIRECTORY, False), ("checkpoints", True)]
+
+
+def test_new_directories_are_synced_into_their_parents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    run(LocalStore(tmp_path / "root", INLINE).put("a/b/c", b"x"))
+    for directory in ("", "root", "root/a", "root/a/b"):
+        assert str(tmp_path / directory) in synced
+
+
+def test_nothing_is_synced_when_durability_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(descriptor: int) -> None:
+        raise AssertionError("fsync was called")
+
+    monkeypatch.setattr(os, "fsync", refused)
+    store = LocalStore(tmp_path, INLINE, durable=False)
+    run(store.put("a/b", b"x"))
+    run(store.create("a/c", b"x"))
+    assert run(names(store)) == ["a/b", "a/c"]
+
+
+@pytest.mark.parametrize("operation", ["put", "create"])
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.ENOSPC, StoreFullError),
+        (errno.EDQUOT, StoreFullError),
+        (errno.EACCES, AccessDeniedError),
+        (errno.EROFS, AccessDeniedError),
+        (errno.ESTALE, StoreUnreachableError),
+        (errno.ETIMEDOUT, StoreUnreachableError),
+        (errno.EIO, StorageError),
+    ],
+)
+def test_a_failed_write_is_named_and_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+    number: int,
+    expected: type[StorageError],
+) -> None:
+    store = LocalStore(tmp_path, INLINE)
+    run(store.put("a/old", b"old"))
+
+    def failing(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(StorageError, match="a/new") as raised:
+        run(getattr(store, operation)("a/new", b"new"))
+    assert type(raised.value) is expected
+    assert run(names(store)) == ["a/old"]
+    assert temps(tmp_path) == []
+
+
+def test_a_failed_overwrite_keeps_the_old_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path, INLINE)
+    run(store.put("a", b"old"))
+
+    def failing(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(StoreFullError):
+        run(store.put("a", b"new"))
+    assert run(store.get("a")) == b"old"
+
+
+def test_a_file_system_without_hard_links_is_refused_for_create(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(self: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", unsupported)
+    with pytest.raises(ConditionalPutError, match="hard links"):
+        run(LocalStore(tmp_path, INLINE).create("a", b"x"))
+
+
+def test_a_name_below_an_object_cannot_be_written(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, INLINE)
+    run(store.put("a", b"x"))
+    with pytest.raises(StorageError, match="a/b"):
+        run(store.put("a/b", b"x"))
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside", "/outside", "a/../../outside", f"{TEMP_DIRECTORY}/x"]
+)
+@pytest.mark.parametrize("operation", ["put", "create", "get", "head", "delete"])
+def test_no_name_leads_out_of_the_store(tmp_path: Path, operation: str, name: str) -> None:
+    store = LocalStore(tmp_path / "store", INLINE)
+    (tmp_path / "outside").write_text("untouched")
+    data = [b"x"] if operation in {"put", "create"} else []
+    with pytest.raises(ConfigError, match="object name"):
+        run(getattr(store, operation)(name, *data))
+    assert (tmp_path / "outside").read_text() == "untouched"
+
+
+def test_no_prefix_leads_out_of_the_store(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="object name"):
+        run(names(LocalStore(tmp_path, INLINE), "../"))
+
+
+def test_leftovers_of_dead_writers_are_never_listed_and_are_removed_by_the_next_writer(
+    tmp_path: Path,
+) -> None:
+    host = platform.node()
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    dead = f"{host}-{ended.pid}-0000000000000001"
+    running = f"{host}-{os.getpid()}-0000000000000002"
+    elsewhere = f"another-host-{ended.pid}-0000000000000003"
+    (tmp_path / TEMP_DIRECTORY).mkdir()
+    for leftover in (dead, running, elsewhere):
+        (tmp_path / TEMP_DIRECTORY / leftover).write_text("half an obj")
+    store = LocalStore(tmp_path, INLINE)
+    assert run(names(store)) == []
+    run(store.put("a", b"x"))
+    assert run(names(store)) == ["a"]
+    assert temps(tmp_path) == sorted([running, elsewhere])
+
+
+def test_a_delete_removes_emptied_directories_below_the_top_level(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, INLINE)
+    for name in ("tables/1/a/x", "tables/1/y", "tables/2/z"):
+        run(store.put(name, b"x"))
+    run(store.delete("tables/1/a/x"))
+    assert sorted(path.name for path in (tmp_path / "tables/1").iterdir()) == ["y"]
+    run(store.delete("tables/1/y"))
+    run(store.delete("tables/2/z"))
+    assert list((tmp_path / "tables").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "start_after", "visited"),
+    [
+        ("checkpoints/", "", ["checkpoints"]),
+        ("checkpoints/000", "", ["checkpoints"]),
+        ("tables/", "", ["tables", "tables/1", "tables/2", "tables/3"]),
+        ("tables/", "tables/2/b", ["tables", "tables/2", "tables/3"]),
+        ("tables/3", "", ["tables", "tables/3"]),
+    ],
+)
+def test_a_list_visits_only_directories_that_can_hold_a_result(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefix: str,
+    start_after: str,
+    visited: list[str],
+) -> None:
+    store = LocalStore(tmp_path, INLINE, durable=False)
+    for name in ("checkpoints/0001", "segments/1", "tables/1/a", "tables/2/c", "tables/3/a"):
+        run(store.put(name, b"x"))
+    seen: list[str] = []
+    scandir = os.scandir
+
+    def recorded(path: Path) -> Any:
+        seen.append(Path(path).relative_to(tmp_path).as_posix())
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", recorded)
+    assert run(names(store, prefix, start_after)) != []
+    assert seen == visited
+
+
+def test_a_list_longer_than_a_page_is_complete(tmp_path: Path) -> None:
+    written = [f"segments/{number:05d}" for number in range(2500)]
+    (tmp_path / "segments").mkdir()
+    for name in written:
+        (tmp_path / name).touch()
+    assert run(names(LocalStore(tmp_path, INLINE), "segments/")) == written
+
+
+def test_an_object_deleted_during_a_list_does_not_break_it(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        store = LocalStore(tmp_path, INLINE, durable=False)
+        for number in range(2001):
+            (tmp_path / f"{number:05d}").touch()
+        listed = []
+        async for info in store.list(""):
+            listed.append(info.name)
+            await store.delete("02000")
+        return listed
+
+    assert run(main()) == [f"{number:05d}" for number in range(2000)]

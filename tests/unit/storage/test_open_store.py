@@ -1,0 +1,142 @@
+"""A URL leads to the right store, or to a message that says what to correct."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.unit.storage.conformance import names
+from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import ConditionalPutError, ConfigError
+from tidelog.storage import open as opening
+from tidelog.storage.metrics import RequestMetrics
+from tidelog.storage.open import open_store
+
+INLINE = Effects(offload=InlineOffload())
+
+
+def put_through(url: str, name: str) -> None:
+    asyncio.run(open_store(url, INLINE).put(name, b"x"))
+
+
+def test_a_plain_path_and_a_file_url_lead_to_the_same_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "with space"
+    put_through(str(directory), "a")
+    put_through(directory.as_uri(), "b")
+    put_through(f"file://localhost{tmp_path}/with%20space", "c")
+    assert asyncio.run(names(open_store(str(directory), INLINE))) == ["a", "b", "c"]
+    assert (directory / "a").read_bytes() == b"x"
+    assert open_store(str(directory), INLINE).url == directory.as_uri()
+
+
+def test_two_openings_of_a_memory_url_see_the_same_objects() -> None:
+    put_through("memory://open-store-test", "a")
+    assert asyncio.run(names(open_store("memory://open-store-test", INLINE))) == ["a"]
+    assert asyncio.run(names(open_store("memory://open-store-test-2", INLINE))) == []
+
+
+def test_every_opened_store_counts_its_requests() -> None:
+    metrics = RequestMetrics()
+    store = open_store("memory://open-store-metrics", INLINE, metrics=metrics)
+    asyncio.run(store.put("a", b"123"))
+    assert (metrics.put.calls, metrics.bytes_written) == (1, 3)
+
+
+def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
+    clock = VirtualClock()
+
+    class SlowDisk(InlineOffload):
+        async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            await clock.sleep(10.0)
+            return function(*args, **kwargs)
+
+    metrics = RequestMetrics()
+    effects = Effects(clock=clock, offload=SlowDisk())
+    asyncio.run(open_store(str(tmp_path), effects, metrics=metrics).put("a", b"x"))
+    assert (metrics.put.attempts, metrics.put.seconds) == (1, 10.0)
+
+
+def test_nothing_is_contacted_before_the_first_call(tmp_path: Path) -> None:
+    open_store(str(tmp_path / "absent"), INLINE)
+    open_store("s3://bucket/prefix", INLINE, options={"endpoint_url": "http://127.0.0.1:1"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_s3_url_names_bucket_and_prefix() -> None:
+    assert open_store("s3://bucket/a/b/", INLINE).url == "s3://bucket/a/b"
+    assert open_store("s3://bucket", INLINE).url == "s3://bucket"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("", "path or URL"),
+        ("nosuch://x/y", "nosuch"),
+        ("file://elsewhere/x", "three slashes"),
+        ("file:///", "absolute/path"),
+        ("s3:///prefix", "no bucket"),
+    ],
+)
+def test_a_url_that_cannot_work_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_store(url, INLINE)
+
+
+def test_a_local_store_has_no_options(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="endpoint_url"):
+        open_store(str(tmp_path), INLINE, options={"endpoint_url": "http://x"})
+
+
+def test_an_s3_option_that_does_not_exist_is_named() -> None:
+    store = open_store("s3://bucket", INLINE, options={"config_kwargs": {"retires": 3}})
+    with pytest.raises(ConfigError, match="retires"):
+        asyncio.run(store.head("name"))
+
+
+def test_a_missing_s3_library_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        if name == "tidelog.storage.s3":
+            raise ImportError("No module named 's3fs'")
+        return import_module(name)
+
+    monkeypatch.setattr(opening, "import_module", missing)
+    with pytest.raises(ConfigError, match=r"pip install 'tidelog\[s3\]'"):
+        open_store("s3://bucket/prefix", INLINE)
+
+
+def test_a_missing_library_of_another_scheme_is_named() -> None:
+    with pytest.raises(ConfigError, match="install"):
+        open_store("gs://bucket/prefix", INLINE)
+
+
+def test_a_scheme_without_an_atomic_create_is_refused_for_create(tmp_path: Path) -> None:
+    store = open_store(f"local://{tmp_path}", INLINE)
+
+    async def scenario() -> None:
+        await store.put("a/b", b"x")
+        assert await store.get("a/b") == b"x"
+        with pytest.raises(ConditionalPutError, match="LocalFileSystem"):
+            await store.create("a/c", b"x")
+        assert await names(store) == ["a/b"]
+
+    asyncio.run(scenario())
+
+
+def test_opening_a_local_store_imports_no_remote_library() -> None:
+    program = """
+import sys
+from tidelog.effects import Effects
+from tidelog.storage.open import open_store
+open_store("/nowhere", Effects())
+print(sorted({"s3fs", "fsspec", "botocore", "aiohttp"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

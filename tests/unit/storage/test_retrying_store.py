@@ -1,0 +1,332 @@
+"""Retries, deadlines and hedges, with a fault at every call, in virtual time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.unit.storage.conformance import names
+from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import (
+    AccessDeniedError,
+    ConfigError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+)
+from tidelog.storage import retry
+from tidelog.storage.create_once import create_once
+from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.raising import access_denied
+from tidelog.storage.retry import RetryingStore, RetryPolicy
+
+POLICY = RetryPolicy(attempt_timeout_s=10.0, hedge_after_s=2.0, deadline_s=60.0)
+
+OPERATIONS = ["put", "create", "get", "list", "head", "delete"]
+FAULTS = {
+    "refused": Fault(FaultKind.FAIL, nth=1),
+    "answer lost": Fault(FaultKind.FAIL, nth=1, after=True),
+    "stalled before": Fault(FaultKind.STALL, nth=1),
+    "stalled after": Fault(FaultKind.STALL, nth=1, after=True),
+    "slow before": Fault(FaultKind.DELAY, nth=1, seconds=30.0),
+    "slow after": Fault(FaultKind.DELAY, nth=1, seconds=30.0, after=True),
+    "duplicated": Fault(FaultKind.DUPLICATE, nth=1),
+}
+
+
+class Rig:
+    """A retrying store over a faulty one over memory."""
+
+    def __init__(self, *faults: Fault, policy: RetryPolicy = POLICY) -> None:
+        self.clock = VirtualClock()
+        effects = Effects(self.clock, Random(7), InlineOffload())
+        self.inner = MemoryStore()
+        self.faulty = FaultyStore(self.inner, faults, self.clock, Random(7))
+        self.store = RetryingStore(self.faulty, policy, effects)
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scenario())
+
+
+def on(operation: str, fault: Fault, nth: int | None = 1) -> Fault:
+    return Fault(
+        fault.kind, operation, nth=nth, after=fault.after, seconds=fault.seconds, error=fault.error
+    )
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_single_fault_at_any_call_is_invisible(operation: str, fault: Fault, nth: int) -> None:
+    async def scenario() -> None:
+        rig = Rig(on(operation, fault, nth))
+        store = rig.store
+        for name in ("checkpoints/1", "checkpoints/2"):
+            await create_once(store, name, name.encode())
+        for name in ("segments/1", "segments/2"):
+            await store.put(name, name.encode())
+        for name in ("segments/1", "checkpoints/2"):
+            assert await store.get(name) == name.encode()
+            assert (await store.head(name)).size == len(name)
+        assert await names(store, "segments/") == ["segments/1", "segments/2"]
+        assert await names(store, "checkpoints/", "checkpoints/1") == ["checkpoints/2"]
+        for name in ("segments/1", "checkpoints/1"):
+            await store.delete(name)
+        assert await names(rig.inner) == ["checkpoints/2", "segments/2"]
+        assert rig.faulty.calls[operation] >= 2
+        assert rig.faulty.stalled == 0
+        assert rig.clock.monotonic() <= 31.0
+        for each in OPERATIONS:
+            counters = getattr(store.metrics, each)
+            assert counters.attempts == counters.calls + counters.retries + counters.hedges
+            assert counters.failures == 0
+            assert rig.faulty.calls[each] == counters.attempts
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_an_object_of_another_author_is_never_taken_for_ours(fault: Fault) -> None:
+    async def scenario() -> None:
+        rig = Rig(on("create", fault), on("get", fault))
+        await rig.inner.create("checkpoints/1", b"theirs")
+        with pytest.raises(ObjectExistsError, match="checkpoints/1"):
+            await create_once(rig.store, "checkpoints/1", b"ours")
+        assert await rig.inner.get("checkpoints/1") == b"theirs"
+
+    run(scenario)
+
+
+def test_a_create_once_whose_object_was_deleted_meanwhile_has_lost() -> None:
+    class Sweeping(MemoryStore):
+        async def create(self, name: str, data: bytes) -> None:
+            try:
+                await super().create(name, data)
+            finally:
+                await self.delete(name)
+
+    async def scenario() -> None:
+        store = Sweeping()
+        await store.put("checkpoints/1", b"theirs")
+        with pytest.raises(ObjectExistsError):
+            await create_once(store, "checkpoints/1", b"ours")
+
+    run(scenario)
+
+
+def test_a_create_once_in_doubt_is_settled_by_calling_again() -> None:
+    async def scenario() -> None:
+        rig = Rig(Fault(FaultKind.FAIL, "get"), Fault(FaultKind.FAIL, "create", nth=1, after=True))
+        with pytest.raises(StoreUnreachableError):
+            await create_once(rig.store, "checkpoints/1", b"ours")
+        await create_once(rig.inner, "checkpoints/1", b"ours")
+
+    run(scenario)
+
+
+def test_a_create_whose_answer_was_lost_reports_that_the_name_is_taken() -> None:
+    async def scenario() -> None:
+        rig = Rig(Fault(FaultKind.FAIL, "create", nth=1, after=True))
+        with pytest.raises(ObjectExistsError, match="read it back"):
+            await rig.store.create("checkpoints/1", b"ours")
+        assert await rig.inner.get("checkpoints/1") == b"ours"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("kind", [FaultKind.FAIL, FaultKind.STALL])
+def test_a_store_that_never_answers_is_given_up_at_the_deadline(
+    operation: str, kind: FaultKind
+) -> None:
+    async def scenario() -> None:
+        rig = Rig(Fault(kind, operation))
+        with pytest.raises(StoreUnreachableError, match="attempts without an answer") as raised:
+            if operation == "list":
+                await names(rig.store, "name")
+            else:
+                data = (b"x",) if operation in {"put", "create"} else ()
+                await getattr(rig.store, operation)("name", *data)
+        assert "name" in str(raised.value)
+        assert 50.0 <= rig.clock.monotonic() <= 60.001
+        counters = getattr(rig.store.metrics, operation)
+        assert (counters.calls, counters.failures) == (1, 1)
+        assert counters.retries >= 4
+        assert rig.faulty.stalled == 0
+
+    run(scenario)
+
+
+def test_an_error_that_a_retry_cannot_cure_is_raised_at_once() -> None:
+    async def scenario() -> None:
+        rig = Rig(Fault(FaultKind.FAIL, "put", error=access_denied))
+        with pytest.raises(AccessDeniedError):
+            await rig.store.put("name", b"x")
+        with pytest.raises(ObjectNotFoundError):
+            await rig.store.get("name")
+        assert rig.clock.monotonic() == 0.0
+        assert rig.faulty.calls == {"put": 1, "get": 1}
+        metrics = rig.store.metrics
+        assert (metrics.put.failures, metrics.get.failures) == (1, 0)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("operation", ["put", "get", "head", "delete"])
+def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None:
+    async def scenario() -> None:
+        rig = Rig(Fault(FaultKind.STALL, operation, nth=1))
+        await rig.inner.put("name", b"old")
+        data = (b"new",) if operation == "put" else ()
+        await getattr(rig.store, operation)("name", *data)
+        assert rig.clock.monotonic() == pytest.approx(2.0)
+        assert rig.faulty.stalled == 0
+        counters = getattr(rig.store.metrics, operation)
+        assert (counters.hedges, counters.hedge_wins, counters.retries) == (1, 1, 0)
+        assert list(counters.recent_seconds) == [rig.clock.monotonic()]
+
+    run(scenario)
+
+
+def test_a_slow_first_attempt_can_still_win_over_the_second() -> None:
+    async def scenario() -> None:
+        rig = Rig(
+            Fault(FaultKind.DELAY, "put", nth=1, seconds=3.0),
+            Fault(FaultKind.STALL, "put", nth=2),
+        )
+        await rig.store.put("name", b"x")
+        assert rig.clock.monotonic() == 3.0
+        assert (rig.store.metrics.put.hedges, rig.store.metrics.put.hedge_wins) == (1, 0)
+        assert rig.faulty.stalled == 0
+
+    run(scenario)
+
+
+def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
+    async def scenario() -> None:
+        rig = Rig(
+            Fault(FaultKind.DELAY, "get", nth=1, seconds=4.0),
+            Fault(FaultKind.FAIL, "get", nth=2),
+        )
+        await rig.inner.put("name", b"x")
+        assert await rig.store.get("name") == b"x"
+        assert rig.clock.monotonic() == 4.0
+        assert rig.store.metrics.get.retries == 0
+
+    run(scenario)
+
+
+def test_a_quick_call_is_not_doubled() -> None:
+    async def scenario() -> None:
+        rig = Rig(Fault(FaultKind.DELAY, seconds=1.9))
+        await rig.store.put("name", b"x")
+        assert rig.faulty.calls == {"put": 1}
+
+    run(scenario)
+
+
+def test_a_create_never_has_two_attempts_under_way() -> None:
+    class Watching(MemoryStore):
+        under_way = 0
+        most = 0
+        attempts = 0
+
+        async def create(self, name: str, data: bytes) -> None:
+            self.attempts += 1
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.under_way -= 1
+
+    async def scenario() -> None:
+        clock, inner = VirtualClock(), Watching()
+        store = RetryingStore(inner, POLICY, Effects(clock, Random(0), InlineOffload()))
+        with pytest.raises(StoreUnreachableError):
+            await store.create("name", b"x")
+        assert (inner.most, inner.under_way) == (1, 0)
+        assert inner.attempts > 1
+
+    run(scenario)
+
+
+def test_a_large_object_gets_the_time_its_bytes_need() -> None:
+    async def scenario() -> None:
+        policy = RetryPolicy(attempt_timeout_s=10.0, hedge_after_s=2.0, bytes_per_s=1000.0)
+        rig = Rig(Fault(FaultKind.DELAY, "put", seconds=100.0), policy=policy)
+        await rig.store.put("large", bytes(100_000))
+        assert rig.faulty.calls == {"put": 1}
+        assert rig.store.metrics.bytes_written == 100_000
+
+    run(scenario)
+
+
+def test_a_list_goes_on_behind_the_last_page_that_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_LIST_PAGE", 3)
+
+    async def scenario() -> None:
+        rig = Rig(
+            Fault(FaultKind.FAIL, "list", nth=2),
+            Fault(FaultKind.STALL, "list", nth=4),
+        )
+        stored = [f"segments/{number}" for number in range(9)]
+        for name in stored:
+            await rig.inner.put(name, b"x")
+        assert await names(rig.store, "segments/") == stored
+        assert await names(rig.store, "segments/", stored[4]) == stored[5:]
+
+    run(scenario)
+
+
+def test_a_cancelled_call_leaves_nothing_running() -> None:
+    async def scenario() -> None:
+        rig = Rig(Fault(FaultKind.STALL, "put"))
+        call = asyncio.ensure_future(rig.store.put("name", b"x"))
+        await rig.clock.advance(3.0)
+        assert rig.faulty.stalled == 2
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert rig.faulty.stalled == 0
+
+    run(scenario)
+
+
+def test_an_answered_call_leaves_nothing_running() -> None:
+    async def scenario() -> None:
+        effects = Effects(VirtualClock(auto=False), Random(0), InlineOffload())
+        store = RetryingStore(MemoryStore(), POLICY, effects)
+        await store.put("name", b"x")
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(scenario)
+
+
+def test_pauses_double_up_to_the_longest_and_are_drawn_below_it() -> None:
+    policy = RetryPolicy(first_backoff_s=0.1, max_backoff_s=1.0, jitter=0.5)
+    assert [policy.backoff_s(retry, 0.0) for retry in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert policy.backoff_s(10_000, 0.5) == 0.75
+    assert policy.backoff_s(0, 0.999) > 0.05
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"attempt_timeout_s": 0},
+        {"hedge_after_s": -1},
+        {"first_backoff_s": 0},
+        {"max_backoff_s": 0},
+        {"deadline_s": 0},
+        {"jitter": 1.5},
+        {"bytes_per_s": 0},
+    ],
+)
+def test_a_policy_that_cannot_work_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="retry policy"):
+        RetryPolicy(**wrong)

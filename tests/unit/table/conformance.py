@@ -1,0 +1,281 @@
+"""What every table does, whatever holds its rows; `test_memory` and `test_rocksdb` inherit it.
+
+RocksDB is opened with SMALL_BUFFERS, so that a few thousand rows already flush and compact.
+"""
+
+import hashlib
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tidelog.errors import ConfigError, CorruptObjectError, InvariantError
+from tidelog.table.port import Table, TableFactory, TableFile
+from tidelog.table.rocksdb_options import RocksOptions
+
+SMALL_BUFFERS = RocksOptions(write_buffer_bytes=64 << 10, target_file_bytes=32 << 10)
+
+Damage = Callable[[Path], None]
+
+
+def rows(table: Table) -> dict[bytes, bytes]:
+    return dict(table.scan(b"", None))
+
+
+def put(table: Table, content: dict[bytes, bytes]) -> None:
+    keys = sorted(content)
+    table.write(keys, [content[key] for key in keys])
+
+
+def many_rows(seed: int, count: int = 5000) -> dict[bytes, bytes]:
+    rng = random.Random(seed)
+    return {b"key-%05d" % rng.randrange(2 * count): rng.randbytes(20) for _ in range(count)}
+
+
+def digests(files: list[TableFile]) -> dict[str, str]:
+    return {file.name: hashlib.sha256(file.path.read_bytes()).hexdigest() for file in files}
+
+
+def lay_out(files: list[TableFile], directory: Path) -> Path:
+    """What a restore does: exactly the snapshot's files in a fresh directory."""
+    directory.mkdir(parents=True)
+    for file in files:
+        shutil.copyfile(file.path, directory / file.name)
+    return directory
+
+
+def flip_middle_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut_last_byte(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def cut_to_nothing(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+class TableConformance:
+    """Inherit, and give a `factory` fixture."""
+
+    @pytest.fixture
+    def table(self, factory: TableFactory, tmp_path: Path) -> Table:
+        return factory.create(tmp_path / "live")
+
+    def test_a_new_table_is_empty(self, table: Table) -> None:
+        assert rows(table) == {}
+        assert table.get(b"key") is None
+        assert table.get_many([]) == []
+
+    def test_get_many_answers_in_the_order_asked_with_none_for_absent_keys(
+        self, table: Table
+    ) -> None:
+        put(table, {b"a": b"1", b"b": b"", b"c": b"3"})
+        assert table.get_many([b"c", b"x", b"b", b"a"]) == [b"3", None, b"", b"1"]
+        assert table.get_many((b"a",)) == [b"1"]
+        assert table.get(b"b") == b""
+
+    def test_a_batch_puts_overwrites_and_deletes_at_once(self, table: Table) -> None:
+        put(table, {b"a": b"1", b"b": b"2"})
+        table.write([b"a", b"b", b"c", b"d"], [b"9", None, b"3", None])
+        assert rows(table) == {b"a": b"9", b"c": b"3"}
+
+    def test_a_batch_need_not_be_sorted(self, table: Table) -> None:
+        table.write([b"c", b"a", b"b"], [b"3", b"1", b"2"])
+        assert list(table.scan(b"", None)) == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
+
+    def test_a_batch_with_unequal_columns_is_refused_whole(self, table: Table) -> None:
+        with pytest.raises(ValueError, match="argument"):
+            table.write([b"a", b"b"], [b"1"])
+        assert rows(table) == {}
+
+    def test_keys_are_ordered_by_their_bytes(self, table: Table) -> None:
+        keys = [b"\xff", b"", b"\x00", b"a\x00", b"a", b"\x7f", b"\x80", b"aa"]
+        table.write(keys, [b"v"] * len(keys))
+        assert [key for key, _ in table.scan(b"", None)] == sorted(keys)
+
+    def test_a_scan_includes_lower_and_excludes_upper(self, table: Table) -> None:
+        put(table, {b"%d" % number: b"" for number in range(6)})
+
+        def keys(lower: bytes, upper: bytes | None) -> bytes:
+            return b"".join(key for key, _ in table.scan(lower, upper))
+
+        assert keys(b"1", b"4") == b"123"
+        assert keys(b"35", None) == b"45"
+        assert keys(b"2", b"2") == b""
+        assert keys(b"4", b"1") == b""
+        assert keys(b"", b"") == b""
+        assert keys(b"9", None) == b""
+
+    def test_a_scan_sees_the_table_as_it_was_when_the_scan_started(self, table: Table) -> None:
+        put(table, {b"a": b"1", b"b": b"2"})
+        scan = table.scan(b"", None)
+        table.write([b"a", b"b", b"c"], [b"9", None, b"3"])
+        assert list(scan) == [(b"a", b"1"), (b"b", b"2")]
+
+    @pytest.mark.parametrize("count", [10, 100_000])
+    def test_a_load_wins_over_earlier_writes_and_loses_to_later_ones(
+        self, table: Table, count: int
+    ) -> None:
+        keys = [b"%06d" % number for number in range(count)]
+        table.write(keys[:3], [b"before"] * 3)
+        table.load(keys, [None if key == keys[1] else b"loaded" for key in keys])
+        table.write(keys[2:3], [b"after"])
+        assert table.get_many([*keys[:4], keys[-1]]) == [
+            b"loaded",
+            None,
+            b"after",
+            b"loaded",
+            b"loaded",
+        ]
+        assert len(rows(table)) == count - 1
+
+    def test_the_size_grows_with_the_content(self, table: Table) -> None:
+        empty = table.size_bytes()
+        put(table, many_rows(1))
+        assert table.size_bytes() > empty + 50_000
+
+    def test_a_restored_table_equals_the_snapshot(
+        self, table: Table, factory: TableFactory, tmp_path: Path
+    ) -> None:
+        content = many_rows(1)
+        put(table, content)
+        table.write([b"key-00000", b"gone"], [b"x", None])
+        files = table.snapshot(tmp_path / "snapshot")
+        restored = factory.restore(lay_out(files, tmp_path / "restored"))
+        assert rows(restored) == {**content, b"key-00000": b"x"}
+        put(restored, {b"more": b"rows"})
+        assert restored.get(b"more") == b"rows"
+
+    def test_an_empty_table_can_be_restored(
+        self, table: Table, factory: TableFactory, tmp_path: Path
+    ) -> None:
+        files = table.snapshot(tmp_path / "snapshot")
+        assert rows(factory.restore(lay_out(files, tmp_path / "restored"))) == {}
+
+    def test_a_snapshot_lists_exactly_the_files_of_its_directory(
+        self, table: Table, tmp_path: Path
+    ) -> None:
+        put(table, many_rows(1))
+        files = table.snapshot(tmp_path / "deep" / "snapshot")
+        found = {path: path.stat().st_size for path in (tmp_path / "deep/snapshot").iterdir()}
+        assert {file.path: file.size for file in files} == found
+        assert all(file.path.name == file.name for file in files)
+        assert any(file.shared for file in files)
+
+    def test_a_snapshot_never_changes_while_the_table_does(
+        self, table: Table, factory: TableFactory, tmp_path: Path
+    ) -> None:
+        content = many_rows(1)
+        put(table, content)
+        files = table.snapshot(tmp_path / "snapshot")
+        frozen = digests(files)
+        for seed in range(2, 10):
+            put(table, many_rows(seed))
+            table.prepare_snapshot()
+        table.close()
+        assert digests(files) == frozen
+        assert rows(factory.restore(lay_out(files, tmp_path / "restored"))) == content
+
+    def test_shared_files_keep_name_and_content_from_snapshot_to_snapshot(
+        self, table: Table, tmp_path: Path
+    ) -> None:
+        seen: dict[str, str] = {}
+        for number in range(8):
+            put(table, many_rows(number, 500))
+            files = table.snapshot(tmp_path / f"{number}")
+            for name, digest in digests([file for file in files if file.shared]).items():
+                assert seen.setdefault(name, digest) == digest
+
+    def test_an_unchanged_table_adds_no_shared_file(self, table: Table, tmp_path: Path) -> None:
+        put(table, many_rows(1))
+        first = table.snapshot(tmp_path / "1")
+        second = table.snapshot(tmp_path / "2")
+        assert {f.name for f in first if f.shared} == {f.name for f in second if f.shared}
+
+    def test_a_small_change_leaves_most_of_a_snapshot_shared(
+        self, table: Table, tmp_path: Path
+    ) -> None:
+        keys = [b"%06d" % number for number in range(100_000)]
+        table.load(keys, keys)
+        before = {file.name for file in table.snapshot(tmp_path / "1")}
+        table.write(keys[5:6], [b"changed"])
+        after = table.snapshot(tmp_path / "2")
+        new = sum(file.size for file in after if not (file.shared and file.name in before))
+        assert new < sum(file.size for file in after) / 10
+
+    def test_a_snapshot_can_be_prepared_in_a_thread_while_the_owner_writes(
+        self, table: Table, factory: TableFactory, tmp_path: Path
+    ) -> None:
+        content: dict[bytes, bytes] = {}
+        for seed in range(20):
+            content.update(many_rows(seed))
+            put(table, content)
+            preparation = Thread(target=table.prepare_snapshot)
+            preparation.start()
+            content[b"key-%05d" % seed] = b"while preparing"
+            put(table, {b"key-%05d" % seed: b"while preparing"})
+            assert table.get(b"key-%05d" % seed) == b"while preparing"
+            preparation.join()
+        files = table.snapshot(tmp_path / "snapshot")
+        assert rows(factory.restore(lay_out(files, tmp_path / "restored"))) == content
+
+    def test_close_is_orderly_while_another_thread_prepares_a_snapshot(self, table: Table) -> None:
+        failures: list[InvariantError] = []
+
+        def prepare() -> None:
+            try:
+                table.prepare_snapshot()
+            except InvariantError as closed_first:
+                failures.append(closed_first)
+
+        put(table, many_rows(1, 100_000))
+        preparation = Thread(target=prepare)
+        preparation.start()
+        table.close()
+        preparation.join()
+        assert all("closed" in str(failure) for failure in failures)
+
+    def test_a_snapshot_refuses_a_directory_that_exists(self, table: Table, tmp_path: Path) -> None:
+        (tmp_path / "taken").mkdir()
+        with pytest.raises(ConfigError, match="taken"):
+            table.snapshot(tmp_path / "taken")
+
+    @pytest.mark.parametrize("damage", [cut_last_byte, cut_to_nothing, remove])
+    def test_a_restore_refuses_any_damaged_file_by_name(
+        self, table: Table, factory: TableFactory, tmp_path: Path, damage: Damage
+    ) -> None:
+        put(table, many_rows(1))
+        files = table.snapshot(tmp_path / "snapshot")
+        for file in files:
+            directory = lay_out(files, tmp_path / damage.__name__ / file.name)
+            damage(directory / file.name)
+            with pytest.raises(CorruptObjectError, match=file.name):
+                factory.restore(directory)
+
+    def test_a_flipped_bit_is_refused_at_the_latest_when_it_is_read(
+        self, table: Table, factory: TableFactory, tmp_path: Path
+    ) -> None:
+        put(table, many_rows(1))
+        files = table.snapshot(tmp_path / "snapshot")
+        for file in files:
+            directory = lay_out(files, tmp_path / "flipped" / file.name)
+            flip_middle_bit(directory / file.name)
+            with pytest.raises(CorruptObjectError, match=file.name):
+                rows(factory.restore(directory))
+
+    def test_a_directory_without_a_snapshot_is_refused(
+        self, factory: TableFactory, tmp_path: Path
+    ) -> None:
+        with pytest.raises(CorruptObjectError, match="no such file"):
+            factory.restore(tmp_path)

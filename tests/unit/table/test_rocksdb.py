@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import pytest
+
+from table.conformance import SMALL_BUFFERS, TableConformance, lay_out, many_rows, put
+from tidelog.errors import ConfigError, CorruptObjectError, InvariantError, StoreFullError
+from tidelog.table.rocksdb import RocksTable, RocksTableFactory
+from tidelog.table.rocksdb_snapshot import SNAPSHOT_NAME
+
+
+@pytest.fixture
+def factory() -> RocksTableFactory:
+    return RocksTableFactory(SMALL_BUFFERS)
+
+
+@pytest.fixture
+def table(factory: RocksTableFactory, tmp_path: Path) -> RocksTable:
+    return factory.create(tmp_path / "live")
+
+
+class TestRocksTable(TableConformance):
+    @pytest.fixture
+    def factory(self) -> RocksTableFactory:
+        return RocksTableFactory(SMALL_BUFFERS)
+
+
+def test_a_snapshot_is_sst_files_and_one_small_file(table: RocksTable, tmp_path: Path) -> None:
+    put(table, many_rows(1))
+    *shared, private = table.snapshot(tmp_path / "snapshot")
+    assert all(file.shared and file.name.endswith(".sst") for file in shared)
+    assert (private.name, private.shared) == (SNAPSHOT_NAME, False)
+    assert private.size < 4096
+
+
+def test_a_full_disk_is_reported_as_such(table: RocksTable, tmp_path: Path) -> None:
+    put(table, many_rows(1))
+    for number in range(8, 20):
+        (tmp_path / "live" / f"{number:06d}.sst").symlink_to("/dev/full")
+    with pytest.raises(StoreFullError, match="free disk space"):
+        table.prepare_snapshot()
+
+
+def test_a_damaged_block_fails_every_way_to_read_it(
+    table: RocksTable, factory: RocksTableFactory, tmp_path: Path
+) -> None:
+    keys = sorted(many_rows(1))
+    put(table, many_rows(1))
+    files = table.snapshot(tmp_path / "snapshot")
+    directory = lay_out(files, tmp_path / "restored")
+    data = bytearray((directory / files[0].name).read_bytes())
+    data[100] ^= 1
+    (directory / files[0].name).write_bytes(data)
+    restored = factory.restore(directory)
+    with pytest.raises(CorruptObjectError, match=files[0].name):
+        restored.get(keys[0])
+    with pytest.raises(CorruptObjectError, match=files[0].name):
+        restored.get_many(keys)
+    with pytest.raises(CorruptObjectError, match=files[0].name):
+        list(restored.scan(b"", None))
+
+
+def test_create_refuses_a_directory_that_holds_a_table(
+    table: RocksTable, factory: RocksTableFactory, tmp_path: Path
+) -> None:
+    table.close()
+    with pytest.raises(ConfigError, match="live"):
+        factory.create(tmp_path / "live")
+
+
+def test_a_closed_table_refuses_every_call(table: RocksTable, tmp_path: Path) -> None:
+    table.close()
+    for call in (
+        lambda: table.get(b"key"),
+        lambda: table.get_many([b"key"]),
+        lambda: table.write([b"key"], [b"value"]),
+        lambda: table.scan(b"", None),
+        table.prepare_snapshot,
+        lambda: table.snapshot(tmp_path / "snapshot"),
+        table.size_bytes,
+    ):
+        with pytest.raises(InvariantError, match="closed"):
+            call()
+
+
+def test_an_unsorted_bulk_load_is_refused_and_changes_nothing(table: RocksTable) -> None:
+    keys = [b"%06d" % number for number in range(100_000)]
+    with pytest.raises(InvariantError, match="ascending"):
+        table.load(keys[::-1], keys)
+    assert list(table.scan(b"", None)) == []
+
+
+def test_tables_of_one_factory_do_not_share_rows(
+    factory: RocksTableFactory, tmp_path: Path
+) -> None:
+    first, second = factory.create(tmp_path / "first"), factory.create(tmp_path / "second")
+    put(first, {b"key": b"first"})
+    put(second, {b"key": b"second"})
+    assert first.get(b"key") == b"first"

@@ -1,0 +1,21 @@
+"""S3 servers for tests, started once per run and shared."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.wire import servers
+from tests.wire.servers import S3Server
+
+
+@pytest.fixture(scope="session")
+def ministack() -> Iterator[S3Server]:
+    with servers.ministack_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["moto", "ministack", "versitygw"])
+def s3_server(request: pytest.FixtureRequest) -> S3Server:
+    """Each server in turn."""
+    server: S3Server = request.getfixturevalue(request.param)
+    return server

@@ -1,0 +1,99 @@
+"""A proxy in front of an S3 server that makes it misbehave on request."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request as the proxy sees it."""
+
+    method: str
+    path: str
+    conditional: bool
+
+
+@dataclass
+class Behaviour:
+    """What the proxy does; tests change it as they go.
+
+    `error(exchange)` is a (status, code) to answer with instead of asking the server; without
+    one the server is asked, with the condition of a conditional write left out if
+    `ignore_conditions`, and its answer is lost if `lose_answer(exchange)`. `seen` collects all
+    requests.
+    """
+
+    ignore_conditions: bool = False
+    error: Callable[[Exchange], tuple[int, str] | None] = lambda exchange: None
+    lose_answer: Callable[[Exchange], bool] = lambda exchange: False
+    seen: list[Exchange] = field(default_factory=list)
+
+
+@contextmanager
+def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
+    """Run a proxy before `endpoint` and give its own endpoint."""
+    upstream = urlsplit(endpoint).netloc
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            conditional = "If-None-Match" in self.headers
+            exchange = Exchange(self.command, self.path, conditional)
+            behaviour.seen.append(exchange)
+            error = behaviour.error(exchange)
+            if error is not None:
+                status, code = error
+                xml = f"<Error><Code>{code}</Code><Message>from the proxy</Message></Error>"
+                self._answer(status, {"Content-Type": "application/xml"}, xml.encode())
+                return
+            status, headers, answer = self._ask(body)
+            if behaviour.lose_answer(exchange):
+                self.close_connection = True
+                return
+            self._answer(status, headers, answer)
+
+        def _ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+            headers = dict(self.headers)
+            if behaviour.ignore_conditions:
+                headers.pop("If-None-Match", None)
+            connection = HTTPConnection(upstream, timeout=30)
+            try:
+                connection.request(self.command, self.path, body, headers)
+                response = connection.getresponse()
+                return response.status, dict(response.headers), response.read()
+            finally:
+                connection.close()
+
+        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response_only(status)
+            for name, value in headers.items():
+                if name.lower() not in {"content-length", "connection", "transfer-encoding"}:
+                    self.send_header(name, value)
+            # A HEAD answers with the length of what it does not send.
+            length = headers.get("Content-Length") if self.command == "HEAD" else None
+            self.send_header("Content-Length", length or str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _handle
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
