@@ -1,0 +1,152 @@
+package tidelog.spark
+
+import java.io.{ByteArrayOutputStream, FileNotFoundException, IOException}
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileStatus, FSDataInputStream, Path, PathFilter}
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+
+import tidelog.spark.driver.{CommitStream, DriverSide}
+import tidelog.spark.executor.ExecutorSide
+import tidelog.spark.format.{ChangelogName, IndexEntry}
+import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, SegmentCache}
+import tidelog.spark.layout.{CheckpointRoot, Place}
+import tidelog.spark.layout.Place.{Changelog, ChangelogChecksum, Commit, Other}
+import tidelog.spark.snapshot.SnapshotScheduler
+import tidelog.spark.storage.AtomicFiles
+
+/** The files of a checkpoint as Spark sees them, with the changelogs of state stores in the log.
+  *
+  * Set it as `spark.sql.streaming.checkpointFileManagerClass`. Spark's own RocksDB state store
+  * writes, lists, reads and deletes `<version>_<id>.changelog` through it and finds them where it
+  * expects them; their bytes lie in segments. `commits/N` appears only when all of them are
+  * durable. Every other file is Spark's own business.
+  *
+  * Invariant: a changelog that this class was not given (of a checkpoint without ids, or written
+  * before the plug-in was switched on) is an ordinary file and stays one.
+  *
+  * Errors: as CheckpointFileManager; CorruptObjectException names what is damaged.
+  */
+class TidelogCheckpointFileManager(path: Path, conf: Configuration) extends CheckpointFileManager {
+  private val files = AtomicFiles.open(path, conf)
+
+  override def createAtomic(file: Path, overwrite: Boolean): CancellableFSDataOutputStream =
+    Place.of(file) match {
+      case Changelog(root, name) => createChangelog(file, at(root), name)
+      case _: ChangelogChecksum => new Discarded
+      case Commit(root, batch) => createCommit(file, at(root), batch, overwrite)
+      case Other => files.createAtomic(file, overwrite)
+    }
+
+  override def open(file: Path): FSDataInputStream = Place.of(file) match {
+    case Changelog(root, name) => openChangelog(file, at(root), name)
+    case ChangelogChecksum(root, name) if inLog(root, name) => throw new FileNotFoundException(
+        s"$file: the blocks of the log carry their own checksums")
+    case _ => files.manager.open(file)
+  }
+
+  override def list(directory: Path, filter: PathFilter): Array[FileStatus] =
+    Place.storeDirectory(directory) match {
+      // Most listings look for snapshots only: they need no index.
+      case Some(store) if filter.accept(new Path(directory, AnyChangelog)) =>
+        val virtual = index(at(store.root)).directory(store.directory).map(status(directory, _))
+        val real = listReal(directory, filter, orEmpty = virtual.nonEmpty)
+        real ++ virtual.filter(one => filter.accept(one.getPath))
+      case _ => files.manager.list(directory, filter)
+    }
+
+  override def exists(file: Path): Boolean = Place.of(file) match {
+    case Changelog(root, name) =>
+      val reader = index(at(root))
+      // Ids are new in every task: before its batch is committed, none of them has a file.
+      reader.find(name, fresh = false).isDefined ||
+        (!writing || reader.committed(name)) && files.manager.exists(file)
+    case _: ChangelogChecksum if writing => false
+    case _ => files.manager.exists(file)
+  }
+
+  override def delete(file: Path): Unit = Place.of(file) match {
+    case Changelog(root, name) => deleteChangelog(file, at(root), name)
+    case ChangelogChecksum(root, name) if inLog(root, name) => ()
+    case Commit(root, batch) =>
+      DriverSide.current.flatMap(_.checkpoint(at(root))) match {
+        case Some(checkpoint) => checkpoint.deleteCommit(batch)
+        case None => files.manager.delete(file)
+      }
+    case _ => files.manager.delete(file)
+  }
+
+  override def mkdirs(directory: Path): Unit = files.manager.mkdirs(directory)
+
+  override def isLocal: Boolean = files.manager.isLocal
+
+  override def createCheckpointDirectory(): Path = files.manager.createCheckpointDirectory()
+
+  override def close(): Unit = files.manager.close()
+
+  private def createChangelog(file: Path, root: CheckpointRoot, name: ChangelogName) = {
+    val side = ExecutorSide.current.getOrElse(throw missingPlugin(file))
+    if (side.settings.stagger) SnapshotScheduler.schedule(file, name)
+    side.log(root, files).create(name)
+  }
+
+  private def createCommit(file: Path, root: CheckpointRoot, batch: Long, overwrite: Boolean) = {
+    def side = DriverSide.current.getOrElse(throw missingPlugin(file))
+    new CommitStream(file, overwrite, files, side.barrier(root, batch, files))
+  }
+
+  private def openChangelog(file: Path, root: CheckpointRoot, name: ChangelogName) = {
+    val reader = index(root)
+    reader.find(name, fresh = true).map(opened(root, reader, _)).getOrElse {
+      try files.manager.open(file)
+      catch {
+        case missing: FileNotFoundException =>
+          opened(root, reader, reader.search(name).getOrElse(throw missing))
+      }
+    }
+  }
+
+  private def opened(root: CheckpointRoot, reader: IndexReader, entry: IndexEntry) =
+    new FSDataInputStream(
+      new ChangelogInput(root, entry, files, reader.length, SegmentCache.shared))
+
+  private def deleteChangelog(file: Path, root: CheckpointRoot, name: ChangelogName): Unit =
+    ExecutorSide.current.filter(_ => index(root).find(name, fresh = false).isDefined) match {
+      case Some(side) => side.delete(root, name)
+      case None => files.manager.delete(file)
+    }
+
+  private def listReal(directory: Path, filter: PathFilter, orEmpty: Boolean) =
+    try files.manager.list(directory, filter)
+    catch { case _: FileNotFoundException if orEmpty => Array.empty[FileStatus] }
+
+  private def status(directory: Path, entry: IndexEntry): FileStatus = {
+    val file = new Path(directory, entry.name.file)
+    new FileStatus(entry.bytes, false, 1, entry.bytes.max(1), 0, file)
+  }
+
+  private def at(root: Path): CheckpointRoot = CheckpointRoot.of(root, conf)
+
+  private def index(root: CheckpointRoot): IndexReader = IndexReaders.of(root, files)
+
+  private def inLog(root: Path, name: ChangelogName): Boolean =
+    index(at(root)).find(name, fresh = false).isDefined
+
+  private def writing: Boolean = TaskContext.get() != null
+
+  private def missingPlugin(file: Path): IOException = new IOException(
+    s"spark.plugins; expected tidelog.spark.TidelogPlugin among them, because " +
+      s"spark.sql.streaming.checkpointFileManagerClass is ${getClass.getName}; found that it is " +
+      s"not running where $file is written. Next: add it to spark.plugins and start the " +
+      "application again (a retry is safe).")
+
+  private val AnyChangelog = "1_0.changelog"
+}
+
+/** The checksum file of a changelog in the log: its blocks have checksums, it needs no file. */
+private final class Discarded extends CancellableFSDataOutputStream(new ByteArrayOutputStream) {
+  override def cancel(): Unit = ()
+}

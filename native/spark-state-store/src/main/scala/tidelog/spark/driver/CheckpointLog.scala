@@ -1,0 +1,175 @@
+package tidelog.spark.driver
+
+import java.io.IOException
+import java.util.concurrent.{ExecutorService, TimeUnit}
+
+import scala.collection.immutable.HashMap
+
+import org.apache.spark.internal.Logging
+
+import tidelog.spark.format.{IndexDocument, IndexEntry}
+import tidelog.spark.index.{IndexFiles, NamedId}
+import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.rpc.{SegmentDurable, UploadFailed}
+
+/** What a barrier has gathered: the batch's index, and what it says of the wait. */
+final case class Gathered(index: IndexDocument, waitedMs: Long)
+
+/** One checkpoint as the driver sees it: what executors have made durable since the last commit,
+  * and the barrier of the commit that is being written.
+  *
+  * Invariant: `gather` returns only when every id is durable (in a segment whose entry it returns,
+  * or elsewhere, as `elsewhere` has found); else it throws and the batch is not committed.
+  *
+  * @param driver who is alive
+  * @param collector runs the checkpoint's house-keeping, in order
+  */
+final class CheckpointLog(
+    root: CheckpointRoot,
+    stored: IndexFiles,
+    timeoutMs: Long,
+    driver: DriverSide,
+    collector: Collector,
+    housekeeping: ExecutorService)
+    extends Logging {
+  private var arrived = HashMap.empty[String, IndexEntry]
+  private var failed = HashMap.empty[String, String]
+  private var lengths = HashMap.empty[String, Long]
+  private var acknowledged = Map.empty[String, Long]
+  private var tickets = 0L
+  private var waiting: Option[Long] = None
+
+  def durable(message: SegmentDurable): Unit = {
+    synchronized {
+      lengths = lengths.updated(message.segment, message.bytes)
+      arrived ++= message.complete.map(entry => entry.name.id -> entry)
+      notifyAll()
+    }
+    later(collector.segmentStored(message.segment, message.bytes, message.newest))
+  }
+
+  def failed(message: UploadFailed): Unit = synchronized {
+    failed ++= message.names.map(_.id -> s"on executor ${message.executor}: ${message.reason}")
+    notifyAll()
+  }
+
+  /** An executor has said so in a poll. */
+  def acknowledge(executor: String, ticket: Long): Unit = synchronized {
+    acknowledged = acknowledged.updated(executor, ticket)
+    notifyAll()
+  }
+
+  /** Executors came or went. */
+  def reconsider(): Unit = synchronized(notifyAll())
+
+  /** The ticket of the barrier that waits now. */
+  def barrier: Option[Long] = synchronized(waiting)
+
+  /** Waits until everything the commit names is durable.
+    *
+    * Raises IOException if some of it never will be, or on time-out; the batch then runs again.
+    */
+  def gather(batch: Long, ids: Vector[NamedId], elsewhere: Elsewhere): Gathered = {
+    val start = System.nanoTime()
+    val ticket = synchronized {
+      tickets += 1
+      waiting = Some(tickets)
+      tickets
+    }
+    try {
+      driver.hurry(root, ticket)
+      await(batch, ids, elsewhere, ticket, start)
+      Gathered(document(batch, ids), (System.nanoTime() - start) / 1000000)
+    } finally synchronized {
+      waiting = None
+    }
+  }
+
+  /** The batch's commit is published. */
+  def committed(batch: Long, index: IndexDocument): Unit = {
+    synchronized {
+      // Versions up to batch + 1 are settled; whatever else arrived of them lost to a retry.
+      arrived = arrived.filter { case (_, entry) => entry.name.version > batch + 1 }
+      failed = HashMap.empty
+      lengths = lengths.filter { case (name, _) =>
+        arrived.valuesIterator.exists(_.pieces.exists(_.segment == name))
+      }
+    }
+    later(collector.committed(batch, index.entries))
+  }
+
+  def deleted(names: Vector[tidelog.spark.format.ChangelogName]): Unit =
+    later(collector.deleted(names))
+
+  def deleteCommit(batch: Long): Unit =
+    later(if (collector.mayDeleteCommit(batch)) stored.deleteCommit(batch))
+
+  private def await(
+      batch: Long,
+      ids: Vector[NamedId],
+      elsewhere: Elsewhere,
+      ticket: Long,
+      startNs: Long): Unit = {
+    var known = Set.empty[String]
+    var decision: BarrierDecision = BarrierDecision.Wait
+    while (decision != BarrierDecision.Publish) {
+      decision = synchronized {
+        val first = Barrier.decide(facts(ids, known, ticket, startNs), timeoutMs)
+        if (first == BarrierDecision.Wait) {
+          TimeUnit.MILLISECONDS.timedWait(this, CheckpointLog.LookMs)
+          Barrier.decide(facts(ids, known, ticket, startNs), timeoutMs)
+        } else first
+      }
+      decision match {
+        case BarrierDecision.LookElsewhere(missing) =>
+          val found = elsewhere.find(batch, ids.filter(named => missing(named.id)))
+          if (found != missing) fail(batch, lost(missing -- found, ids.length))
+          known ++= found
+        case BarrierDecision.Fail(reason) => fail(batch, reason)
+        case _ =>
+      }
+    }
+  }
+
+  private def facts(ids: Vector[NamedId], known: Set[String], ticket: Long, startNs: Long) =
+    BarrierFacts(
+      awaited = ids.map(_.id).toSet,
+      durable = known ++ arrived.keySet,
+      failed = failed,
+      executors = driver.executors,
+      acknowledged = acknowledged.filter { case (_, seen) => seen >= ticket }.keySet,
+      waitedMs = (System.nanoTime() - startNs) / 1000000)
+
+  private def document(batch: Long, ids: Vector[NamedId]): IndexDocument = synchronized {
+    val entries = ids.flatMap(named => arrived.get(named.id))
+    val segments = entries.flatMap(_.pieces.map(_.segment)).distinct
+    IndexDocument(batch, batch, segments.map(name => name -> lengths(name)).toMap, entries)
+  }
+
+  private def lost(missing: Set[String], of: Int): String =
+    s"${missing.size} of $of changelogs are nowhere, neither on an executor that is alive nor in " +
+      s"the store (${missing.toSeq.sorted.take(3).mkString(", ")} among them): an executor was " +
+      "lost before it had uploaded them"
+
+  private def fail(batch: Long, reason: String): Nothing =
+    throw new IOException(
+      s"commit of batch $batch of $root; expected every changelog of the batch to be durable; " +
+        s"found that $reason. Next: restart the query, the batch runs again (a retry is safe).")
+
+  private def later(work: => Unit): Unit =
+    housekeeping.execute { () =>
+      try work
+      catch { case error: IOException => logWarning(s"tidelog: house-keeping of $root", error) }
+    }
+}
+
+private object CheckpointLog {
+  private val LookMs = 200L
+}
+
+/** Looks for changelogs the log does not have. */
+trait Elsewhere {
+
+  /** Which of these ids are durable without the log: snapshots, real files, earlier commits. */
+  def find(batch: Long, ids: Vector[NamedId]): Set[String]
+}

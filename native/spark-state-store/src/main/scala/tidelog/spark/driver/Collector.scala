@@ -1,0 +1,150 @@
+package tidelog.spark.driver
+
+import java.io.IOException
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.internal.Logging
+
+import tidelog.spark.format.{ChangelogName, IndexEntry}
+import tidelog.spark.index.{FooterSearch, IndexFiles}
+
+/** Keeps the stored log of one checkpoint small: rolls the index up, removes segments and roll-ups
+  * that nothing needs, and sweeps what a crash has left.
+  *
+  * Invariants: all methods run on one thread; an object is removed only after the index that no
+  * longer names it is the stored truth; a failed removal is tried again after the next commit.
+  *
+  * @param run the token in the names of this driver's own segments
+  */
+final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) extends Logging {
+  private var index = LiveIndex()
+  private var loaded = false
+  private var known = Set.empty[Long]
+  private var deferredCommits = Set.empty[Long]
+  private var unreported = Vector.empty[ChangelogName]
+
+  def segmentStored(segment: String, bytes: Long, newest: Long): Unit =
+    index = index.stored(segment, bytes, newest)
+
+  def committed(batch: Long, entries: Vector[IndexEntry]): Unit = {
+    val first = !loaded
+    if (first) load(batch)
+    index = index.publish(batch, entries)
+    known += batch
+    if (first) {
+      index = index.delete(unreported)
+      unreported = Vector.empty
+      attempt("sweep")(sweep())
+    }
+    tidy()
+    metrics.live(index.segments.size.toLong, index.storedBytes)
+  }
+
+  /** Spark has deleted these; what that frees is removed after the next commit. */
+  def deleted(names: Vector[ChangelogName]): Unit =
+    if (loaded) index = index.delete(names) else unreported ++= names
+
+  /** Whether the commit file of a batch may go now; if not, it goes after its roll-up. */
+  def mayDeleteCommit(batch: Long): Boolean = {
+    val may = loaded && !index.onlyIndexOf(batch)
+    if (!may) deferredCommits += batch
+    may
+  }
+
+  /** Takes over what earlier drivers have stored, up to batch `until`. */
+  private def load(until: Long): Unit = {
+    loaded = true
+    val windows = stored.rollUps()
+    windows.foreach(first => attempt(s"roll-up of batch $first")(loadRollUp(first)))
+    val unrolled = stored.commits().filter(_ < until).filterNot(known)
+    unrolled.foreach(batch => attempt(s"index of batch $batch")(loadCommit(batch)))
+    val from = windows.headOption.orElse(unrolled.headOption).getOrElse(until)
+    val missing = (from until until).filterNot(known)
+    if (missing.nonEmpty) attempt("rebuilding the index")(rebuild(missing.toSet))
+  }
+
+  private def loadRollUp(first: Long): Unit = stored.rollUp(first).foreach { document =>
+    val byBatch = document.entries.groupBy(_.name.version - 1)
+    document.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
+    (document.first to document.last).foreach { batch =>
+      index = index.add(batch, byBatch.getOrElse(batch, Vector.empty))
+      known += batch
+    }
+    index = index.withRollUp(first)
+  }
+
+  private def loadCommit(batch: Long): Unit = stored.commit(batch).foreach { commit =>
+    commit.index.foreach { document =>
+      document.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
+      index = index.add(batch, document.entries)
+    }
+    // A commit without a line was written by Spark alone: nothing of it is in the log, unless the
+    // line was lost; the ids it names are searched for like those of a lost roll-up.
+    if (commit.index.isDefined || commit.ids.isEmpty) known += batch
+  }
+
+  /** Finds in the footers what the index has lost; it keeps too much rather than too little. */
+  private def rebuild(batches: Set[Long]): Unit = {
+    val lengths = stored.segments().toMap
+    val found = new FooterSearch(stored).entries(name => batches(name.version - 1))
+    found.groupBy(_.name.version - 1).foreach { case (batch, entries) =>
+      entries.flatMap(_.pieces.map(_.segment)).distinct.foreach { segment =>
+        index = index.stored(segment, lengths.getOrElse(segment, 0L), 0)
+      }
+      index = index.add(batch, entries)
+    }
+    known ++= batches
+    if (found.nonEmpty) {
+      logWarning(s"tidelog: rebuilt ${found.size} index entries of ${batches.size} batches")
+    }
+  }
+
+  private def sweep(): Unit = {
+    def needed(name: String) = index.segments.get(name).exists(_.live > 0)
+    val garbage = stored
+      .segments()
+      .filterNot { case (name, _) => name.startsWith(run) || needed(name) }
+      .filter { case (name, bytes) => Sweep.isGarbage(stored.footer(name, bytes), index, known) }
+      .map(_._1)
+    garbage.foreach(stored.deleteSegment)
+    index = index.withoutSegments(garbage.toSet)
+    if (garbage.nonEmpty) logInfo(s"tidelog: swept ${garbage.size} segments of earlier runs")
+    metrics.swept.inc(garbage.size.toLong)
+  }
+
+  private def tidy(): Unit = {
+    index.dueWindows.foreach(first => attempt(s"roll-up of batch $first")(writeRollUp(first)))
+    deferredCommits.filterNot(index.onlyIndexOf).foreach { batch =>
+      attempt(s"commit $batch")(stored.deleteCommit(batch))
+      deferredCommits -= batch
+    }
+    index.deadSegments.foreach(name => attempt(s"segment $name")(removeSegment(name)))
+    index.deadWindows.foreach(first => attempt(s"roll-up of batch $first")(removeRollUp(first)))
+  }
+
+  private def writeRollUp(first: Long): Unit = {
+    stored.writeRollUp(index.rollUp(first))
+    index = index.withRollUp(first)
+    metrics.rollUps.inc()
+  }
+
+  private def removeSegment(name: String): Unit = {
+    stored.deleteSegment(name)
+    index = index.withoutSegments(Set(name))
+    metrics.segmentsDeleted.inc()
+  }
+
+  private def removeRollUp(first: Long): Unit = {
+    stored.deleteRollUp(first)
+    index = index.withoutWindows(Set(first))
+  }
+
+  private def attempt(what: String)(work: => Unit): Unit =
+    try work
+    catch {
+      case error: InterruptedException => throw error
+      case error @ (_: IOException | NonFatal(_)) =>
+        logWarning(s"tidelog: $what failed and is tried again at the next start or commit", error)
+    }
+}

@@ -1,0 +1,135 @@
+package tidelog.spark.driver
+
+import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
+
+import scala.jdk.CollectionConverters._
+
+import com.codahale.metrics.MetricRegistry
+import org.apache.spark.internal.Logging
+
+import tidelog.spark.Settings
+import tidelog.spark.executor.{DaemonThreads, ExecutorSide}
+import tidelog.spark.index.{IndexFiles, NamedId}
+import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.rpc.{Deleted, Message, Poll, Received, SegmentDurable, UploadFailed, Waiting}
+import tidelog.spark.storage.AtomicFiles
+
+/** The plug-in in the driver: hears the executors and holds the barriers.
+  *
+  * Invariants: `receive` never blocks on a store, because all executors wait in one line for it;
+  * an executor counts as alive from its first message until Spark has removed it.
+  */
+final class DriverSide(val run: String, settings: Settings, registry: MetricRegistry)
+    extends Logging {
+  private val metrics = new DriverMetrics(registry)
+  private val checkpoints = new ConcurrentHashMap[String, CheckpointLog]
+  private val alive = ConcurrentHashMap.newKeySet[String]()
+  private val gone = ConcurrentHashMap.newKeySet[String]()
+  private val housekeeping =
+    Executors.newSingleThreadExecutor(DaemonThreads("tidelog-housekeeping"))
+  // What arrives before the first commit of a checkpoint is opened waits here.
+  private val early = new ConcurrentHashMap[String, Vector[Message]]
+
+  def executors: Set[String] = alive.asScala.toSet
+
+  def receive(message: Message): AnyRef = {
+    if (!gone.contains(message.executor)) alive.add(message.executor)
+    message match {
+      case durable: SegmentDurable => to(durable.root, durable)
+      case failed: UploadFailed => to(failed.root, failed)
+      case deleted: Deleted => to(deleted.root, deleted)
+      case poll: Poll => answer(poll)
+    }
+  }
+
+  /** Spark has removed an executor: what it had not uploaded is lost. */
+  def executorRemoved(executor: String): Unit = {
+    gone.add(executor)
+    alive.remove(executor)
+    checkpoints.values.asScala.foreach(_.reconsider())
+  }
+
+  /** The barrier of one batch of a checkpoint. */
+  def barrier(root: CheckpointRoot, batch: Long, files: AtomicFiles): CommitBarrier =
+    new CommitBarrier {
+      private val log = open(root, files)
+
+      override def gather(ids: Vector[NamedId]): Gathered =
+        try log.gather(batch, ids, new StoredElsewhere(root, files))
+        catch {
+          case error: Throwable =>
+            metrics.barrierFailures.inc()
+            throw error
+        }
+
+      override def published(gathered: Gathered): Unit = {
+        metrics.waited(gathered.waitedMs * 1000000)
+        logInfo(describe(root, batch, gathered))
+        log.committed(batch, gathered.index)
+      }
+    }
+
+  /** The checkpoint, if this driver has committed a batch with state to it. */
+  def checkpoint(root: CheckpointRoot): Option[CheckpointLog] = Option(checkpoints.get(root.uri))
+
+  /** Lets an executor in this JVM know of the barrier at once; the others ask for it. */
+  def hurry(root: CheckpointRoot, ticket: Long): Unit =
+    ExecutorSide.current.foreach(_.flush(root.uri, ticket))
+
+  /** Ends when the house-keeping of all published commits is done, or after half a minute. */
+  def shutdown(): Unit = {
+    housekeeping.shutdown()
+    housekeeping.awaitTermination(DriverSide.HousekeepingSeconds, TimeUnit.SECONDS)
+  }
+
+  private def open(root: CheckpointRoot, files: AtomicFiles): CheckpointLog = synchronized {
+    checkpoints.computeIfAbsent(root.uri, _ => {
+      val stored = new IndexFiles(root, files)
+      val collector = new Collector(stored, run, metrics)
+      val log = new CheckpointLog(
+        root, stored, settings.barrierTimeoutMs, this, collector, housekeeping)
+      Option(early.remove(root.uri)).foreach(_.foreach(deliver(log, _)))
+      log
+    })
+  }
+
+  private def to(root: String, message: Message): AnyRef = synchronized {
+    checkpoint(CheckpointRoot(root)) match {
+      case Some(log) => deliver(log, message)
+      case None => early.merge(root, Vector(message), (before, now) => before ++ now)
+    }
+    Received
+  }
+
+  private def deliver(log: CheckpointLog, message: Message): Unit = message match {
+    case durable: SegmentDurable => log.durable(durable)
+    case failed: UploadFailed => log.failed(failed)
+    case deleted: Deleted => log.deleted(deleted.names)
+    case _: Poll =>
+  }
+
+  private def answer(poll: Poll): Waiting = {
+    poll.acknowledged.foreach { case (root, ticket) =>
+      checkpoint(CheckpointRoot(root)).foreach(_.acknowledge(poll.executor, ticket))
+    }
+    val waiting = checkpoints.asScala.flatMap { case (root, log) => log.barrier.map(root -> _) }
+    Waiting(waiting.toMap)
+  }
+
+  private def describe(root: CheckpointRoot, batch: Long, gathered: Gathered): String = {
+    val index = gathered.index
+    val bytes = index.entries.map(_.bytes).sum
+    s"tidelog: batch $batch of $root: ${index.entries.length} changelogs of $bytes bytes in " +
+      s"${index.segments.size} segments, the barrier waited ${gathered.waitedMs} ms"
+  }
+}
+
+object DriverSide {
+  private val HousekeepingSeconds = 30L
+  @volatile private var side: Option[DriverSide] = None
+
+  /** The plug-in of this JVM, if it is the driver of an application that has it. */
+  def current: Option[DriverSide] = side
+
+  private[spark] def set(running: Option[DriverSide]): Unit = side = running
+}

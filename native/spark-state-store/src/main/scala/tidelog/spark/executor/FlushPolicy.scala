@@ -1,0 +1,26 @@
+package tidelog.spark.executor
+
+/** What is known about the segment being filled. Times are System.nanoTime in milliseconds.
+  *
+  * @param openChangelogs changelogs that tasks of this executor are writing now
+  * @param firstMs when its oldest bytes were handed over
+  * @param lastMs when its newest bytes were handed over
+  */
+final case class Filling(openChangelogs: Int, bytes: Long, firstMs: Long, lastMs: Long)
+
+/** When a segment's upload starts; pure.
+  *
+  * Tasks follow each other within milliseconds, so an executor without an open changelog has most
+  * probably ended its part of the batch once the linger has passed. Bytes that are old or many
+  * leave earlier, so that little is left for the end of the batch.
+  */
+final case class FlushPolicy(segmentBytes: Long, lingerMs: Long, maxAgeMs: Long) {
+
+  /** Milliseconds until the upload should start if nothing else happens; 0 or less means now. */
+  def startsIn(filling: Filling, nowMs: Long): Long = {
+    val aged = filling.firstMs + maxAgeMs - nowMs
+    if (filling.bytes >= segmentBytes) 0
+    else if (filling.openChangelogs > 0) aged
+    else aged.min(filling.lastMs + lingerMs - nowMs)
+  }
+}

@@ -1,0 +1,79 @@
+package tidelog.spark.executor
+
+import java.io.IOException
+import java.util.concurrent.{Executors, ThreadFactory}
+import java.util.concurrent.atomic.AtomicInteger
+
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+
+import tidelog.spark.storage.AtomicFiles
+
+/** The threads of an executor that store segments, retrying each until a deadline.
+  *
+  * Invariant: `done` is called exactly once per upload, with the object's length when it is stored.
+  */
+final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
+  private val pool = Executors.newFixedThreadPool(threads, DaemonThreads("tidelog-upload"))
+
+  def submit(files: AtomicFiles, path: Path, bytes: () => Array[Byte])(
+      done: Either[Throwable, Long] => Unit): Unit =
+    pool.execute(() => done(store(files, path, bytes)))
+
+  def shutdown(): Unit = pool.shutdownNow()
+
+  private def store(
+      files: AtomicFiles,
+      path: Path,
+      bytes: () => Array[Byte]): Either[Throwable, Long] = {
+    val start = System.nanoTime()
+    try {
+      val data = bytes()
+      retrying(start)(files.write(path, data, overwrite = true))
+      metrics.uploaded(data.length.toLong, System.nanoTime() - start)
+      Right(data.length.toLong)
+    } catch {
+      case error if NonFatal(error) || error.isInstanceOf[InterruptedException] =>
+        metrics.failures.inc()
+        Left(error)
+    }
+  }
+
+  private def retrying(startNs: Long)(attempt: => Unit): Unit = {
+    var pauseMs = Uploads.FirstPauseMs
+    var stored = false
+    while (!stored) {
+      try {
+        attempt
+        stored = true
+      } catch {
+        case error: IOException if worthRetrying(error) && leftMs(startNs) > pauseMs =>
+          metrics.retries.inc()
+          Thread.sleep(pauseMs)
+          pauseMs = (pauseMs * 2).min(Uploads.LongestPauseMs)
+      }
+    }
+  }
+
+  private def worthRetrying(error: IOException): Boolean =
+    !error.isInstanceOf[FileAlreadyExistsException]
+
+  private def leftMs(startNs: Long): Long = deadlineMs - (System.nanoTime() - startNs) / 1000000
+}
+
+private object Uploads {
+  private val FirstPauseMs = 100L
+  private val LongestPauseMs = 5000L
+}
+
+/** Names threads, and lets the JVM end while they run. */
+private[spark] final case class DaemonThreads(name: String) extends ThreadFactory {
+  private val count = new AtomicInteger
+
+  override def newThread(work: Runnable): Thread = {
+    val thread = new Thread(work, s"$name-${count.incrementAndGet()}")
+    thread.setDaemon(true)
+    thread
+  }
+}

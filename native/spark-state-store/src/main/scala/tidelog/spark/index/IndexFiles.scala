@@ -1,0 +1,70 @@
+package tidelog.spark.index
+
+import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.apache.hadoop.fs.FileStatus
+
+import tidelog.spark.format.{FooterEntry, IndexDocument, ObjectNames, SegmentReader}
+import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.storage.AtomicFiles
+
+/** The index as it is stored: roll-ups, the lines in commits, and the segments' footers.
+  *
+  * Invariant: None means that the object does not exist; damage is an error that names it.
+  */
+final class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
+
+  /** The roll-up that covers a batch. */
+  def rollUp(batch: Long): Option[IndexDocument] =
+    present(files.read(root.rollUp(batch))).map { bytes =>
+      IndexDocument.read(new String(bytes, UTF_8).trim, root.rollUp(batch).toString)
+    }
+
+  def writeRollUp(document: IndexDocument): Unit = {
+    files.prepare(root.index)
+    files.write(
+      root.rollUp(document.first),
+      IndexDocument.write(document).getBytes(UTF_8),
+      overwrite = true)
+  }
+
+  def deleteRollUp(batch: Long): Unit = files.manager.delete(root.rollUp(batch))
+
+  /** The commit of a batch. */
+  def commit(batch: Long): Option[CommitFile] =
+    present(files.read(root.commit(batch))).map(CommitFile.read(_, root.commit(batch).toString))
+
+  def deleteCommit(batch: Long): Unit = files.manager.delete(root.commit(batch))
+
+  /** First batches of the roll-ups there are. */
+  def rollUps(): Vector[Long] =
+    list(root.index).flatMap(_.getPath.getName.stripSuffix(".json").toLongOption).sorted
+
+  /** The batches that have a commit file. */
+  def commits(): Vector[Long] = list(root.commits).flatMap(_.getPath.getName.toLongOption).sorted
+
+  /** The segments there are, with their lengths in bytes. */
+  def segments(): Vector[(String, Long)] =
+    list(root.segments)
+      .filter(_.getPath.getName.endsWith(".seg"))
+      .map(status => (status.getPath.getName, status.getLen))
+
+  def footer(segment: String, bytes: Long): Seq[FooterEntry] = {
+    val path = root.segment(segment)
+    SegmentReader.footerAt(bytes, files.read(path, _, _), path.toString)
+  }
+
+  def deleteSegment(segment: String): Unit = files.manager.delete(root.segment(segment))
+
+  private def list(directory: org.apache.hadoop.fs.Path): Vector[FileStatus] =
+    present(files.manager.list(directory)).fold(Vector.empty[FileStatus])(_.toVector)
+
+  private def present[T](read: => T): Option[T] =
+    try Some(read)
+    catch { case _: FileNotFoundException => None }
+}
+
+object IndexFiles {
+  def windowOf(batch: Long): Long = batch - batch % ObjectNames.BatchesPerRollUp
+}

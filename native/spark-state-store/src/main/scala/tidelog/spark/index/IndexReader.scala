@@ -1,0 +1,146 @@
+package tidelog.spark.index
+
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.collection.immutable.TreeMap
+
+import org.apache.spark.internal.Logging
+
+import tidelog.spark.format.{
+  ChangelogName,
+  CorruptObjectException,
+  IndexDocument,
+  IndexEntry,
+  ObjectNames
+}
+import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.rpc.SegmentDurable
+import tidelog.spark.storage.AtomicFiles
+
+/** Where changelogs lie: the index, read on demand and remembered by this JVM.
+  *
+  * Invariants: ids are unique, so an entry once read never becomes wrong; a batch is remembered
+  * only when its commit exists, because before that its index may still come. A damaged roll-up
+  * or line is passed over with a warning, since commits and footers say the same.
+  */
+final class IndexReader(root: CheckpointRoot, files: AtomicFiles) extends Logging {
+  private type Entries = Map[ChangelogName, IndexEntry]
+
+  private val stored = new IndexFiles(root, files)
+  private var batches = TreeMap.empty[Long, Entries]
+  private var own = TreeMap.empty[Long, Entries]
+  private var lengths = Map.empty[String, Long]
+  private var absent = Map.empty[Long, Long]
+  private var listedNs: Option[Long] = None
+
+  /** The entry of a changelog; `fresh` asks the store again for a batch that was absent lately. */
+  def find(name: ChangelogName, fresh: Boolean): Option[IndexEntry] = synchronized {
+    val batch = batchOf(name)
+    own.get(batch).flatMap(_.get(name)).orElse {
+      def known = batches.get(batch).flatMap(_.get(name))
+      // A batch that is known without the id may have run again since.
+      if (known.isEmpty && (fresh || !batches.contains(batch) && !absentLately(batch))) load(batch)
+      known
+    }
+  }
+
+  /** Whether the batch that wrote a changelog is committed, as far as is known. */
+  def committed(name: ChangelogName): Boolean = synchronized(batches.contains(batchOf(name)))
+
+  /** The changelogs of one state store, in no order; at most `ListingAgeMs` old. */
+  def directory(directory: String): Vector[IndexEntry] = synchronized {
+    if (listedNs.forall(System.nanoTime() - _ > IndexReader.ListingAgeMs * 1000000)) loadAll()
+    val entries = batches.valuesIterator ++ own.valuesIterator
+    entries.flatMap(_.valuesIterator).filter(_.name.directory == directory).toVector.distinct
+  }
+
+  /** Remembers what this JVM has stored itself. */
+  def learn(durable: SegmentDurable): Unit = synchronized {
+    lengths = lengths.updated(durable.segment, durable.bytes)
+    durable.complete.foreach { entry =>
+      val batch = batchOf(entry.name)
+      own = own.updated(batch, own.getOrElse(batch, Map.empty) + (entry.name -> entry))
+    }
+    own = own.takeRight(IndexReader.BatchesKept)
+  }
+
+  /** Length of a segment's object in bytes, where the index has said it. */
+  def length(segment: String): Option[Long] = synchronized(lengths.get(segment))
+
+  /** Looks into the footers of all segments: slow, for an index that is lost. */
+  def search(name: ChangelogName): Option[IndexEntry] = {
+    logWarning(s"tidelog: $root has no index entry for ${name.path}, reading all footers")
+    new FooterSearch(stored).entries(_ == name).find(_.name == name)
+  }
+
+  private def batchOf(name: ChangelogName): Long = name.version - 1
+
+  private def absentLately(batch: Long): Boolean =
+    absent.get(batch).exists(System.nanoTime() - _ < IndexReader.AbsenceMs * 1000000)
+
+  private def load(batch: Long): Unit = {
+    val found = loadRollUp(batch) || loadCommit(batch)
+    absent =
+      if (found) absent - batch else absent.updated(batch, System.nanoTime()).takeRight(8)
+  }
+
+  private def complete(window: Long): Boolean =
+    (window until window + ObjectNames.BatchesPerRollUp).forall(batches.contains)
+
+  private def loadRollUp(batch: Long): Boolean =
+    undamaged(stored.rollUp(batch)).exists { document =>
+      remember(document)
+      true
+    }
+
+  private def loadCommit(batch: Long): Boolean =
+    undamaged(stored.commit(batch)).exists { commit =>
+      remember(commit.index.getOrElse(IndexDocument(batch, batch, Map.empty, Vector.empty)))
+      true
+    }
+
+  private def loadAll(): Unit = {
+    val windows = stored.rollUps()
+    val current = batches.keySet.map(IndexFiles.windowOf)
+    val gone = current.filter(window => windows.headOption.exists(window < _))
+    batches = batches.filterNot { case (batch, _) => gone(IndexFiles.windowOf(batch)) }
+    windows.filterNot(complete).foreach(loadRollUp)
+    stored.commits().filterNot(batches.contains).foreach(loadCommit)
+    listedNs = Some(System.nanoTime())
+  }
+
+  private def remember(document: IndexDocument): Unit = {
+    lengths ++= document.segments
+    val byBatch = document.entries.groupBy(entry => batchOf(entry.name))
+    (document.first to document.last).foreach { batch =>
+      val entries = byBatch.getOrElse(batch, Vector.empty).map(entry => entry.name -> entry).toMap
+      batches = batches.updated(batch, entries)
+      own -= batch
+    }
+    if (batches.size > IndexReader.BatchesKept) {
+      batches = batches.range(document.first, document.last + 1)
+    }
+  }
+
+  private def undamaged[T](read: => Option[T]): Option[T] =
+    try read
+    catch {
+      case error: CorruptObjectException =>
+        logWarning(s"tidelog: ${error.getMessage} Passing it over for now.")
+        None
+    }
+}
+
+object IndexReader {
+  private val BatchesKept = 256
+  private val AbsenceMs = 1000L
+  private val ListingAgeMs = 10000L
+}
+
+/** The readers of this JVM, one per checkpoint, so that all partitions share what is read. */
+object IndexReaders {
+  private val readers = new ConcurrentHashMap[CheckpointRoot, IndexReader]
+
+  def of(root: CheckpointRoot, files: => AtomicFiles): IndexReader =
+    readers.computeIfAbsent(root, _ => new IndexReader(root, files))
+}

@@ -1,0 +1,77 @@
+package tidelog.spark.index
+
+import java.util.concurrent.{CompletableFuture, ExecutionException}
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.fs.Path
+
+import tidelog.spark.storage.AtomicFiles
+
+/** Whole segments in memory, for the partitions of an executor that restore side by side: each of
+  * them needs a few hundred bytes of the same objects.
+  *
+  * Invariants: a segment is read once however many ask for it at the same time; at most `limit`
+  * bytes stay, the longest unused leave first; a failed reading is not remembered.
+  */
+final class SegmentCache(limit: Long) {
+  private val segments =
+    new java.util.LinkedHashMap[Path, CompletableFuture[Array[Byte]]](16, 0.75f, true)
+  private var held = 0L
+
+  /** Bytes [offset, offset + length) of a segment whose object has `total` bytes, if known. */
+  def read(files: AtomicFiles, path: Path, total: Option[Long], offset: Long, length: Int)
+      : Array[Byte] =
+    total.filter(_ <= limit / 4) match {
+      case Some(_) => slice(whole(files, path), path, offset, length)
+      case None => files.read(path, offset, length)
+    }
+
+  private def slice(segment: Array[Byte], path: Path, offset: Long, length: Int): Array[Byte] = {
+    // Short when the object is truncated; the block's reader says so.
+    val from = offset.min(segment.length.toLong).toInt
+    java.util.Arrays.copyOfRange(segment, from, (from.toLong + length).min(segment.length).toInt)
+  }
+
+  private def whole(files: AtomicFiles, path: Path): Array[Byte] = {
+    val fresh = new CompletableFuture[Array[Byte]]
+    val known = synchronized(Option(segments.putIfAbsent(path, fresh)))
+    known.foreach(_ => synchronized(segments.get(path)))
+    if (known.isEmpty) fill(fresh, files, path)
+    try known.getOrElse(fresh).get()
+    catch { case error: ExecutionException => throw error.getCause }
+  }
+
+  private def fill(target: CompletableFuture[Array[Byte]], files: AtomicFiles, path: Path): Unit =
+    try {
+      val bytes = files.read(path)
+      target.complete(bytes)
+      synchronized {
+        held += bytes.length
+        evict()
+      }
+    } catch {
+      case error if NonFatal(error) || error.isInstanceOf[InterruptedException] =>
+        synchronized(segments.remove(path))
+        target.completeExceptionally(error)
+    }
+
+  private def evict(): Unit = {
+    val oldest = segments.entrySet.asScala.iterator.filter(_.getValue.isDone).toVector
+    oldest.takeWhile(_ => held > limit).foreach { entry =>
+      held -= entry.getValue.join().length
+      segments.remove(entry.getKey)
+    }
+  }
+}
+
+object SegmentCache {
+  private val DefaultBytes = 64L << 20
+  @volatile private var cache = new SegmentCache(DefaultBytes)
+
+  /** The cache of this JVM. */
+  def shared: SegmentCache = cache
+
+  private[spark] def resize(bytes: Long): Unit = cache = new SegmentCache(bytes)
+}

@@ -1,0 +1,35 @@
+package tidelog.spark.layout
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import tidelog.spark.format.{ChangelogName, ObjectNames}
+
+/** A checkpoint's directory: the key under which driver and executors speak of it.
+  *
+  * Invariant: two spellings of one directory are equal; all object paths are built here.
+  */
+final case class CheckpointRoot(uri: String) {
+  private def path = new Path(uri)
+  private def log = new Path(path, ObjectNames.LogDirectory)
+
+  def segments: Path = new Path(log, "segments")
+  def segment(name: String): Path = new Path(segments, name)
+  def index: Path = new Path(log, "index")
+  def rollUp(batch: Long): Path = new Path(index, ObjectNames.rollUp(batch))
+  def commits: Path = new Path(path, "commits")
+  def state: Path = new Path(path, "state")
+  def commit(batch: Long): Path = new Path(commits, batch.toString)
+  def changelog(name: ChangelogName): Path = new Path(state, name.path)
+
+  /** The snapshot that Spark stores for the same version and id. */
+  def snapshot(name: ChangelogName): Path =
+    new Path(changelog(name).getParent, s"${name.version}_${name.id}.zip")
+
+  override def toString: String = uri
+}
+
+object CheckpointRoot {
+  def of(path: Path, conf: Configuration): CheckpointRoot =
+    CheckpointRoot(path.getFileSystem(conf).makeQualified(path).toString.stripSuffix("/"))
+}

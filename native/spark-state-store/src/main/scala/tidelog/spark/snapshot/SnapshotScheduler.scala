@@ -1,0 +1,93 @@
+package tidelog.spark.snapshot
+
+import java.lang.reflect.Method
+
+import scala.collection.mutable
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.fs.Path
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.execution.streaming.state.{
+  RocksDB,
+  StateStore,
+  StateStoreProvider,
+  StateStoreProviderId
+}
+
+import tidelog.spark.format.ChangelogName
+
+/** Gives each store of this JVM its phase, through the field in which Spark's RocksDB remembers its
+  * last snapshot; that field decides nothing else.
+  *
+  * Invariant: if Spark's internals are not as expected, snapshots come when Spark would take them,
+  * and one warning says so.
+  */
+object SnapshotScheduler extends Logging {
+  @volatile private var broken = false
+
+  /** Called when Spark opens the changelog of a version, which is before it decides. */
+  def schedule(file: Path, name: ChangelogName): Unit =
+    if (!broken) {
+      try stores(file.getParent, name).foreach(setLast(_, name))
+      catch {
+        case NonFatal(error) =>
+          broken = true
+          logWarning(
+            "tidelog: snapshots are not staggered, because this Spark keeps its state stores " +
+              "differently; all else works. Next: report your Spark version (a retry is safe).",
+            error)
+      }
+    }
+
+  private def setLast(store: RocksDB, name: ChangelogName): Unit = {
+    val period = store.conf.minDeltasForSnapshot.max(1)
+    val due =
+      SnapshotPhase.due(name.version, period, name.operator, name.partition, name.store)
+    val last = SnapshotPhase.lastSnapshot(name.version, period, due)
+    setter.invoke(store, java.lang.Long.valueOf(last))
+  }
+
+  private def stores(directory: Path, name: ChangelogName): Iterable[RocksDB] = {
+    val providers = loadedProviders
+    providers.synchronized {
+      providers.collect {
+        case (id, provider)
+            if id.storeId.partitionId == name.partition &&
+              id.storeId.operatorId == name.operator && id.storeId.storeName == name.store &&
+              samePath(id.storeId.storeCheckpointLocation(), directory) =>
+          rocksDB(provider)
+      }
+    }
+  }
+
+  // Spark keeps the provider's type to itself; its store's type is public.
+  private def rocksDB(provider: StateStoreProvider): RocksDB =
+    provider.getClass.getMethod("rocksDB").invoke(provider).asInstanceOf[RocksDB]
+
+  private def samePath(one: Path, other: Path): Boolean =
+    one.toUri.getPath == other.toUri.getPath
+
+  private type Providers = mutable.HashMap[StateStoreProviderId, StateStoreProvider]
+
+  private lazy val providersMethod: Method = accessible(StateStore.getClass, "loadedProviders")
+
+  private def loadedProviders: Providers =
+    providersMethod.invoke(StateStore).asInstanceOf[Providers]
+
+  // Its name is mangled when the compiler has had to widen the field's access.
+  private lazy val setter: Method = {
+    val method = classOf[RocksDB].getDeclaredMethods
+      .find(_.getName.endsWith("lastSnapshotVersion_$eq"))
+      .getOrElse(throw new NoSuchMethodException("lastSnapshotVersion of RocksDB"))
+    method.setAccessible(true)
+    method
+  }
+
+  private def accessible(owner: Class[_], name: String): Method = {
+    val method = owner.getDeclaredMethods
+      .find(candidate => candidate.getName.endsWith(name) && candidate.getParameterCount == 0)
+      .getOrElse(throw new NoSuchMethodException(s"$name of ${owner.getName}"))
+    method.setAccessible(true)
+    method
+  }
+}
