@@ -100,13 +100,15 @@ def seal_metadata(payload: bytes, first: SeqNo) -> SealedBlock:
     return seal_opaque(BlockKind.METADATA, payload, 0, first)
 
 
-def seal_opaque(kind: BlockKind, payload: bytes, count: int, first: SeqNo) -> SealedBlock:
+def seal_opaque(
+    kind: BlockKind, payload: bytes, count: int, first: SeqNo, *, compression_level: int = 1
+) -> SealedBlock:
     """A block whose payload is the caller's; it concerns every key group.
 
-    Raises InvariantError for a payload above 2 GiB.
+    A compression level of 0 stores it as it is. Raises InvariantError for a payload above 2 GiB.
     """
     check_size(first, len(payload))
-    return _seal(payload, kind=kind, first=first, count=count)
+    return _seal(payload, kind=kind, first=first, count=count, level=compression_level)
 
 
 def _seal(

@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "log": "Print the changes in the log, decoded.",
     "restore": "Write a checkpoint's state to a local directory.",
     "run": "Run a job in this process until its input ends.",
+    "spark": "Work with Spark Structured Streaming: settings, jar, checkpoints.",
     "sweep": "Delete objects that crashes left behind.",
 }
 """What `tidelog --help` says; the module of the same name has the rest as `command`."""

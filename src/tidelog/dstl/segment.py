@@ -8,7 +8,7 @@ Format: docs/format.md, "Segments".
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import google_crc32c
 import msgspec
@@ -26,8 +26,12 @@ _HEADER: Final = struct.Struct("<4sB3xQQ16sI")
 _TRAILER: Final = struct.Struct("<QI3xBI4s")
 HEADER_BYTES: Final = _HEADER.size
 """Length of a segment's header, which names its author."""
+TRAILER_BYTES: Final = _TRAILER.size
+"""Length of a segment's trailer, which says where the footer index is."""
 _HEADER_CRC_AT: Final = _HEADER.size - 4
 _TRAILER_CRC_AT: Final = _TRAILER.size - 8
+
+T = TypeVar("T")
 
 
 class LogRange(msgspec.Struct, frozen=True, array_like=True):
@@ -93,12 +97,22 @@ class Segment:
     entries: tuple[Entry, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Trailer:
+    """Where the footer index of a segment lies, and its checksum with the trailer's `checked`."""
+
+    footer_at: int
+    footer_bytes: int
+    crc: int
+    checked: bytes
+
+
 def pack(author: SegmentAuthor, name: str, groups: Iterable[BlockGroup]) -> PackedSegment:
     """Lay out one segment to be stored as `name`.
 
     Raises InvariantError when a group is empty or its sequence numbers have a gap.
     """
-    parts = [_header(author)]
+    parts = [header_bytes(author)]
     offset = len(parts[0])
     entries: list[Entry] = []
     ranges: list[LogRange] = []
@@ -110,8 +124,7 @@ def pack(author: SegmentAuthor, name: str, groups: Iterable[BlockGroup]) -> Pack
             parts.append(block.data)
             offset += block.size
         ranges.append(_range(name, start, offset, group.blocks))
-    footer = msgspec.msgpack.encode(entries)
-    parts += footer, _trailer(offset, footer)
+    parts += footer_and_trailer(offset, entries)
     return PackedSegment(b"".join(parts), tuple(ranges))
 
 
@@ -122,22 +135,37 @@ def read_footer(data: bytes, name: str) -> Segment:
     release).
     """
     author = read_author(data, name)
-    trailer_at = len(data) - _TRAILER.size
-    if trailer_at < HEADER_BYTES:
-        raise corrupt(name, len(data), "a segment trailer", "the end of the object (truncated)")
-    footer_at, length, version, crc, magic = _TRAILER.unpack_from(data, trailer_at)
+    trailer_at = max(len(data) - TRAILER_BYTES, HEADER_BYTES)
+    trailer = read_trailer(data[trailer_at:], len(data), name)
+    entries = decode_footer(data[trailer.footer_at : trailer_at], trailer, name, Entry)
+    _check_blocks(data, name, entries, trailer.footer_at)
+    return Segment(author, entries)
+
+
+def read_trailer(trailer: bytes, size: int, name: str) -> Trailer:
+    """What the last `TRAILER_BYTES` bytes of a segment of `size` bytes say; raises
+    CorruptObjectError and FormatVersionError.
+    """
+    trailer_at = size - TRAILER_BYTES
+    if trailer_at < HEADER_BYTES or len(trailer) < TRAILER_BYTES:
+        raise corrupt(name, size, "a segment trailer", "the end of the object (truncated)")
+    footer_at, length, version, crc, magic = _TRAILER.unpack(trailer)
     check_magic(name, trailer_at, (magic, version), (TRAILER_MAGIC, VERSION))
     if footer_at < HEADER_BYTES or footer_at + length != trailer_at:
         raise corrupt(name, trailer_at, "a footer that ends here", f"{length} from {footer_at}")
-    found = google_crc32c.value(data[footer_at : trailer_at + _TRAILER_CRC_AT])
-    if found != crc:
-        raise corrupt(name, footer_at, f"footer CRC32C {crc:08x}", f"{found:08x}")
+    return Trailer(footer_at, length, crc, trailer[:_TRAILER_CRC_AT])
+
+
+def decode_footer(footer: bytes, trailer: Trailer, name: str, entry: type[T]) -> tuple[T, ...]:
+    """The entries of a footer index, whose checksum holds; raises CorruptObjectError."""
+    found = google_crc32c.extend(google_crc32c.value(footer), trailer.checked)
+    if found != trailer.crc:
+        place, expected = trailer.footer_at, f"footer CRC32C {trailer.crc:08x}"
+        raise corrupt(name, place, expected, f"{found:08x}")
     try:
-        entries = msgspec.msgpack.decode(data[footer_at:trailer_at], type=tuple[Entry, ...])
-    except msgspec.MsgspecError as cause:
-        raise corrupt(name, footer_at, "a footer index", str(cause)) from cause
-    _check_blocks(data, name, entries, footer_at)
-    return Segment(author, entries)
+        return msgspec.msgpack.decode(footer, type=tuple[entry, ...])  # type: ignore[valid-type]
+    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+        raise corrupt(name, trailer.footer_at, "a footer index", str(cause)) from cause
 
 
 def read_author(data: bytes, name: str) -> SegmentAuthor:
@@ -154,7 +182,8 @@ def read_author(data: bytes, name: str) -> SegmentAuthor:
     return SegmentAuthor(generation, process.rstrip(b"\0").decode("ascii", "replace"), counter)
 
 
-def _header(author: SegmentAuthor) -> bytes:
+def header_bytes(author: SegmentAuthor) -> bytes:
+    """The first bytes of a segment; raises InvariantError for a process token that is too long."""
     process = author.process.encode("ascii")
     if len(process) > PROCESS_BYTES:
         raise InvariantError(
@@ -168,10 +197,12 @@ def _header(author: SegmentAuthor) -> bytes:
     return header + struct.pack("<I", google_crc32c.value(header))
 
 
-def _trailer(offset: int, footer: bytes) -> bytes:
+def footer_and_trailer(offset: int, entries: Sequence[Entry]) -> tuple[bytes, bytes]:
+    """Footer index and trailer of a segment whose blocks end at byte `offset`."""
+    footer = msgspec.msgpack.encode(entries)
     trailer = _TRAILER.pack(offset, len(footer), VERSION, 0, TRAILER_MAGIC)[:_TRAILER_CRC_AT]
     crc = google_crc32c.value(footer + trailer)
-    return trailer + struct.pack("<I4s", crc, TRAILER_MAGIC)
+    return footer, trailer + struct.pack("<I4s", crc, TRAILER_MAGIC)
 
 
 def _entry(operator: str, subtask: int, block: SealedBlock | Block, offset: int) -> Entry:

@@ -7,7 +7,8 @@ import org.apache.spark.SparkConf
   * Invariant: read once per JVM from the application's SparkConf, so driver and executors agree.
   *
   * @param segmentBytes a segment that has grown to this is uploaded while the batch still runs
-  * @param lingerMs how long an executor without open changelogs waits for the next task
+  * @param lingerMs how long an executor without open changelogs waits for the next task; a barrier
+  *   ends the wait, so this only decides how soon bytes leave while the batch goes on elsewhere
   * @param maxAgeMs bytes never wait longer than this for their upload to start
   * @param pieceBytes a changelog is handed over in pieces of this size while it grows
   * @param inFlightBytes bound of bytes handed over and not yet durable, per executor
@@ -35,7 +36,7 @@ object Settings {
     def ms(key: String, default: String): Long = positive(key, conf.getTimeAsMs(key, default))
     Settings(
       segmentBytes = bytes("spark.tidelog.segment.bytes", "8m"),
-      lingerMs = conf.getTimeAsMs("spark.tidelog.segment.linger", "10ms"),
+      lingerMs = conf.getTimeAsMs("spark.tidelog.segment.linger", "100ms"),
       maxAgeMs = ms("spark.tidelog.segment.maxAge", "1s"),
       pieceBytes = bytes("spark.tidelog.changelog.pieceBytes", "4m").min(Int.MaxValue / 2).toInt,
       inFlightBytes = bytes("spark.tidelog.inFlight.bytes", "256m"),

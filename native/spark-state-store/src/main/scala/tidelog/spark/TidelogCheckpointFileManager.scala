@@ -1,18 +1,22 @@
 package tidelog.spark
 
 import java.io.{ByteArrayOutputStream, FileNotFoundException, IOException}
+import java.util.concurrent.atomic.AtomicBoolean
+
+import scala.collection.concurrent.TrieMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FSDataInputStream, Path, PathFilter}
 
 import org.apache.spark.TaskContext
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
 import tidelog.spark.driver.{CommitStream, DriverSide}
 import tidelog.spark.executor.ExecutorSide
 import tidelog.spark.format.{ChangelogName, IndexEntry}
-import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, SegmentCache}
+import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, MadeChecksum, SegmentCache}
 import tidelog.spark.layout.{CheckpointRoot, Place}
 import tidelog.spark.layout.Place.{Changelog, ChangelogChecksum, Commit, Other}
 import tidelog.spark.snapshot.SnapshotScheduler
@@ -30,7 +34,9 @@ import tidelog.spark.storage.AtomicFiles
   *
   * Errors: as CheckpointFileManager; CorruptObjectException names what is damaged.
   */
-class TidelogCheckpointFileManager(path: Path, conf: Configuration) extends CheckpointFileManager {
+class TidelogCheckpointFileManager(path: Path, conf: Configuration)
+    extends CheckpointFileManager
+    with Logging {
   private val files = AtomicFiles.open(path, conf)
 
   override def createAtomic(file: Path, overwrite: Boolean): CancellableFSDataOutputStream =
@@ -38,13 +44,15 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration) extends Chec
       case Changelog(root, name) => createChangelog(file, at(root), name)
       case _: ChangelogChecksum => new Discarded
       case Commit(root, batch) => createCommit(file, at(root), batch, overwrite)
-      case Other => files.createAtomic(file, overwrite)
+      case Other =>
+        if (file.getName.endsWith(".changelog")) warnOfFormatOne()
+        files.createAtomic(file, overwrite)
     }
 
   override def open(file: Path): FSDataInputStream = Place.of(file) match {
     case Changelog(root, name) => openChangelog(file, at(root), name)
-    case ChangelogChecksum(root, name) if inLog(root, name) => throw new FileNotFoundException(
-        s"$file: the blocks of the log carry their own checksums")
+    case ChangelogChecksum(root, name) if inLog(root, name) =>
+      MadeChecksum.of(openChangelog(file, at(root), name))
     case _ => files.manager.open(file)
   }
 
@@ -128,7 +136,11 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration) extends Chec
     new FileStatus(entry.bytes, false, 1, entry.bytes.max(1), 0, file)
   }
 
-  private def at(root: Path): CheckpointRoot = CheckpointRoot.of(root, conf)
+  // One manager serves one directory of one checkpoint, and qualifying a path costs microseconds.
+  private val roots = TrieMap.empty[Path, CheckpointRoot]
+
+  private def at(root: Path): CheckpointRoot =
+    roots.getOrElseUpdate(root, CheckpointRoot.of(root, conf))
 
   private def index(root: CheckpointRoot): IndexReader = IndexReaders.of(root, files)
 
@@ -137,6 +149,14 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration) extends Chec
 
   private def writing: Boolean = TaskContext.get() != null
 
+  private def warnOfFormatOne(): Unit =
+    if (TidelogCheckpointFileManager.warned.compareAndSet(false, true)) {
+      logWarning(
+        s"tidelog: $path has checkpoint format 1, whose changelogs stay files. Next: start the " +
+          "query with a new checkpoint directory and " +
+          "spark.sql.streaming.stateStore.checkpointFormatVersion=2 (a retry changes nothing).")
+    }
+
   private def missingPlugin(file: Path): IOException = new IOException(
     s"spark.plugins; expected tidelog.spark.TidelogPlugin among them, because " +
       s"spark.sql.streaming.checkpointFileManagerClass is ${getClass.getName}; found that it is " +
@@ -144,6 +164,10 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration) extends Chec
       "application again (a retry is safe).")
 
   private val AnyChangelog = "1_0.changelog"
+}
+
+private object TidelogCheckpointFileManager {
+  private val warned = new AtomicBoolean
 }
 
 /** The checksum file of a changelog in the log: its blocks have checksums, it needs no file. */

@@ -6,14 +6,15 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 
-import tidelog.spark.format.{ChangelogName, IndexEntry}
+import tidelog.spark.format.{ChangelogName, IndexEntry, ObjectNames}
 import tidelog.spark.index.{FooterSearch, IndexFiles}
 
 /** Keeps the stored log of one checkpoint small: rolls the index up, removes segments and roll-ups
   * that nothing needs, and sweeps what a crash has left.
   *
   * Invariants: all methods run on one thread; an object is removed only after the index that no
-  * longer names it is the stored truth; a failed removal is tried again after the next commit.
+  * longer names it is the stored truth; a failed removal is tried again after the next commit; a
+  * roll-up is written only when all its batches are known, because the next driver believes it.
   *
   * @param run the token in the names of this driver's own segments
   */
@@ -33,9 +34,9 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
     index = index.publish(batch, entries)
     known += batch
     if (first) {
+      attempt("sweep")(sweep())
       index = index.delete(unreported)
       unreported = Vector.empty
-      attempt("sweep")(sweep())
     }
     tidy()
     metrics.live(index.segments.size.toLong, index.storedBytes)
@@ -59,7 +60,8 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
     windows.foreach(first => attempt(s"roll-up of batch $first")(loadRollUp(first)))
     val unrolled = stored.commits().filter(_ < until).filterNot(known)
     unrolled.foreach(batch => attempt(s"index of batch $batch")(loadCommit(batch)))
-    val from = windows.headOption.orElse(unrolled.headOption).getOrElse(until)
+    // From the start of a window: its roll-up will say that it knows all of its batches.
+    val from = IndexFiles.windowOf((windows ++ unrolled :+ until).min)
     val missing = (from until until).filterNot(known)
     if (missing.nonEmpty) attempt("rebuilding the index")(rebuild(missing.toSet))
   }
@@ -100,13 +102,20 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
     }
   }
 
+  /** Removes what crashes have left; finds the batches whose roll-up is lost on the way. */
   private def sweep(): Unit = {
-    def needed(name: String) = index.segments.get(name).exists(_.live > 0)
-    val garbage = stored
-      .segments()
-      .filterNot { case (name, _) => name.startsWith(run) || needed(name) }
-      .filter { case (name, bytes) => Sweep.isGarbage(stored.footer(name, bytes), index, known) }
-      .map(_._1)
+    val unnamed = stored.segments().filterNot { case (name, _) =>
+      name.startsWith(run) || index.segments.get(name).exists(_.live > 0)
+    }
+    val footers = unnamed.map { case (name, bytes) => name -> stored.footer(name, bytes) }
+    val lost = footers.flatMap(_._2).map(_.name.version - 1).filterNot(known).toSet
+    val windows = lost.filter(_ < index.committed).map(IndexFiles.windowOf)
+    if (windows.nonEmpty) {
+      rebuild(windows.flatMap(first => first until first + ObjectNames.BatchesPerRollUp) -- known)
+    }
+    val garbage = footers.collect {
+      case (name, footer) if Sweep.isGarbage(footer, index, known) => name
+    }
     garbage.foreach(stored.deleteSegment)
     index = index.withoutSegments(garbage.toSet)
     if (garbage.nonEmpty) logInfo(s"tidelog: swept ${garbage.size} segments of earlier runs")
@@ -114,7 +123,9 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
   }
 
   private def tidy(): Unit = {
-    index.dueWindows.foreach(first => attempt(s"roll-up of batch $first")(writeRollUp(first)))
+    index.dueWindows
+      .filter(first => (first until first + ObjectNames.BatchesPerRollUp).forall(known))
+      .foreach(first => attempt(s"roll-up of batch $first")(writeRollUp(first)))
     deferredCommits.filterNot(index.onlyIndexOf).foreach { batch =>
       attempt(s"commit $batch")(stored.deleteCommit(batch))
       deferredCommits -= batch

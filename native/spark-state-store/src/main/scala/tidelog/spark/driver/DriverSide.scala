@@ -11,7 +11,7 @@ import tidelog.spark.Settings
 import tidelog.spark.executor.{DaemonThreads, ExecutorSide}
 import tidelog.spark.index.{IndexFiles, NamedId}
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.{Deleted, Message, Poll, Received, SegmentDurable, UploadFailed, Waiting}
+import tidelog.spark.rpc.{Answer, Deleted, Message, Poll, SegmentDurable, UploadFailed}
 import tidelog.spark.storage.AtomicFiles
 
 /** The plug-in in the driver: hears the executors and holds the barriers.
@@ -98,7 +98,7 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
       case Some(log) => deliver(log, message)
       case None => early.merge(root, Vector(message), (before, now) => before ++ now)
     }
-    Received
+    Answer.Received
   }
 
   private def deliver(log: CheckpointLog, message: Message): Unit = message match {
@@ -108,12 +108,12 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
     case _: Poll =>
   }
 
-  private def answer(poll: Poll): Waiting = {
+  private def answer(poll: Poll): AnyRef = {
     poll.acknowledged.foreach { case (root, ticket) =>
       checkpoint(CheckpointRoot(root)).foreach(_.acknowledge(poll.executor, ticket))
     }
     val waiting = checkpoints.asScala.flatMap { case (root, log) => log.barrier.map(root -> _) }
-    Waiting(waiting.toMap)
+    Answer.waiting(waiting.toMap)
   }
 
   private def describe(root: CheckpointRoot, batch: Long, gathered: Gathered): String = {

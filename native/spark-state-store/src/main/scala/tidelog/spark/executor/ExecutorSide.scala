@@ -12,7 +12,7 @@ import tidelog.spark.Settings
 import tidelog.spark.format.ChangelogName
 import tidelog.spark.index.IndexReaders
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.{Deleted, Message, Poll, Waiting}
+import tidelog.spark.rpc.{Answer, Deleted, Message, Poll}
 import tidelog.spark.storage.AtomicFiles
 
 /** The plug-in in an executor's JVM: one segment log per checkpoint, one line to the driver.
@@ -86,12 +86,9 @@ final class ExecutorSide(
       tombstones.take().foreach { case (root, names) =>
         ask(Deleted(author.executor, root.uri, names))
       }
-      ask(Poll(author.executor, acknowledged)) match {
-        case Waiting(barriers) =>
-          barriers.foreach { case (root, ticket) => flush(root, ticket) }
-          barriers
-        case other => throw new IllegalStateException(s"the driver answered $other to a poll")
-      }
+      val barriers = Answer.barriers(ask(Poll(author.executor, acknowledged)))
+      barriers.foreach { case (root, ticket) => flush(root, ticket) }
+      barriers
     } catch {
       case NonFatal(error) =>
         logWarning("tidelog: the driver does not answer", error)

@@ -10,9 +10,10 @@ final case class Filling(openChangelogs: Int, bytes: Long, firstMs: Long, lastMs
 
 /** When a segment's upload starts; pure.
   *
-  * Tasks follow each other within milliseconds, so an executor without an open changelog has most
-  * probably ended its part of the batch once the linger has passed. Bytes that are old or many
-  * leave earlier, so that little is left for the end of the batch.
+  * The driver's barrier is what normally starts it, so that a batch costs one segment. An executor
+  * that has had no open changelog for the linger has most probably ended its part of the batch and
+  * need not wait for the others; bytes that are old or many leave while the batch still runs, so
+  * that little is left for its end.
   */
 final case class FlushPolicy(segmentBytes: Long, lingerMs: Long, maxAgeMs: Long) {
 

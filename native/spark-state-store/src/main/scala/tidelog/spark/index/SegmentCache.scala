@@ -24,31 +24,35 @@ final class SegmentCache(limit: Long) {
   def read(files: AtomicFiles, path: Path, total: Option[Long], offset: Long, length: Int)
       : Array[Byte] =
     total.filter(_ <= limit / 4) match {
-      case Some(_) => slice(whole(files, path), path, offset, length)
+      case Some(bytes) => slice(whole(files, path, bytes.toInt), offset, length)
       case None => files.read(path, offset, length)
     }
 
-  private def slice(segment: Array[Byte], path: Path, offset: Long, length: Int): Array[Byte] = {
-    // Short when the object is truncated; the block's reader says so.
+  private def slice(segment: Array[Byte], offset: Long, length: Int): Array[Byte] = {
+    // Short when the index is wrong; the block's reader says so.
     val from = offset.min(segment.length.toLong).toInt
     java.util.Arrays.copyOfRange(segment, from, (from.toLong + length).min(segment.length).toInt)
   }
 
-  private def whole(files: AtomicFiles, path: Path): Array[Byte] = {
+  private def whole(files: AtomicFiles, path: Path, bytes: Int): Array[Byte] = {
     val fresh = new CompletableFuture[Array[Byte]]
     val known = synchronized(Option(segments.putIfAbsent(path, fresh)))
     known.foreach(_ => synchronized(segments.get(path)))
-    if (known.isEmpty) fill(fresh, files, path)
+    if (known.isEmpty) fill(fresh, files, path, bytes)
     try known.getOrElse(fresh).get()
     catch { case error: ExecutionException => throw error.getCause }
   }
 
-  private def fill(target: CompletableFuture[Array[Byte]], files: AtomicFiles, path: Path): Unit =
+  private def fill(
+      target: CompletableFuture[Array[Byte]],
+      files: AtomicFiles,
+      path: Path,
+      bytes: Int): Unit =
     try {
-      val bytes = files.read(path)
-      target.complete(bytes)
+      // With its length an object store needs one request for it.
+      target.complete(files.read(path, 0, bytes))
       synchronized {
-        held += bytes.length
+        held += bytes
         evict()
       }
     } catch {

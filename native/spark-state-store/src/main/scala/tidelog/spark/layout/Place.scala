@@ -40,7 +40,11 @@ object Place {
     below("state", path, depth = 2)
       .orElse(below("state", path, depth = 3))
       .filter { case (_, relative) => StorePattern.matches(relative) }
+      .filterNot { case (_, relative) => TableFolders.exists(name => relative.endsWith(s"/$name")) }
       .map { case (root, relative) => StoreDirectory(root, relative) }
+
+  // Where Spark puts the files of snapshots, below a store's directory.
+  private val TableFolders = Seq("SSTs", "logs")
 
   private val StorePattern = "[0-9]+/[0-9]+(/[^/]+)?".r
 

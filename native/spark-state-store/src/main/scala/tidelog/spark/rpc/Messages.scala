@@ -1,5 +1,7 @@
 package tidelog.spark.rpc
 
+import scala.jdk.CollectionConverters._
+
 import tidelog.spark.format.{ChangelogName, IndexEntry}
 
 /** What executors and the driver tell each other; `root` is a CheckpointRoot's uri.
@@ -40,8 +42,29 @@ final case class Deleted(executor: String, root: String, names: Vector[Changelog
   */
 final case class Poll(executor: String, acknowledged: Map[String, Long]) extends Message
 
-/** The barriers that wait now, per checkpoint: bytes for them should leave at once. */
-final case class Waiting(barriers: Map[String, Long]) extends Serializable
+/** The driver's answers, made of the JDK's classes only: an executor decodes them with a class
+  * loader from before `spark.jars` were fetched.
+  */
+object Answer {
 
-/** The answer to every other message. */
-case object Received extends Serializable
+  /** The answer to a `Poll`: the barriers that wait now, per checkpoint. Bytes for them should
+    * leave at once.
+    */
+  def waiting(barriers: Map[String, Long]): AnyRef = {
+    val answer = new java.util.HashMap[String, java.lang.Long]
+    barriers.foreach { case (root, ticket) => answer.put(root, ticket) }
+    answer
+  }
+
+  /** The barriers in an answer to a `Poll`. */
+  def barriers(answer: AnyRef): Map[String, Long] = answer match {
+    case waiting: java.util.Map[_, _] =>
+      waiting.asScala.map { case (root, ticket) =>
+        root.asInstanceOf[String] -> ticket.asInstanceOf[java.lang.Long].longValue
+      }.toMap
+    case other => throw new IllegalStateException(s"the driver answered $other to a poll")
+  }
+
+  /** The answer to every other message. */
+  val Received: AnyRef = java.lang.Boolean.TRUE
+}

@@ -1,0 +1,58 @@
+"""The queries of the Spark benchmarks, over a source that costs next to nothing.
+
+Invariant: what a batch holds depends on its number alone, so runs and restarts are equal.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+SOURCE_PARTITIONS: Final = 2
+
+
+def rows(spark: SparkSession, count: int) -> DataFrame:
+    """`count` rows per batch: `value` counts on, `timestamp` advances by a second per batch."""
+    return (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", count)
+        .option("numPartitions", SOURCE_PARTITIONS)
+        .load()
+    )
+
+
+def word_count(spark: SparkSession) -> DataFrame:
+    """10,000 rows over 20,011 keys of 200 characters."""
+    key = F.rpad((F.col("value") * 7919 % 20_011).cast("string"), 200, ".")
+    return rows(spark, 10_000).groupBy(key.alias("word")).count()
+
+
+def sliding_window(spark: SparkSession) -> DataFrame:
+    """2,000 rows over 500 keys, in windows of 10 s every 2 s."""
+    timed = rows(spark, 2_000).withWatermark("timestamp", "10 seconds")
+    window = F.window("timestamp", "10 seconds", "2 seconds")
+    return timed.groupBy(window, (F.col("value") % 500).alias("key")).count()
+
+
+def join(spark: SparkSession) -> DataFrame:
+    """2,000 rows on each side; a row meets one of the same batch."""
+    left, right = (
+        rows(spark, 2_000)
+        .withColumnsRenamed({"value": f"{side}_value", "timestamp": f"{side}_time"})
+        .withWatermark(f"{side}_time", "10 seconds")
+        for side in ("left", "right")
+    )
+    near = F.expr(
+        "left_value = right_value AND right_time >= left_time"
+        " AND right_time <= left_time + INTERVAL 5 SECONDS"
+    )
+    return left.join(right, near)
+
+
+QUERIES: Final[dict[str, tuple[Callable[[SparkSession], DataFrame], str]]] = {
+    "wc": (word_count, "update"),
+    "win": (sliding_window, "update"),
+    "join": (join, "append"),
+}
+"""Query and output mode by name."""

@@ -1,0 +1,17 @@
+package tidelog.spark.core
+
+import tidelog.spark.Checks
+
+/** Checks of the plug-in's decisions and of the log on a local directory, without a session. */
+object CoreChecks {
+  def main(arguments: Array[String]): Unit = {
+    val checks = new Checks
+    new BarrierChecks(checks).run()
+    new FlushChecks(checks).run()
+    new ChangelogStreamChecks(checks).run()
+    new LiveIndexChecks(checks).run()
+    new PhaseChecks(checks).run()
+    new PlaceChecks(checks).run()
+    new LogChecks(checks).run()
+  }
+}

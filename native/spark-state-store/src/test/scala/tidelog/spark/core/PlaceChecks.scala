@@ -1,0 +1,49 @@
+package tidelog.spark.core
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import tidelog.spark.Checks
+import tidelog.spark.format.ChangelogName
+import tidelog.spark.Checks.equal
+import tidelog.spark.layout.{CheckpointRoot, Place}
+import tidelog.spark.layout.Place.{Changelog, ChangelogChecksum, Commit, Other, StoreDirectory}
+
+final class PlaceChecks(checks: Checks) {
+  private val root = new Path("s3a://bucket/a b/state/query")
+  private val name = ChangelogName(0, 12, "default", 7, "id")
+  private val joined = name.copy(store = "left-keyToNumValues")
+
+  def run(): Unit = {
+    checks.check("changelogs with an id are known wherever the checkpoint lies") {
+      Seq(name, joined).foreach { one =>
+        val file = new Path(root, s"state/${one.path}")
+        equal[Place](Place.of(file), Changelog(root, one))
+        equal[Place](Place.of(new Path(s"$file.crc")), ChangelogChecksum(root, one))
+        equal(Place.storeDirectory(file.getParent), Some(StoreDirectory(root, one.directory)))
+      }
+    }
+    checks.check("commits are known by their number") {
+      equal[Place](Place.of(new Path(root, "commits/17")), Commit(root, 17))
+    }
+    checks.check("all other files are left alone") {
+      Seq(
+        "state/0/12/7.changelog",
+        "state/0/12/7_id.zip",
+        "state/0/12/SSTs/1.sst",
+        "state/0/_metadata/metadata",
+        "commits/.17.tmp",
+        "commits/metadata",
+        "offsets/17",
+        "metadata").foreach(file => equal[Place](Place.of(new Path(root, file)), Other))
+      equal(Place.storeDirectory(new Path(root, "state/0")), None)
+      equal(Place.storeDirectory(new Path(root, "state/0/_metadata/schema")), None)
+    }
+    checks.check("two spellings of a directory are one checkpoint") {
+      val conf = new Configuration
+      equal(
+        CheckpointRoot.of(new Path("/tmp/x/"), conf),
+        CheckpointRoot.of(new Path("file:///tmp/x"), conf))
+    }
+  }
+}

@@ -1,0 +1,110 @@
+"""The Spark word count read back: its state, and whether that equals a count of the same files.
+
+Invariant: nothing here shares code with the query. The state comes from Spark's state data source,
+the files from the log of its file source, and words from `str.split` itself.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from operator import add
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+SHOWN: Final = 20
+"""How many differing words are collected."""
+
+_GLOB: Final = re.compile(r"([\\{}\[\]*?])")
+_LOG_OFFSET: Final = re.compile(r'"logOffset":(\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The state of a committed batch against the files that went into it."""
+
+    batch: int
+    files: int
+    words: int
+    occurrences: int
+    differing: list["Row"]
+    """Up to SHOWN rows: word, count in the state or None, count in the files or None."""
+
+
+def report(spark: "SparkSession", checkpoint: str, top: int) -> int:
+    """Print whether the state is right, and its most frequent words; returns the exit code."""
+    batch = committed_batch(spark, checkpoint)
+    if batch is None:
+        click.echo(f"no batch is committed in {checkpoint}: nothing to compare", err=True)
+        return 1
+    if top:
+        counts = state(spark, checkpoint, batch).orderBy("count", "word", ascending=[False, True])
+        for row in counts.limit(top).collect():
+            click.echo(f"{row[1]:>12,} {row.word}")
+    found = compare(spark, checkpoint, batch)
+    sizes = f"{found.words:,} words, {found.occurrences:,} occurrences, {found.files:,} files"
+    if not found.differing:
+        click.echo(f"verified: the state of batch {batch} equals a batch count ({sizes})")
+        return 0
+    click.echo(f"WRONG: the state of batch {batch} differs from a batch count ({sizes})", err=True)
+    for word, counted, expected in found.differing:
+        click.echo(f"  {word!r}: {counted} in the state, {expected} in the files", err=True)
+    if len(found.differing) == SHOWN:
+        click.echo("  and maybe more", err=True)
+    return 1
+
+
+def committed_batch(spark: "SparkSession", checkpoint: str) -> int | None:
+    """The newest committed batch; None when there is none."""
+    operators = spark.read.format("state-metadata").load(checkpoint).select("maxBatchId").collect()
+    newest: int = max((operator.maxBatchId for operator in operators), default=-1)
+    return newest if newest >= 0 else None
+
+
+def state(spark: "SparkSession", checkpoint: str, batch: int) -> "DataFrame":
+    """The counts as of a committed batch: word, count."""
+    stored = spark.read.format("statestore").option("batchId", batch).load(checkpoint)
+    return stored.selectExpr("key.word as word", "value.count as count")
+
+
+def compare(spark: "SparkSession", checkpoint: str, batch: int) -> Comparison:
+    """Compare the state of a committed batch with a batch count of the files behind it.
+
+    A file that was changed after the query has read it makes a difference; one that is gone is
+    Spark's AnalysisException.
+    """
+    files = counted_files(spark, checkpoint, batch)
+    lines = spark.read.text([literal(path) for path in files]).rdd
+    counted = lines.mapPartitions(
+        # Not a function of this module: executors may have no tidelog.
+        lambda part: Counter(word for line in part for word in line.value.split()).items()
+    ).reduceByKey(add)
+    expected = spark.createDataFrame(counted, "word string, files long")
+    stored = state(spark, checkpoint, batch).cache()
+    both = stored.join(expected, "word", "full_outer")
+    differing = both.where("not (count <=> files)").orderBy("word").limit(SHOWN).collect()
+    known, occurrences = stored.selectExpr("count(*)", "coalesce(sum(count), 0)").collect()[0]
+    stored.unpersist()
+    return Comparison(batch, len(files), known, occurrences, differing)
+
+
+def counted_files(spark: "SparkSession", checkpoint: str, batch: int) -> list[str]:
+    """The files that went into the state of a batch, from the log of Spark's file source."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    root = literal(checkpoint.rstrip("/"))
+    offsets = spark.read.text(f"{root}/offsets/{batch}", wholetext=True).collect()[0].value
+    last = int(_LOG_OFFSET.findall(offsets)[-1])
+    lines = spark.read.text(f"{root}/sources/0").where("value like '{%'")
+    entry = f.from_json("value", "path string, batchId long").alias("entry")
+    entries = lines.select(entry).select("entry.*").where(f"batchId <= {last}")
+    return sorted(unquote(row.path) for row in entries.select("path").distinct().collect())
+
+
+def literal(path: str) -> str:
+    """A path that Spark, which takes patterns, takes as it stands."""
+    return _GLOB.sub(r"\\\1", path)

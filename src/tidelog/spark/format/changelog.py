@@ -1,0 +1,167 @@
+"""Spark's own changelog files, decoded: what a batch changed in one state store.
+
+Invariants: a changelog is returned whole, or damage is reported by name; keys and values are the
+bytes that Spark handed to RocksDB. Files have four versions:
+
+    1 records     2 "v2", records     3 "v3", lineage, records     4 "v4", lineage, records
+
+Texts are u16 length and UTF-8, numbers are big-endian. Records of versions 1 and 3 are puts and
+deletes without a type; those of 2 and 4 start with one. Version 1 has no mark.
+"""
+
+import re
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidelog.errors import CorruptObjectError, FormatVersionError
+from tidelog.spark.format.codec import decompress
+from tidelog.spark.format.damage import damaged
+
+NEWEST_VERSION: Final = 4
+_WITH_TYPES: Final = (2, 4)
+_WITH_LINEAGE: Final = 3
+_END: Final = -1
+_NOTHING: Final = -1
+_VERSION: Final = re.compile(rb"v([0-9]{1,4})")
+
+
+class RecordKind(IntEnum):
+    """What a record does; the numbers are Spark's."""
+
+    PUT = 0x01
+    DELETE = 0x10
+    MERGE = 0x11
+    """Appends the value to what the key has."""
+    DELETE_RANGE = 0x20
+    """Deletes the keys from `key` to the one before `value`."""
+
+
+class Record(NamedTuple):
+    """One change; `value` is None for a delete."""
+
+    kind: RecordKind
+    key: bytes
+    value: bytes | None
+
+
+class LineageItem(msgspec.Struct, frozen=True, rename="camel"):
+    """A state version and the checkpoint id under which it was stored."""
+
+    version: int
+    checkpoint_unique_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """A decoded file; the lineage names the versions from the last snapshot on, and is empty in
+    versions 1 and 2.
+    """
+
+    version: int
+    codec: str
+    lineage: tuple[LineageItem, ...]
+    records: tuple[Record, ...]
+
+
+def read_changelog(data: bytes, where: str) -> Changelog:
+    """Decode the bytes of a changelog file.
+
+    Raises CorruptObjectError (damaged, truncated), FormatVersionError (a newer Spark wrote it) and
+    ConfigError (compressed with snappy or lzf), all naming `where`.
+    """
+    codec, content = decompress(data, where)
+    version = _version(content)
+    if version > NEWEST_VERSION:
+        raise FormatVersionError(
+            where,
+            expected=f"a changelog of version <= {NEWEST_VERSION}",
+            found=f"version {version}",
+            action="use a tidelog release that supports the Spark that wrote it",
+        )
+    reader = _Reader(content, where)
+    if version > 1:
+        reader.text()
+    lineage = _lineage(reader, where) if version >= _WITH_LINEAGE else ()
+    records = reader.typed_records() if version in _WITH_TYPES else reader.plain_records()
+    return Changelog(version, codec, lineage, tuple(records))
+
+
+def _version(content: bytes) -> int:
+    # As Spark decides: whatever does not start with the text of a version is version 1.
+    length = int.from_bytes(content[:2], "big")
+    match = _VERSION.fullmatch(content[2 : 2 + length])
+    return max(int(match[1]), 1) if match else 1
+
+
+def _lineage(reader: "_Reader", where: str) -> tuple[LineageItem, ...]:
+    try:
+        return msgspec.json.decode(reader.text(), type=tuple[LineageItem, ...])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+        raise damaged(where, "the lineage of a changelog", str(cause)) from cause
+
+
+class _Reader:
+    """Reads a changelog's uncompressed bytes from front to end."""
+
+    def __init__(self, content: bytes, where: str) -> None:
+        self._content = content
+        self._where = where
+        self._at = 0
+
+    def text(self) -> bytes:
+        return self._take(int.from_bytes(self._take(2), "big"))
+
+    def plain_records(self) -> list[Record]:
+        records: list[Record] = []
+        while (length := self._int()) != _END:
+            key = self._sized(length)
+            value_length = self._int()
+            if value_length < 0:
+                records.append(Record(RecordKind.DELETE, key, None))
+            else:
+                records.append(Record(RecordKind.PUT, key, self._take(value_length)))
+        return self._ended(records)
+
+    def typed_records(self) -> list[Record]:
+        records: list[Record] = []
+        while (code := self._take(1)[0]) != 0:
+            if code not in _KINDS:
+                raise self._damage("a type of record", f"{code:#04x}")
+            key = self._sized(self._int())
+            value_length = self._int()
+            if (code == RecordKind.DELETE) != (value_length == _NOTHING):
+                raise self._damage("a value exactly if it is no delete", f"length {value_length}")
+            value = None if value_length == _NOTHING else self._sized(value_length)
+            records.append(Record(RecordKind(code), key, value))
+        return self._ended(records)
+
+    def _ended(self, records: list[Record]) -> list[Record]:
+        if self._at != len(self._content):
+            raise self._damage("the end", f"{len(self._content) - self._at} more bytes")
+        return records
+
+    def _int(self) -> int:
+        return int(_INT.unpack(self._take(4))[0])
+
+    def _sized(self, length: int) -> bytes:
+        if length < 0:
+            raise self._damage("a length", str(length))
+        return self._take(length)
+
+    def _take(self, length: int) -> bytes:
+        taken = self._content[self._at : self._at + length]
+        if len(taken) < length:
+            raise self._damage(f"{length} bytes", f"{len(taken)} (truncated)")
+        self._at += length
+        return taken
+
+    def _damage(self, expected: str, found: str) -> CorruptObjectError:
+        return damaged(f"{self._where}, uncompressed byte {self._at},", expected, found)
+
+
+_INT: Final = struct.Struct(">i")
+_KINDS: Final = frozenset(RecordKind)

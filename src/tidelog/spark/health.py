@@ -1,0 +1,160 @@
+"""Checks of a stored checkpoint: whose it is, what it says of its settings, what is damaged.
+
+Invariant: nothing is written; whatever is doubtful or damaged is named with its object.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.errors import ObjectNotFoundError, TidelogError
+from tidelog.spark.checkpoint import INDEX, OFFSETS, SEGMENTS, Checkpoint
+from tidelog.spark.contents import ChangelogReader
+from tidelog.spark.entries import by_segment
+from tidelog.spark.findings import Finding, fail, ok, warn
+from tidelog.spark.format.index import IndexEntry
+from tidelog.spark.liveness import Assessment
+from tidelog.spark.locate import Located, locate
+from tidelog.spark.reading import UNREADABLE, Progress, gathered, read_checkpoint
+from tidelog.spark.settings import FORMAT, PROVIDER, PROVIDER_CLASS
+from tidelog.storage.port import ObjectStore
+
+_REBUILD: Final = "stop the query and run `tidelog spark rebuild-index`"
+_BACKUP: Final = "bring it back from a backup, or start the query from an earlier batch"
+_SHOWN: Final = 5
+
+
+async def check_checkpoint(
+    store: ObjectStore, *, deep: bool = False, progress: Progress | None = None
+) -> list[Finding]:
+    """Check the checkpoint at a store's root; `deep` reads every live changelog.
+
+    Raises what the store raises; damage is a finding.
+    """
+    checkpoint = await read_checkpoint(store, progress)
+    if checkpoint.is_empty:
+        return [ok("checkpoint", "none yet: a query can start here")]
+    located = await locate(store, checkpoint, progress=progress)
+    findings = [
+        _origin(checkpoint, located.assessment),
+        *await _recorded_settings(store, checkpoint),
+        *_commit_format(checkpoint),
+        *_damage(checkpoint, located),
+        *_lost(located.assessment),
+        *_orphans(checkpoint, located),
+    ]
+    if deep:
+        findings += await _contents(store, located.assessment, progress)
+    return findings
+
+
+def _origin(checkpoint: Checkpoint, assessment: Assessment) -> Finding:
+    retained = f"{len(checkpoint.commits)} batches"
+    if checkpoint.commits:
+        retained += f", {min(checkpoint.commits)} to {checkpoint.newest}"
+    whose = "with the plug-in's log" if checkpoint.segments else "of Spark alone"
+    found = f"{whose}; {retained}; {len(assessment.live)} live changelogs in the log"
+    return ok("checkpoint", found)
+
+
+async def _recorded_settings(store: ObjectStore, checkpoint: Checkpoint) -> list[Finding]:
+    """A restarted query keeps the provider its checkpoint was started with."""
+    if not checkpoint.offsets:
+        return []
+    name = f"{OFFSETS}{checkpoint.offsets[-1]}"
+    try:
+        lines = (await store.get(name)).split(b"\n")
+        conf = msgspec.json.decode(lines[1], type=dict[str, Any]).get("conf") or {}
+    except ObjectNotFoundError:
+        return []  # purged since the listing
+    except (IndexError, msgspec.MsgspecError, UnicodeDecodeError) as cause:
+        return [fail("offsets", f"object {name} is damaged: {cause}", _BACKUP)]
+    provider = conf.get(PROVIDER, PROVIDER_CLASS)
+    if provider == PROVIDER_CLASS:
+        return [ok("stored-provider", provider)]
+    action = f"start a new checkpoint with {PROVIDER}={PROVIDER_CLASS}"
+    return [fail("stored-provider", f"{provider}, fixed for this checkpoint", action)]
+
+
+def _commit_format(checkpoint: Checkpoint) -> list[Finding]:
+    if checkpoint.newest is None:
+        return []
+    newest = checkpoint.commits[checkpoint.newest].format
+    if newest >= 2:
+        return [ok("stored-format", f"checkpoint format {newest}")]
+    found = f"checkpoint format {newest}: written without {FORMAT}=2"
+    return [warn("stored-format", found, "the next batch with format 2 takes it over")]
+
+
+def _damage(checkpoint: Checkpoint, located: Located) -> Iterator[Finding]:
+    for name, error in sorted(checkpoint.damaged.items()):
+        is_index = name.startswith(INDEX) or _batch(name) in checkpoint.commits
+        yield fail("damage", _said(error), _REBUILD if is_index else _BACKUP)
+    if located.footers is not None:
+        for _, error in sorted(located.footers.damaged.items()):
+            yield fail("damage", _said(error), _BACKUP)
+    said = {name: n for document in checkpoint.documents() for name, n in document.segments.items()}
+    for segment in sorted(located.assessment.live_segments() & said.keys()):
+        size = checkpoint.segments[segment]
+        if size != said[segment]:
+            found = f"object {SEGMENTS}{segment} has {size} bytes, its index says {said[segment]}"
+            yield fail("damage", found, _BACKUP)
+    if located.footers is not None and not (located.assessment.lost or checkpoint.damaged):
+        yield warn("index", "something needed stands only in the segments' footers", _REBUILD)
+
+
+def _lost(assessment: Assessment) -> Iterator[Finding]:
+    for lost in assessment.lost[:_SHOWN]:
+        yield fail("lost", f"{lost.what}, of batch {lost.batch}, is nowhere", _BACKUP)
+    if len(assessment.lost) > _SHOWN:
+        yield fail("lost", f"{len(assessment.lost) - _SHOWN} more changelogs", _BACKUP)
+    if not assessment.lost:
+        yield ok("complete", "every changelog that a retained batch needs is there")
+
+
+def _orphans(checkpoint: Checkpoint, located: Located) -> Iterator[Finding]:
+    named = {piece.segment for entry in located.known.values() for piece in entry.pieces}
+    orphans = [name for name in checkpoint.segments if name not in named]
+    if orphans:
+        size = sum(checkpoint.segments[name] for name in orphans)
+        found = f"{len(orphans)} segments of {size} bytes that no index names"
+        action = (
+            f"the query's next start sweeps garbage; if parts of the index are lost, {_REBUILD}"
+        )
+        yield warn("orphans", found, action)
+
+
+async def _contents(
+    store: ObjectStore, assessment: Assessment, progress: Progress | None
+) -> list[Finding]:
+    reader = ChangelogReader(store)
+    done = 0
+
+    async def check(entry: IndexEntry) -> TidelogError | None:
+        nonlocal done
+        try:
+            await reader.read(entry)
+        except UNREADABLE as error:
+            return error
+        finally:
+            done += 1
+            if progress is not None:
+                progress(done, len(assessment.live))
+        return None
+
+    try:
+        results = await gathered(check, by_segment(assessment.live))
+    finally:
+        await reader.close()
+    failures = [fail("contents", _said(error), _BACKUP) for error in results if error is not None]
+    return failures or [ok("contents", f"{done} changelogs read, every checksum right")]
+
+
+def _said(error: TidelogError) -> str:
+    return f"{error.what}: expected {error.expected}, found {error.found}"
+
+
+def _batch(name: str) -> int | None:
+    leaf = name.rpartition("/")[2]
+    return int(leaf) if leaf.isdecimal() else None

@@ -1,0 +1,218 @@
+"""Files of a checkpoint on S3 appear whole or not at all, with one PUT each."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Barrier
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from tests.spark.s3a.conftest import ADVISED, LoggedServer, s3a_options
+from tests.spark.s3a.hadoop import FILE_EXISTS, FILE_NOT_FOUND, Files, error_of
+from tests.wire.proxy import Behaviour, Exchange, proxy
+
+_directories = count()
+
+
+@pytest.fixture
+def root(logged: LoggedServer) -> str:
+    """A directory of its own for each test."""
+    return f"s3a://{logged.server.bucket}/files-{next(_directories)}"
+
+
+@pytest.fixture
+def files(jvm: Any, logged: LoggedServer, root: str) -> Files:
+    return Files.open(jvm, root, s3a_options(logged.server))
+
+
+@pytest.fixture
+def misled(jvm: Any, logged: LoggedServer, root: str) -> Iterator[tuple[Files, Behaviour]]:
+    """The same through a proxy that misbehaves on request."""
+    behaviour = Behaviour()
+    with proxy(logged.server.endpoint, behaviour) as endpoint:
+        yield Files.open(jvm, root, s3a_options(logged.server, endpoint)), behaviour
+
+
+def key_of(files: Files, name: str) -> str:
+    return f"{files.root.rsplit('/', 1)[1]}/{name}"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_is_one_put_and_no_other_request(
+    files: Files, logged: LoggedServer, overwrite: bool
+) -> None:
+    before = len(logged.log.requests())
+
+    files.write("state/0/1/5.zip", b"content", overwrite=overwrite)
+
+    assert logged.log.about(key_of(files, "state/0/1/5.zip")) == [("PutObject", 200)]
+    assert logged.log.operations(before) == {"PutObject": 1}
+    assert files.read("state/0/1/5.zip") == b"content"
+
+
+def test_nothing_is_sent_before_close_and_nothing_at_all_after_cancel(
+    files: Files, logged: LoggedServer
+) -> None:
+    before = len(logged.log.requests())
+
+    stream = files.create("commits/0", b"half of ")
+    stream.cancel()
+    stream.write(b"a commit")
+    stream.close()
+
+    assert logged.log.operations(before) == {}
+
+
+def test_a_second_close_sends_nothing(files: Files, logged: LoggedServer) -> None:
+    stream = files.create("commits/0", b"content")
+    stream.close()
+    stream.close()
+    stream.cancel()
+
+    assert logged.log.about(key_of(files, "commits/0")) == [("PutObject", 200)]
+    assert files.read("commits/0") == b"content"
+
+
+def test_an_existing_file_stays_unless_it_may_be_replaced(files: Files) -> None:
+    files.write("commits/0", b"first")
+
+    with pytest.raises(Py4JJavaError) as refused:
+        files.write("commits/0", b"second")
+
+    assert error_of(refused.value) == FILE_EXISTS
+    assert files.read("commits/0") == b"first"
+    files.write("commits/0", b"third", overwrite=True)
+    assert files.read("commits/0") == b"third"
+
+
+def test_of_eight_writers_at_once_one_wins(misled: tuple[Files, Behaviour]) -> None:
+    files, behaviour = misled
+    together = Barrier(8)
+    behaviour.error = lambda exchange: hold(together, exchange)
+    contents = [f"writer {number}".encode() for number in range(8)]
+
+    def attempt(content: bytes) -> str | None:
+        try:
+            files.write("commits/0", content)
+        except Py4JJavaError as thrown:
+            return error_of(thrown)
+        return None
+
+    with ThreadPoolExecutor(8) as pool:
+        errors = list(pool.map(attempt, contents))
+
+    winner = errors.index(None)
+    assert errors == [None if number == winner else FILE_EXISTS for number in range(8)]
+    assert files.read("commits/0") == contents[winner]
+
+
+def hold(together: Barrier, exchange: Exchange) -> None:
+    """Let the writes through when all of them have arrived."""
+    if exchange.method == "PUT":
+        together.wait(timeout=60)
+
+
+def test_a_create_whose_answer_was_lost_has_succeeded(misled: tuple[Files, Behaviour]) -> None:
+    files, behaviour = misled
+    behaviour.lose_answer = lambda exchange: len(puts(behaviour)) == 1 and exchange.method == "PUT"
+
+    files.write("commits/0", b"content")
+
+    assert len(puts(behaviour)) > 1, "the client did not try again: the test shows nothing"
+    assert all(exchange.conditional for exchange in puts(behaviour))
+    assert files.read("commits/0") == b"content"
+
+
+def test_a_lost_answer_does_not_hide_another_writer(misled: tuple[Files, Behaviour]) -> None:
+    files, behaviour = misled
+    files.write("commits/0", b"another's")
+    behaviour.lose_answer = lambda exchange: len(puts(behaviour)) == 2 and exchange.method == "PUT"
+
+    with pytest.raises(Py4JJavaError) as refused:
+        files.write("commits/0", b"ours")
+
+    assert error_of(refused.value) == FILE_EXISTS
+    assert files.read("commits/0") == b"another's"
+
+
+def test_a_create_refused_for_a_conflict_is_tried_again(misled: tuple[Files, Behaviour]) -> None:
+    files, behaviour = misled
+    behaviour.error = lambda exchange: (
+        (409, "ConditionalRequestConflict")
+        if exchange.method == "PUT" and len(puts(behaviour)) == 1
+        else None
+    )
+
+    files.write("commits/0", b"content")
+
+    assert len(puts(behaviour)) == 2
+    assert files.read("commits/0") == b"content"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_put_that_fails_leaves_nothing_and_its_own_error(
+    misled: tuple[Files, Behaviour], overwrite: bool
+) -> None:
+    files, behaviour = misled
+    behaviour.error = lambda exchange: (403, "AccessDenied") if exchange.method == "PUT" else None
+
+    with pytest.raises(Py4JJavaError) as failed:
+        files.write("commits/0", b"content", overwrite=overwrite)
+
+    assert error_of(failed.value) == "java.nio.file.AccessDeniedException"
+    assert not files.java.manager().exists(files.path("commits/0"))
+
+
+def test_a_part_of_a_file_is_one_get(jvm: Any, logged: LoggedServer, root: str) -> None:
+    files = Files.open(jvm, root, s3a_options(logged.server) | ADVISED)
+    files.write("run-0.seg", b"0123456789")
+    before = len(logged.log.requests())
+
+    assert files.read("run-0.seg", 3, 4) == b"3456"
+
+    assert logged.log.operations(before) == {"GetObject": 1}
+
+
+def test_a_part_beyond_the_end_is_an_error(files: Files) -> None:
+    files.write("run-0.seg", b"0123456789")
+
+    with pytest.raises(Py4JJavaError) as beyond:
+        files.read("run-0.seg", 8, 4)
+
+    assert error_of(beyond.value) == "java.io.EOFException"
+
+
+@pytest.mark.parametrize("part", [(), (0, 4)])
+def test_a_missing_file_is_not_found(files: Files, part: tuple[int, ...]) -> None:
+    with pytest.raises(Py4JJavaError) as missing:
+        files.read("commits/0", *part)
+
+    assert error_of(missing.value) == FILE_NOT_FOUND
+
+
+def test_files_are_listed_and_deleted(files: Files) -> None:
+    files.write("commits/0", b"a")
+    files.write("commits/1", b"b")
+
+    files.java.manager().delete(files.path("commits/0"))
+    files.java.manager().delete(files.path("commits/0"))
+
+    assert files.names("commits") == ["1"]
+
+
+def test_a_file_system_that_cannot_create_conditionally_is_refused(
+    jvm: Any, logged: LoggedServer, root: str
+) -> None:
+    options = s3a_options(logged.server) | {"fs.s3a.create.conditional.enabled": "false"}
+
+    with pytest.raises(Py4JJavaError) as refused:
+        Files.open(jvm, root, options)
+
+    assert error_of(refused.value) == "java.io.IOException"
+    assert "fs.s3a.create.conditional.enabled" in str(refused.value.java_exception)
+
+
+def puts(behaviour: Behaviour) -> list[Exchange]:
+    return [exchange for exchange in behaviour.seen if exchange.method == "PUT"]

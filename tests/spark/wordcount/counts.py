@@ -1,0 +1,136 @@
+"""The word count on Spark in processes of its own, and a count of the same files without Spark."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidelog.errors import ConfigError
+from tidelog.spark.toolchain import find_java, find_spark
+
+ROOT = Path(__file__).parents[3]
+GIVE_UP_S = 240
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half the CPU of a short run
+SMALL_JVMS = (
+    *("--conf", "spark.driver.memory=1g"),
+    *("--conf", f"spark.driver.extraJavaOptions={QUICK_START}"),
+    *("--conf", f"spark.executor.extraJavaOptions={QUICK_START}"),
+    *("--conf", "spark.sql.streaming.minBatchesToRetain=6"),
+    *("--conf", "spark.sql.streaming.stateStore.maintenanceInterval=1s"),
+)
+_BATCH = re.compile(r"batch (\d+): ")
+_TOP = re.compile(r" *([\d,]+) (\S+)")
+
+
+def missing() -> str | None:
+    """Why Spark cannot run here; None if it can."""
+    try:
+        find_spark()
+        find_java()
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+@dataclass
+class Tree:
+    """A directory of text files, and what is in it."""
+
+    directory: Path
+    files: int = field(default=0, init=False)
+
+    def add(self, text: str | bytes, *names: str) -> Path:
+        """A file that appears whole, in the directory that `names` lead to."""
+        data = text.encode() if isinstance(text, str) else text
+        target = self.directory.joinpath(*names) / f"{self.files}.txt"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unseen = target.with_name(f".{target.name}")
+        unseen.write_bytes(data)
+        unseen.replace(target)
+        self.files += 1
+        return target
+
+    def words(self) -> Counter[str]:
+        """All words, counted by Python."""
+        texts = [path.read_bytes() for path in self.directory.rglob("[!.]*.txt")]
+        return Counter(word for text in texts for word in text.decode(errors="replace").split())
+
+
+@dataclass
+class WordCount:
+    """One job; every run of it has the same arguments."""
+
+    input: Path
+    checkpoint: Path
+    options: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def finish(self, *more: str) -> subprocess.CompletedProcess[str]:
+        """Run to the end, whatever it is."""
+        with self.running(*more) as process:
+            out, err = process.communicate(timeout=GIVE_UP_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def kill_after(self, batches: int, pause_s: float) -> list[int]:
+        """Run until so many batches are reported and a pause is over, then `kill -9` all of it;
+        returns the batches that were reported.
+        """
+        seen: list[int] = []
+        with self.running("--follow", "--interval", "0 seconds") as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                found = _BATCH.match(line)
+                seen += [int(found[1])] if found else []
+                if len(seen) >= batches:
+                    break
+            time.sleep(pause_s)
+            assert process.poll() is None, "the job must live until it is killed"
+        return seen
+
+    @contextmanager
+    def running(self, *more: str) -> Iterator["subprocess.Popen[str]"]:
+        """The job as a process, killed with its JVMs in the end."""
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tidelog.examples.spark_wordcount"),
+                *("--input", str(self.input), "--checkpoint", str(self.checkpoint)),
+                *(*SMALL_JVMS, *self.options, *more),
+            ],
+            cwd=ROOT,
+            env={**os.environ, **self.env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if "--follow" not in more else subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+def spark_home(directory: Path) -> Path:
+    """The installed Spark at another place, because workers of a cluster write beside it."""
+    directory.mkdir()
+    for entry in find_spark().home.iterdir():
+        if entry.name != "work":
+            (directory / entry.name).symlink_to(entry)
+    return directory
+
+
+def listed(output: str) -> Counter[str]:
+    """The words that --top has printed."""
+    found = [_TOP.fullmatch(line) for line in output.split("\n")]
+    return Counter({line[2]: int(line[1].replace(",", "")) for line in found if line})

@@ -1,0 +1,85 @@
+"""The word count on Spark: the right counts, whatever is killed meanwhile."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.spark.wordcount.counts import Tree, WordCount, listed, missing, spark_home
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+ALL = ("--top", "100000")
+WHITE = "".join(map(chr, filter(lambda code: chr(code).isspace(), range(0x110000))))
+ODD = "\u200b\ufeff\u180e\u2060x \U0001f600\u3000é e\u0301 ÄÖ äö \x00nul *a[b]{c}\\ 'q'"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path / "in")
+
+
+@pytest.fixture
+def count(tmp_path: Path, tree: Tree) -> WordCount:
+    return WordCount(
+        tree.directory,
+        tmp_path / "checkpoint",
+        ("--partitions", "3", "--files-per-batch", "2"),
+    )
+
+
+def plant(tree: Tree, files: int, seed: int) -> None:
+    """Files of words, some of them frequent, in nested directories."""
+    rng = random.Random(seed)
+    for number in range(files):
+        words = [f"w{int(rng.paretovariate(0.5)) % 3000}" for _ in range(200)]
+        lines = [" ".join(words[start : start + 9]) for start in range(0, len(words), 9)]
+        tree.add("\n".join(lines), f"d{number % 3}", "below")
+
+
+def test_state_holds_what_str_split_finds_and_a_later_change_of_a_file_is_noticed(
+    tree: Tree, count: WordCount
+) -> None:
+    plant(tree, 6, seed=1)
+    tree.add(WHITE.join(["a", *map(str, range(9))]) + ODD, "a b", "c[d]{e}%20?")
+    tree.add("".join(f"{number}{white}" for number, white in enumerate(WHITE)))
+    tree.add(b"\xff\xfe bad\xc2 \xe3\x80 bytes\r\nand\rall ends of\nlines")
+    tree.add("")
+    done = count.finish(*ALL)
+    assert done.returncode == 0, done.stderr
+    assert "verified: the state of batch 4 " in done.stdout
+    assert listed(done.stdout) == tree.words()
+
+    changed = next(tree.directory.glob("d0/below/*.txt"))
+    changed.write_text(changed.read_text() + "\nnewword newword")
+    again = count.finish("--verify")
+    assert again.returncode == 1
+    assert "'newword': None in the state, 2 in the files" in again.stderr
+
+
+def test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word(tree: Tree, count: WordCount) -> None:
+    rng = random.Random()
+    reported: list[int] = []
+    for seed in range(3):
+        plant(tree, 14, seed)
+        reported += count.kill_after(rng.randint(2, 5), rng.uniform(0, 0.5))
+    done = count.finish(*ALL)
+    assert done.returncode == 0, done.stderr
+    assert "verified" in done.stdout
+    assert listed(done.stdout) == tree.words()
+    assert len(reported) >= 6
+
+
+def test_two_executor_processes_count_the_same(
+    tree: Tree, count: WordCount, tmp_path: Path
+) -> None:
+    count.env = {"SPARK_HOME": str(spark_home(tmp_path / "spark"))}
+    plant(tree, 12, seed=3)
+    done = count.finish(
+        *ALL,
+        *("--master", "local-cluster[2,1,1024]"),
+        *("--conf", "spark.executor.memory=1g"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "verified: the state of batch 5 " in done.stdout
+    assert listed(done.stdout) == tree.words()

@@ -1,0 +1,183 @@
+"""Spark checkpoints made by hand: commits, segments, index, snapshots, as objects by name.
+
+The model is what the state is: every changelog's name and bytes, in the order of batches.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tidelog.dstl.segment import SegmentAuthor
+from tidelog.ids import Generation
+from tidelog.spark.format.index import IndexDocument, IndexEntry, write_index
+from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
+from tidelog.spark.format.segment import NewPiece, pack_pieces
+
+RUN = "0a1b2c3d"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def content_of(name: ChangelogName) -> bytes:
+    """Bytes that no other changelog has."""
+    return f"changelog {name.path} ".encode() * (3 + name.version % 5)
+
+
+@dataclass
+class Synthetic:
+    """Builds a checkpoint batch by batch; `objects` are what is stored."""
+
+    operators: int = 1
+    partitions: int = 2
+    stores: tuple[str, ...] = ("default",)
+    executors: int = 2
+    piece_bytes: int | None = None
+    objects: dict[str, bytes] = field(default_factory=dict)
+    model: dict[ChangelogName, bytes] = field(default_factory=dict)
+    documents: dict[int, IndexDocument] = field(default_factory=dict)
+    counter: int = 0
+
+    def names(self, batch: int, attempt: str = "a") -> Iterator[ChangelogName]:
+        for operator in range(self.operators):
+            for partition in range(self.partitions):
+                for store in self.stores:
+                    number = self.stores.index(store)
+                    store_id = f"{attempt}{operator}{partition}{number}-{batch + 1}"
+                    yield ChangelogName(operator, partition, store, batch + 1, store_id)
+
+    def virtual(self, batches: int) -> "Synthetic":
+        """Commit that many batches with the plug-in, rolled up as it does."""
+        for _ in range(batches):
+            batch = self.next_batch()
+            names = list(self.names(batch))
+            self.commit(batch, names, self.write_segments(names))
+            if batch % 10 == 9:
+                self.roll_up(batch - 9)
+        return self
+
+    def stock(self, batches: int) -> "Synthetic":
+        """Commit that many batches as Spark alone does: real files, no index."""
+        for _ in range(batches):
+            batch = self.next_batch()
+            names = list(self.names(batch))
+            for name in names:
+                self.model[name] = content_of(name)
+                self.objects[f"state/{name.path}"] = content_of(name)
+            self.commit(batch, names, None)
+        return self
+
+    def failed_attempt(self) -> "Synthetic":
+        """Segments of a batch that was not committed, or lost to a retry."""
+        self.write_segments(list(self.names(self.next_batch(), attempt="f")), model=False)
+        return self
+
+    def next_batch(self) -> int:
+        return max((b for b in map(batch_of, self.objects) if b is not None), default=-1) + 1
+
+    def write_segments(
+        self, names: list[ChangelogName], *, model: bool = True
+    ) -> dict[ChangelogName, IndexEntry]:
+        """One segment per executor; each has every so-manieth changelog."""
+        entries = {}
+        for executor in range(self.executors):
+            self.counter += 1
+            segment = segment_name(RUN, str(executor), self.counter)
+            author = SegmentAuthor(Generation(1_700_000_000_000), f"{RUN}-{executor}", self.counter)
+            mine = names[executor :: self.executors]
+            data, places = pack_pieces(author, segment, pieces_of(self, mine))
+            self.objects[f"_tidelog/segments/{segment}"] = data
+            remaining = iter(places)
+            for name in mine:
+                pieces = tuple(next(remaining) for _ in self.cut(content_of(name)))
+                entries[name] = IndexEntry(name, len(content_of(name)), pieces)
+                if model:
+                    self.model[name] = content_of(name)
+        return entries
+
+    def cut(self, content: bytes) -> list[bytes]:
+        size = self.piece_bytes or len(content)
+        return [content[at : at + size] for at in range(0, len(content), size)]
+
+    def commit(
+        self,
+        batch: int,
+        names: list[ChangelogName],
+        entries: dict[ChangelogName, IndexEntry] | None,
+    ) -> None:
+        self.objects[f"offsets/{batch}"] = offsets(batch)
+        data = commit_lines(names)
+        if entries is not None:
+            self.documents[batch] = self.document(batch, batch, list(entries.values()))
+            data += b"\n" + write_index(self.documents[batch]).encode()
+        self.objects[f"commits/{batch}"] = data
+
+    def roll_up(self, first: int) -> None:
+        entries = [
+            entry
+            for batch in range(first, first + 10)
+            if batch in self.documents
+            for entry in self.documents[batch].entries
+        ]
+        if entries:
+            document = self.document(first, first + 9, entries)
+            self.objects[roll_up_object(first)] = write_index(document).encode()
+
+    def document(self, first: int, last: int, entries: list[IndexEntry]) -> IndexDocument:
+        names = {piece.segment for entry in entries for piece in entry.pieces}
+        lengths = {name: len(self.objects[f"_tidelog/segments/{name}"]) for name in names}
+        return IndexDocument(first, last, lengths, tuple(entries))
+
+    def snapshots(self, version: int) -> "Synthetic":
+        """A snapshot of every store at a version."""
+        for name in self.names(version - 1):
+            self.objects[f"state/{name.directory}/{version}_{name.id}.zip"] = b"zip"
+        return self
+
+    def purge(self, until: int) -> "Synthetic":
+        """Spark forgets the batches below."""
+        for name in [n for n in self.objects if (b := batch_of(n)) is not None and b < until]:
+            del self.objects[name]
+        return self
+
+    def segments(self) -> list[str]:
+        return sorted(name for name in self.objects if name.startswith("_tidelog/segments/"))
+
+
+def pieces_of(synthetic: Synthetic, names: list[ChangelogName]) -> Iterator[NewPiece]:
+    """What a writer hands over for these changelogs."""
+    for name in names:
+        parts = synthetic.cut(content_of(name))
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            yield NewPiece(name, number, len(parts) if last else 0, part)
+
+
+def commit_lines(names: list[ChangelogName]) -> bytes:
+    """What Spark writes for a batch with these changelogs."""
+    ids: dict[str, list[list[str]]] = {}
+    for name in names:
+        partitions = ids.setdefault(str(name.operator), [])
+        while len(partitions) <= name.partition:
+            partitions.append([])
+        partitions[name.partition].append(name.id)
+    body = {"nextBatchWatermarkMs": 0, "stateUniqueIds": ids}
+    return b"v2\n" + json.dumps(body, separators=(",", ":")).encode()
+
+
+def offsets(batch: int, provider: str = ROCKSDB) -> bytes:
+    metadata = {
+        "batchWatermarkMs": 0,
+        "batchTimestampMs": 1_700_000_000_000 + batch * 1000,
+        "conf": {PROVIDER: provider},
+    }
+    return b"v1\n" + json.dumps(metadata).encode() + b"\n" + str(batch).encode()
+
+
+def roll_up_object(first: int) -> str:
+    return f"_tidelog/index/{roll_up_name(first)}"
+
+
+def batch_of(name: str) -> int | None:
+    """The batch of a commit or offsets object."""
+    folder, _, leaf = name.partition("/")
+    return int(leaf) if folder in {"commits", "offsets"} and leaf.isdecimal() else None

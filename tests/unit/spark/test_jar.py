@@ -1,0 +1,222 @@
+"""The plug-in's jar: found, compiled once, keyed by what made it."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.unit.spark.spark_home import fake_spark, installed_spark
+from tidelog.errors import ConfigError
+from tidelog.spark import jar
+from tidelog.spark.compiler import compile_jar, pack
+from tidelog.spark.jar import plugin_jar, plugin_sources
+from tidelog.spark.toolchain import Spark, find_java, find_spark, java_version, release_of
+
+GREETING = (
+    "package tiny\nobject Greeting { def text = new org.apache.spark.SparkConf().toString }\n"
+)
+
+
+def sources_in(root: Path, text: str = GREETING, folder: str = "scala") -> Path:
+    path = root / folder / "tiny" / "Greeting.scala"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own."""
+    monkeypatch.setenv("TIDELOG_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Stands in for the compiler: the jars it was asked for."""
+    made: list[Path] = []
+
+    def compile_nothing(files: object, classpath: object, target: Path, **_: object) -> Path:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"jar")
+        made.append(target)
+        return target
+
+    monkeypatch.setattr(jar, "compile_jar", compile_nothing)
+    return made
+
+
+def test_an_installation_tells_its_versions(tmp_path: Path) -> None:
+    home = fake_spark(tmp_path / "spark", "4.1.4-vendor-1", "2.13.17")
+    assert find_spark(home) == Spark(home, "4.1.4-vendor-1", "2.13.17")
+    assert find_spark(home).minor == "4.1"
+
+
+def test_spark_home_goes_before_the_installed_pyspark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = fake_spark(tmp_path / "spark", "4.2.1")
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    assert find_spark().version == "4.2.1"
+
+
+@pytest.mark.parametrize("version", ["3.5.7", "4.0.1", "4.4.0", "4.10.0", "5.0.0"])
+def test_an_unsupported_spark_is_refused(version: str, tmp_path: Path) -> None:
+    home = fake_spark(tmp_path / "spark", version)
+    with pytest.raises(ConfigError) as error:
+        find_spark(home)
+    assert error.value.found == version
+    assert "4.1, 4.2, 4.3" in str(error.value)
+
+
+def test_a_client_without_spark_in_it_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="pyspark-client has no Spark in it"):
+        find_spark(tmp_path)
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="JAVA_HOME"):
+        find_java()
+
+
+def test_without_java_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="openjdk-17"):
+        find_java()
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_402"', 8)],
+)
+def test_java_says_its_version(said: str, version: int, tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(0o755)
+    assert java_version(java) == version
+
+
+def test_an_old_java_is_refused_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "jre" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jre"))
+    spark = find_spark(fake_spark(tmp_path / "spark"))
+    with pytest.raises(ConfigError, match="version 17 or newer"):
+        compile_jar([], [], tmp_path / "out.jar", spark=spark)
+    assert not (tmp_path / "out.jar").exists()
+
+
+def test_a_jar_is_compiled_once(
+    tmp_path: Path, compiled: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, root = fake_spark(tmp_path / "spark"), sources_in(tmp_path / "src")
+    assert plugin_jar(home, sources=root) == plugin_jar(home, sources=root)
+    assert len(compiled) == 1
+    captured = capsys.readouterr()
+    assert "compiling the plug-in for Spark 4.3.0 once" in captured.err
+    assert captured.out == ""
+
+
+def test_other_sources_spark_or_scala_make_another_jar(
+    tmp_path: Path, compiled: list[Path]
+) -> None:
+    root = sources_in(tmp_path / "src")
+    versions = [("4.3.0", "2.13.18"), ("4.3.1", "2.13.18"), ("4.3.0", "2.13.19")]
+    homes = [fake_spark(tmp_path / f"spark-{i}", *v) for i, v in enumerate(versions)]
+    jars = {plugin_jar(home, sources=root) for home in homes}
+    sources_in(root, GREETING + "// changed\n")
+    jars.add(plugin_jar(homes[0], sources=root))
+    sources_in(root, GREETING, folder="spark-4.3/scala")
+    jars.add(plugin_jar(homes[0], sources=root))
+    assert len(jars) == 5
+
+
+def test_another_place_of_the_same_sources_makes_the_same_jar(
+    tmp_path: Path, compiled: list[Path]
+) -> None:
+    home = fake_spark(tmp_path / "spark")
+    one = plugin_jar(home, sources=sources_in(tmp_path / "one"))
+    assert plugin_jar(home, sources=sources_in(tmp_path / "two")) == one
+
+
+def test_only_the_folder_of_the_minor_version_is_compiled(tmp_path: Path) -> None:
+    root = tmp_path / "src"
+    for folder in ("scala", "spark-4.1/scala", "spark-4.3/scala"):
+        sources_in(root, folder=folder)
+    spark = find_spark(fake_spark(tmp_path / "spark", "4.3.0"))
+    folders = {path.relative_to(root).parts[0] for path in plugin_sources(spark, root)}
+    assert folders == {"scala", "spark-4.3"}
+
+
+def test_missing_sources_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="install tidelog again"):
+        plugin_jar(fake_spark(tmp_path / "spark"), sources=tmp_path / "nothing")
+
+
+def test_equal_classes_make_equal_jars(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        for leaf in ("b/B.class", "a/A.class") if name == "one" else ("a/A.class", "b/B.class"):
+            path = tmp_path / name / leaf
+            path.parent.mkdir(parents=True)
+            path.write_bytes(leaf.encode())
+        pack(tmp_path / name, tmp_path / f"{name}.jar")
+    assert (tmp_path / "one.jar").read_bytes() == (tmp_path / "two.jar").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.jar") as archive:
+        assert archive.namelist() == ["META-INF/MANIFEST.MF", "a/A.class", "b/B.class"]
+
+
+def test_what_the_compiler_says_is_shown_and_no_jar_is_left(tmp_path: Path, cache: Path) -> None:
+    spark = installed_spark()
+    root = sources_in(tmp_path / "src", "object Broken { val x: Int = noSuchThing }\n")
+    with pytest.raises(ConfigError, match="not found: value noSuchThing"):
+        plugin_jar(spark.home, sources=root, notify=lambda line: None)
+    assert list((cache / "spark").iterdir()) == []
+
+
+def test_two_processes_that_compile_at_once_both_get_the_jar(tmp_path: Path, cache: Path) -> None:
+    spark = installed_spark()
+    root = sources_in(tmp_path / "src")
+    script = (
+        "import sys; from pathlib import Path; from tidelog.spark.jar import plugin_jar\n"
+        "print(plugin_jar(Path(sys.argv[1]), sources=Path(sys.argv[2])))"
+    )
+    command = [sys.executable, "-c", script, str(spark.home), str(root)]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    paths = {run.communicate()[0].strip() for run in runs}
+    assert [run.returncode for run in runs] == [0, 0]
+    assert len(paths) == 1
+    only = Path(paths.pop())
+    assert list((cache / "spark").iterdir()) == [only]
+    with zipfile.ZipFile(only) as archive:
+        assert archive.testzip() is None
+        assert {"tiny/Greeting.class", "tiny/Greeting$.class"} <= set(archive.namelist())
+
+
+def test_a_compiled_jar_can_stand_on_the_class_path_of_another(tmp_path: Path) -> None:
+    spark = installed_spark()
+    first = compile_jar(
+        [sources_in(tmp_path / "one") / "scala" / "tiny" / "Greeting.scala"],
+        [],
+        tmp_path / "first.jar",
+        spark=spark,
+    )
+    user = tmp_path / "User.scala"
+    user.write_text("object User { def text = tiny.Greeting.text }\n")
+    second = compile_jar([user], [first], tmp_path / "second.jar", spark=spark)
+    with zipfile.ZipFile(second) as archive:
+        assert "User.class" in archive.namelist()
+
+
+def test_versions_are_read_by_their_first_two_numbers() -> None:
+    assert release_of("4.3.0-SNAPSHOT") == (4, 3)
+    assert release_of("master") is None

@@ -1,0 +1,60 @@
+"""The plug-in's decisions and its log on a directory pass their checks in Scala."""
+
+import pytest
+
+from tests.unit.spark.scala_checks import ScalaChecks
+
+CHECKS = [
+    "a batch is published when all its ids are durable, whoever else is silent",
+    "the failure of an attempt that the commit does not name is no failure",
+    "a batch waits while an executor may still have what is missing",
+    "a failed upload of a named id fails the batch at once",
+    "what no executor has is looked for elsewhere",
+    "an executor that is gone is not waited for",
+    "a batch that waited too long fails and names who is silent",
+    "no facts publish a batch with an id that is not durable",
+    "a full segment leaves at once",
+    "a segment waits for open changelogs, but not beyond its age",
+    "a segment without open changelogs leaves after the linger",
+    "one that is larger than the limit may be in flight alone",
+    "who finds no room has the waiting bytes sent and waits for them",
+    "a changelog is complete when its last piece is handed over and all are stored",
+    "pieces that are stored out of order keep their order",
+    "a changelog that lost a piece is never complete",
+    "a small changelog is handed over whole when it is closed, once",
+    "a large changelog leaves in pieces while it is written",
+    "after a cancel nothing is handed over, whatever is still written or closed",
+    "a hand-over that fails ends the changelog as not completed",
+    "a segment is dead exactly when no batch needs it and none still can",
+    "a query that is set back takes what lay behind with it",
+    "a window is due when it is committed and dead when nothing in it is needed",
+    "a commit file is the only index of its batch until the roll-up is stored",
+    "the sweep keeps a segment with a changelog that a commit names",
+    "the sweep takes a segment of attempts that lost or never were committed",
+    "the sweep keeps what belongs to a batch whose index it does not know",
+    "every store snapshots once in every period",
+    "no batch has two snapshots more than another",
+    "Spark's own rule then says the same",
+    "changelogs with an id are known wherever the checkpoint lies",
+    "commits are known by their number",
+    "all other files are left alone",
+    "two spellings of a directory are one checkpoint",
+    "whatever crashes, what Spark still needs is readable and nothing else stays",
+    "an index that points to other bytes is an error, not wrong state",
+    "a segment that is truncated, damaged or gone is an error that names it",
+]
+
+
+@pytest.fixture(scope="session")
+def outcomes(scala_checks: ScalaChecks) -> dict[str, str | None]:
+    """Why a check failed, or None, by the check's name."""
+    return scala_checks.outcomes("core.CoreChecks")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_in_scala(outcomes: dict[str, str | None], check: str) -> None:
+    assert outcomes[check] is None
+
+
+def test_every_check_in_scala_is_one_of_those_above(outcomes: dict[str, str | None]) -> None:
+    assert sorted(outcomes) == sorted(CHECKS)

@@ -1,0 +1,100 @@
+"""What all commands of `tidelog spark` promise: a cheap --help, documented JSON, no pyspark."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import lay_out, tidelog
+from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
+from tests.unit.spark.synthetic import Synthetic, roll_up_object
+from tidelog.cli.spark import _COMMANDS
+from tidelog.spark.options import OPTIONS
+
+ON_CHECKPOINTS = ["checkpoints", "doctor", "export", "rebuild-index"]
+
+
+def loaded(script: str) -> set[str]:
+    """Modules that a fresh interpreter has loaded after a script."""
+    command = [sys.executable, "-c", script + "\nimport sys; print(*sys.modules)"]
+    return set(subprocess.run(command, capture_output=True, check=True).stdout.decode().split())
+
+
+def test_neither_tidelog_nor_its_spark_side_imports_pyspark() -> None:
+    modules = loaded("import tidelog, tidelog.spark, tidelog.cli.spark_doctor")
+    assert not modules & {"pyspark", "py4j", "pandas", "pyarrow"}
+
+
+def test_help_imports_no_command() -> None:
+    modules = loaded(
+        "from click.testing import CliRunner\n"
+        "from tidelog.cli import main\n"
+        "assert CliRunner().invoke(main, ['spark', '--help']).exit_code == 0"
+    )
+    assert "tidelog.spark" not in modules
+    assert not {name for name in modules if name.startswith("tidelog.cli.spark_")}
+
+
+def test_help_names_every_command_as_its_module_does() -> None:
+    shown = tidelog("spark", "--help").stdout
+    for name in _COMMANDS:
+        assert f"  {name} " in shown
+        module = import_module(f"tidelog.cli.spark_{name.replace('-', '_')}")
+        assert module.command.name == name
+
+
+@pytest.mark.parametrize("name", sorted(_COMMANDS))
+def test_every_command_explains_itself(name: str) -> None:
+    result = tidelog("spark", name, "--help")
+    assert result.exit_code == 0
+    assert "--json" in result.stdout and "--debug" in result.stdout
+    assert ("--endpoint" in result.stdout) is (name in ON_CHECKPOINTS)
+
+
+def test_conf_explains_every_option() -> None:
+    shown = tidelog("spark", "conf", "--help").stdout
+    for option in OPTIONS:
+        assert f"--{option.argument.replace('_', '-')} " in shown
+
+
+@pytest.mark.parametrize("command", [[], ["nonsense"], ["checkpoints"], ["export"]])
+def test_wrong_usage_exits_with_2(command: list[str]) -> None:
+    assert tidelog("spark", *command).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("checkpoints", []),
+        ("doctor", ["--deep"]),
+        ("export", ["--dry-run", "--remove-log"]),
+        ("rebuild-index", ["--dry-run"]),
+    ],
+)
+def test_every_field_is_documented(command: str, options: list[str], tmp_path: Path) -> None:
+    synthetic = Synthetic(executors=1).virtual(13)
+    if command != "export":  # it prints nothing but an error for a damaged checkpoint
+        synthetic.objects["commits/12"] = synthetic.objects["commits/12"].rsplit(b"\n", 1)[0]
+        synthetic.objects[roll_up_object(0)] = b"nonsense"
+        synthetic.objects["commits/2"] = b"nonsense"
+    result = tidelog("spark", command, lay_out(tmp_path, synthetic.objects), *options, "--json")
+    section = DOCUMENT[DOCUMENT.index("## Errors") : DOCUMENT.index("## tidelog checkpoints")]
+    start = DOCUMENT.index(f"## tidelog spark {command}")
+    section += DOCUMENT[start : DOCUMENT.index("\n## ", start + 1)]
+    found = set(keys(json.loads(result.stdout)))
+    assert len(found) > 3
+    assert {key for key in found if f"`{key}`" not in section} == set()
+
+
+def test_every_check_of_doctor_is_documented(tmp_path: Path) -> None:
+    source = Path(import_module("tidelog.spark.doctor").__file__ or "").parent
+    texts = [(source / name).read_text() for name in ("doctor.py", "health.py", "filesystems.py")]
+    pattern = r'\b(?:ok|warn|fail|_class|_from_error)\(\s*"([a-z-]+)"'
+    found = {name for text in texts for name in re.findall(pattern, text)}
+    assert {"plugin", "stored-provider", "put-schemes"} <= found
+    section = DOCUMENT[DOCUMENT.index("## tidelog spark doctor") :]
+    assert {name for name in found if f"`{name}`" not in section} == set()
