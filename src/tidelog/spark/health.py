@@ -83,8 +83,8 @@ def _commit_format(checkpoint: Checkpoint) -> list[Finding]:
     newest = checkpoint.commits[checkpoint.newest].format
     if newest >= 2:
         return [ok("stored-format", f"checkpoint format {newest}")]
-    found = f"checkpoint format {newest}: written without {FORMAT}=2"
-    return [warn("stored-format", found, "the next batch with format 2 takes it over")]
+    found = f"checkpoint format {newest}, which a checkpoint keeps; the plug-in needs 2"
+    return [fail("stored-format", found, f"start the query anew: another directory, {FORMAT}=2")]
 
 
 def _damage(checkpoint: Checkpoint, located: Located) -> Iterator[Finding]:

@@ -54,10 +54,10 @@ def test_a_stock_checkpoint_is_said_to_be_one(tmp_path: Path) -> None:
     assert "of Spark alone" in with_verdict(found, "ok")["checkpoint"]["found"]
 
 
-def test_a_checkpoint_of_format_1_is_doubtful(tmp_path: Path) -> None:
+def test_a_checkpoint_of_format_1_is_refused_because_it_keeps_its_format(tmp_path: Path) -> None:
     objects = {"offsets/0": offsets(0), "commits/0": b'v1\n{"nextBatchWatermarkMs":0}'}
     found = findings(lay_out(tmp_path, objects))
-    assert "format 2" in with_verdict(found, "warn")["stored-format"]["action"]
+    assert "another directory" in with_verdict(found, "fail")["stored-format"]["action"]
 
 
 def test_a_checkpoint_of_another_provider_is_refused(tmp_path: Path) -> None:
