@@ -61,6 +61,14 @@ class Checkpoint:
         """The newest committed batch."""
         return max(self.commits, default=None)
 
+    @property
+    def retained(self) -> dict[int, Commit]:
+        """The commits Spark still counts on: it purges offsets and commits alike, but the plug-in
+        keeps a commit until its index is rolled up.
+        """
+        oldest = min(self.offsets, default=0)
+        return {batch: commit for batch, commit in self.commits.items() if batch >= oldest}
+
     def documents(self) -> Iterable[IndexDocument]:
         """All readable index documents; a batch may stand in two of them, which then agree."""
         yield from self.roll_ups.values()

@@ -65,7 +65,7 @@ def assess(checkpoint: Checkpoint, entries: Entries) -> Assessment:
     """Decide what is live, given the virtual changelogs that are known."""
     committed = _committed(checkpoint, entries)
     stores = _stores(checkpoint, entries)
-    oldest = min(checkpoint.commits, default=0) + 1
+    oldest = min(checkpoint.retained, default=0) + 1
     live: list[IndexEntry] = []
     lost: list[Lost] = []
     for store in stores.values():
@@ -175,7 +175,7 @@ def _unresolved(checkpoint: Checkpoint, stores: Stores, entries: Entries) -> lis
         floors[store.place] = min(floors.get(store.place, store.floor), store.floor)
     return [
         Lost(f"state/{n.operator}/{n.partition}/{commit.batch + 1}_{n.id}.changelog", commit.batch)
-        for commit in checkpoint.commits.values()
+        for commit in checkpoint.retained.values()
         for n in commit.ids
         if (n.operator, n.partition, n.id) not in known
         and commit.batch + 1 >= floors.get((n.operator, n.partition), 0)

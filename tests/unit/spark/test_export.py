@@ -101,6 +101,17 @@ def test_export_leaves_out_what_no_retained_batch_needs(tmp_path: Path) -> None:
     assert report["expired"] == 18
 
 
+def test_a_commit_that_waits_for_its_roll_up_is_not_a_batch_to_restore(tmp_path: Path) -> None:
+    synthetic = Synthetic().virtual(8).snapshots(5)
+    gone = [f"offsets/{batch}" for batch in range(5)]
+    gone += sorted(name for name in synthetic.objects if name.endswith("-00000000.seg"))[:1]
+    for name in gone:
+        del synthetic.objects[name]
+    directory = lay_out(tmp_path, synthetic.objects)
+    export(directory, "--remove-log")
+    assert state_files(directory) == modelled(synthetic, since=5)
+
+
 def test_export_finds_what_the_index_has_lost(tmp_path: Path) -> None:
     synthetic = Synthetic().virtual(13)
     synthetic.objects["commits/12"] = synthetic.objects["commits/12"].rsplit(b"\n", 1)[0]

@@ -26,7 +26,7 @@ import org.apache.hadoop.util.Progressable
   * below the control directory only.
   */
 class FaultyFileSystem extends RawLocalFileSystem {
-  private var uri = URI.create("faulty:///")
+  private var uri: URI = _
   private var faults: Faults = _
   private var staging: java.nio.file.Path = _
 
@@ -39,8 +39,9 @@ class FaultyFileSystem extends RawLocalFileSystem {
     setWorkingDirectory(new Path(uri.toString))
   }
 
-  override def getUri: URI = uri
-  override def getScheme: String = uri.getScheme
+  // The parent's constructor asks, before there is a name.
+  override def getUri: URI = Option(uri).getOrElse(super.getUri)
+  override def getScheme: String = getUri.getScheme
 
   override def hasPathCapability(path: Path, capability: String): Boolean =
     capability == FS_OPTION_CREATE_CONDITIONAL_OVERWRITE ||
