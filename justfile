@@ -23,6 +23,10 @@ lint:
 test *args:
     {{ python }} -m pytest -n 2 {{ args }}
 
+# All tests with a real Spark: every query kind, faults, kills; half an hour on two cores.
+spark *args:
+    TIDELOG_SPARK_FULL=1 {{ python }} -m pytest -n 2 tests/spark {{ args }}
+
 # The word count over Python's own sources.
 demo:
     {{ python }} -m tidelog run wordcount \

@@ -96,7 +96,7 @@ OPTIONS: Final = (
         *("a time with its unit, such as 10ms", "How long an idle executor waits for more."),
     ),
     Option(
-        *("segment.maxAge", "segment_max_age", "1s", *_TIME),
+        *("segment.maxAge", "segment_max_age", "10s", *_TIME),
         "Bytes never wait longer than this for their upload to start.",
     ),
     Option(

@@ -37,7 +37,7 @@ object Settings {
     Settings(
       segmentBytes = bytes("spark.tidelog.segment.bytes", "8m"),
       lingerMs = conf.getTimeAsMs("spark.tidelog.segment.linger", "100ms"),
-      maxAgeMs = ms("spark.tidelog.segment.maxAge", "1s"),
+      maxAgeMs = ms("spark.tidelog.segment.maxAge", "10s"),
       pieceBytes = bytes("spark.tidelog.changelog.pieceBytes", "4m").min(Int.MaxValue / 2).toInt,
       inFlightBytes = bytes("spark.tidelog.inFlight.bytes", "256m"),
       uploadThreads = positive("spark.tidelog.upload.threads", conf.getInt(

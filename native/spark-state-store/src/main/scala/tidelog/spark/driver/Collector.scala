@@ -117,6 +117,7 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
       case (name, footer) if Sweep.isGarbage(footer, index, known) => name
     }
     garbage.foreach(stored.deleteSegment)
+    stored.removeTemporaryFiles(run)
     index = index.withoutSegments(garbage.toSet)
     if (garbage.nonEmpty) logInfo(s"tidelog: swept ${garbage.size} segments of earlier runs")
     metrics.swept.inc(garbage.size.toLong)

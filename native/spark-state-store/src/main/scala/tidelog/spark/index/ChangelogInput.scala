@@ -4,7 +4,7 @@ import java.io.{EOFException, FileNotFoundException, InputStream}
 
 import org.apache.hadoop.fs.{Path, PositionedReadable, Seekable}
 
-import tidelog.spark.format.{BlockReader, CorruptObjectException, IndexEntry}
+import tidelog.spark.format.{BlockReader, CorruptObjectException, IndexEntry, Piece}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.storage.AtomicFiles
 
@@ -93,14 +93,23 @@ final class ChangelogInput(
     val place = entry.pieces(number)
     val path = root.segment(place.segment)
     val pieces = if (number + 1 == entry.pieces.length) entry.pieces.length else 0
-    val block =
-      try cache.read(files, path, length(place.segment), place.offset, place.length)
-      catch {
-        case _: FileNotFoundException => throw lost(path, "no such object")
-        case _: EOFException => throw lost(path, "an object that ends before them (truncated)")
-      }
-    BlockReader.content(block, entry.name, number, pieces, s"$path at byte ${place.offset}")
+    def content = BlockReader.content(
+      block(place, path), entry.name, number, pieces, s"$path at byte ${place.offset}")
+    try content
+    catch {
+      // The bytes may have been damaged on their way only.
+      case _: CorruptObjectException =>
+        cache.forget(path)
+        content
+    }
   }
+
+  private def block(place: Piece, path: Path): Array[Byte] =
+    try cache.read(files, path, length(place.segment), place.offset, place.length)
+    catch {
+      case _: FileNotFoundException => throw lost(path, "no such object")
+      case _: EOFException => throw lost(path, "an object that ends before them (truncated)")
+    }
 
   private def lost(segment: Path, found: String) = new CorruptObjectException(
     s"segment $segment",

@@ -50,6 +50,14 @@ final class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
       .filter(_.getPath.getName.endsWith(".seg"))
       .map(status => (status.getPath.getName, status.getLen))
 
+  /** Removes what writers of other runs have left half-written. */
+  def removeTemporaryFiles(run: String): Unit =
+    list(root.segments)
+      .map(_.getPath)
+      .filter(file => file.getName.startsWith(".") && file.getName.endsWith(".tmp"))
+      .filterNot(_.getName.startsWith(s".$run"))
+      .foreach(files.manager.delete)
+
   def footer(segment: String, bytes: Long): Seq[FooterEntry] = {
     val path = root.segment(segment)
     SegmentReader.footerAt(bytes, files.read(path, _, _), path.toString)

@@ -28,6 +28,14 @@ final class SegmentCache(limit: Long) {
       case None => files.read(path, offset, length)
     }
 
+  /** Forgets a segment, so that the next reading asks the store. */
+  def forget(path: Path): Unit = synchronized {
+    Option(segments.get(path)).filter(_.isDone).foreach { bytes =>
+      segments.remove(path)
+      if (!bytes.isCompletedExceptionally) held -= bytes.join().length
+    }
+  }
+
   private def slice(segment: Array[Byte], offset: Long, length: Int): Array[Byte] = {
     // Short when the index is wrong; the block's reader says so.
     val from = offset.min(segment.length.toLong).toInt

@@ -2,7 +2,9 @@ package tidelog.spark.snapshot
 
 import java.lang.reflect.Method
 
+import scala.collection.concurrent.TrieMap
 import scala.collection.mutable
+import scala.ref.WeakReference
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.fs.Path
@@ -28,7 +30,7 @@ object SnapshotScheduler extends Logging {
   /** Called when Spark opens the changelog of a version, which is before it decides. */
   def schedule(file: Path, name: ChangelogName): Unit =
     if (!broken) {
-      try stores(file.getParent, name).foreach(setLast(_, name))
+      try set(file.getParent, name)
       catch {
         case NonFatal(error) =>
           broken = true
@@ -39,13 +41,25 @@ object SnapshotScheduler extends Logging {
       }
     }
 
-  private def setLast(store: RocksDB, name: ChangelogName): Unit = {
-    val period = store.conf.minDeltasForSnapshot.max(1)
-    val due =
-      SnapshotPhase.due(name.version, period, name.operator, name.partition, name.store)
-    val last = SnapshotPhase.lastSnapshot(name.version, period, due)
-    setter.invoke(store, java.lang.Long.valueOf(last))
+  // Spark holds one lock around all its stores while it opens one, so it is asked rarely: again
+  // when a snapshot is due, because a store that was closed and opened is another object.
+  private val known = TrieMap.empty[Path, Seq[WeakReference[RocksDB]]]
+
+  private def set(directory: Path, name: ChangelogName): Unit = {
+    val remembered = known.getOrElse(directory, Nil).flatMap(_.get)
+    val isDue = remembered.exists(due(_, name))
+    val current = if (remembered.isEmpty || isDue) stores(directory, name).toSeq else remembered
+    if (current ne remembered) known.put(directory, current.map(WeakReference(_)))
+    current.foreach { store =>
+      val last = SnapshotPhase.lastSnapshot(name.version, period(store), due(store, name))
+      setter.invoke(store, java.lang.Long.valueOf(last))
+    }
   }
+
+  private def due(store: RocksDB, name: ChangelogName): Boolean =
+    SnapshotPhase.due(name.version, period(store), name.operator, name.partition, name.store)
+
+  private def period(store: RocksDB): Int = store.conf.minDeltasForSnapshot.max(1)
 
   private def stores(directory: Path, name: ChangelogName): Iterable[RocksDB] = {
     val providers = loadedProviders

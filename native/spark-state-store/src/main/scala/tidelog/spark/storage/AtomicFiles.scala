@@ -33,7 +33,8 @@ trait AtomicFiles {
   /** `length` bytes from `offset`; an `EOFException` if the file ends before. */
   def read(path: Path, offset: Long, length: Int): Array[Byte]
 
-  final def write(path: Path, bytes: Array[Byte], overwrite: Boolean): Unit = {
+  /** The whole file at once. */
+  def write(path: Path, bytes: Array[Byte], overwrite: Boolean): Unit = {
     val stream = createAtomic(path, overwrite)
     try {
       stream.write(bytes)

@@ -1,5 +1,9 @@
 package tidelog.spark.storage
 
+import java.io.IOException
+
+import scala.util.control.NonFatal
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
@@ -14,6 +18,26 @@ private[storage] final class RenamedFiles(val manager: CheckpointFileManager) ex
 
   override def createAtomic(path: Path, overwrite: Boolean): CancellableFSDataOutputStream =
     manager.createAtomic(path, overwrite)
+
+  override def write(path: Path, bytes: Array[Byte], overwrite: Boolean): Unit =
+    try super.write(path, bytes, overwrite)
+    catch {
+      case failure: IOException =>
+        removeTemporaryFiles(path, failure)
+        throw failure
+    }
+
+  /** Spark leaves the temporary file behind when the rename fails. */
+  private def removeTemporaryFiles(path: Path, failure: IOException): Unit =
+    try {
+      manager
+        .list(path.getParent)
+        .map(_.getPath)
+        .filter(file => file.getName.startsWith(s".${path.getName}.") && isTemporary(file))
+        .foreach(manager.delete)
+    } catch { case NonFatal(error) => failure.addSuppressed(error) }
+
+  private def isTemporary(file: Path): Boolean = file.getName.endsWith(".tmp")
 
   override def read(path: Path): Array[Byte] = {
     val in = manager.open(path)

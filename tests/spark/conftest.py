@@ -1,0 +1,110 @@
+"""One small Spark for the tests of a worker process; none where Spark cannot run."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.support import stores
+from tests.spark.support.faults import Faults
+from tests.spark.support.faults import settings as faulty_settings
+from tests.spark.support.place import Place
+from tests.spark.support.session import build
+from tidelog.errors import ConfigError
+from tidelog.spark.toolchain import find_java, find_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTENDED = os.environ.get("TIDELOG_SPARK_FULL") == "1"
+"""Whether all tests with Spark run: on two cores they take half an hour."""
+
+IN_EVERY_RUN = ("wordcount/", "test_sinks.py", "s3a/test_atomic_files")
+
+UPLOADS_GIVE_UP_SOON = {"spark.tidelog.upload.deadline": "5s"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "plugin_only: looks into the log of the plug-in")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    extended = pytest.mark.skip("takes long: set TIDELOG_SPARK_FULL=1, or run `just spark`")
+    for item in items:
+        if item.path.is_relative_to(here) and not EXTENDED:
+            name = item.path.relative_to(here).as_posix()
+            if not name.startswith(IN_EVERY_RUN):
+                item.add_marker(extended)
+
+
+def missing() -> str | None:
+    """Why Spark cannot run here; None if it can."""
+    try:
+        find_spark()
+        find_java()
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+@pytest.fixture(scope="session")
+def spark_or_skip() -> None:
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def faults(spark_or_skip: None, tmp_path_factory: pytest.TempPathFactory) -> Faults:
+    """The rules of the worker's Spark; tests get it by `faulty`, which leaves none behind."""
+    return Faults(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture(scope="session")
+def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    store = stores.store_settings()
+    settings = {
+        **store,
+        **stores.EAGER,
+        **(UPLOADS_GIVE_UP_SOON if stores.has_plugin(store) else {}),
+        **faulty_settings(faults.control, store.get("spark.jars", "")),
+        "spark.local.dir": str(tmp_path_factory.mktemp("local")),
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    session = build("local[2]", settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def spark(one_spark: "SparkSession") -> Iterator["SparkSession"]:
+    """A session with settings of its own on the worker's Spark."""
+    session = one_spark.newSession()
+    yield session
+    for query in session.streams.active:
+        query.stop()
+
+
+@pytest.fixture
+def faulty(faults: Faults) -> Iterator[Faults]:
+    yield faults
+    faults.clear()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _only_with_plugin(request: pytest.FixtureRequest, has_plugin: bool) -> None:
+    if "plugin_only" in request.keywords and not has_plugin:
+        pytest.skip(f"{stores.VARIABLE} asks for Spark's own store, which has no such log")
+
+
+@pytest.fixture(scope="session")
+def has_plugin() -> bool:
+    """False where the environment asks for Spark's own store: it has no log to look into."""
+    return stores.chosen() == stores.PLUGIN

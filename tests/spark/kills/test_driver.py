@@ -1,0 +1,80 @@
+"""The driver's machine is lost at chosen moments; the query goes on as if nothing had happened."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.support.application import Application, Job
+from tests.spark.support.applications import settings
+from tests.spark.support.census import assert_complete
+from tests.spark.support.faults import ROLL_UP, SEGMENT, Faults, commit
+from tests.spark.support.place import Place
+from tests.spark.support.running import add
+from tests.spark.support.zoo.all import QUERIES
+from tests.spark.support.zoo.query import events, single
+
+pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
+
+MOMENTS = {
+    "before the barrier, changelogs on their way": ("hold", "put", SEGMENT),
+    "in the barrier, some changelogs durable": ("hold-after", "put", SEGMENT),
+    "after the barrier, commit not written": ("hold", "put", commit(r"\d+")),
+    "with the commit written, its answer not seen": ("hold-after", "put", commit(r"\d+")),
+    "between two batches": ("hold", "put", r"/checkpoint/offsets/\d+$"),
+    "while a roll-up is written": ("hold", "put", ROLL_UP),
+    "with the roll-up written": ("hold-after", "put", ROLL_UP),
+    "while a segment is removed": ("hold", "delete", SEGMENT),
+}
+
+
+@pytest.fixture
+def faulty_apart(tmp_path: Path) -> Faults:
+    """Rules for applications of this test alone."""
+    return Faults(tmp_path / "faults")
+
+
+def test_a_driver_killed_at_any_step_of_a_commit_is_continued_by_the_next(
+    place: Place, faulty_apart: Faults
+) -> None:
+    batches = single(events(seed=51, batches=24, per_batch=10))
+    add(place, batches)
+    job = Job(place, "totals", scheme="faulty")
+    given = settings(faulty_apart.control)
+
+    for action, op, path in MOMENTS.values():
+        moment = faulty_apart.add(action, op, path)
+        with Application((job,), given) as application:
+            moment.await_fired()
+            application.kill()
+        faulty_apart.clear()
+    with Application((job,), given) as application:
+        application.finish()
+
+    query = QUERIES["totals"]
+    assert query.result(place.rows()) == query.expected(batches)
+    assert_complete(place.checkpoint)
+
+
+def test_of_two_drivers_on_one_checkpoint_the_one_that_commits_first_goes_on(
+    place: Place, faulty_apart: Faults, tmp_path: Path
+) -> None:
+    query = QUERIES["totals"]
+    batches = query.batches()
+    add(place, batches[:6])
+    job = Job(place, "totals", scheme="faulty")
+    given = settings(faulty_apart.control)
+    late = faulty_apart.add("hold", "put", commit(3), times=1)
+
+    with Application((job,), given) as slow:
+        late.await_fired()
+        with Application((job,), given, log_name="second.log") as quick:
+            quick.finish()
+        late.release()
+        assert "expected no such file" in slow.fails()
+
+    assert place.committed()[-1] == 5
+    add(place, batches[6:])
+    with Application((job,), given) as third:
+        third.finish()
+    assert query.result(place.rows()) == query.expected(batches)
+    assert_complete(place.checkpoint)

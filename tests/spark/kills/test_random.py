@@ -1,0 +1,78 @@
+"""Drivers and executors are killed at random moments, thirty times; the result is what one
+computation over all input gives.
+
+The moments are drawn from a seed that a failure shows: `TIDELOG_SPARK_SEED` repeats them as far as
+the machine's speed allows.
+"""
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.spark.support.application import CLUSTER, Application, Job
+from tests.spark.support.applications import settings
+from tests.spark.support.census import assert_complete
+from tests.spark.support.place import Place
+from tests.spark.support.running import add
+from tests.spark.support.zoo.all import QUERIES
+from tests.spark.support.zoo.joins import batches_of
+from tests.spark.support.zoo.query import events, single
+
+pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
+
+SEED = int(os.environ.get("TIDELOG_SPARK_SEED", "20"))
+MANY = 3 if os.environ.get("TIDELOG_SPARK_FULL") == "1" else 1
+EXECUTOR_KILLS = 22 * MANY
+DRIVER_KILLS = 8 * MANY
+
+
+def test_executors_killed_at_random_moments_change_nothing(place: Place, tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    batches = single(events(SEED, batches=2 * EXECUTOR_KILLS + 2, per_batch=20))
+    given = settings(tmp_path / "faults")
+    follow = Job(place, "totals", scheme="faulty", follow=True)
+
+    with Application((follow,), given, CLUSTER, restarts=10_000) as application:
+        for kill in range(EXECUTOR_KILLS):
+            add(place, batches[2 * kill : 2 * kill + 2])
+            executors = application.await_executors(1)
+            time.sleep(rng.uniform(0, 1))
+            victim = rng.choice(sorted(executors.values()))
+            with suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+        application.kill()
+
+    add(place, batches[2 * EXECUTOR_KILLS :])
+    with Application((Job(place, "totals", scheme="faulty"),), given) as application:
+        application.finish()
+    query = QUERIES["totals"]
+    assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
+    assert_complete(place.checkpoint)
+
+
+def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path: Path) -> None:
+    rng = random.Random(SEED + 1)
+    batches = batches_of(SEED, 4 * DRIVER_KILLS)
+    given = settings(tmp_path / "faults")
+    job = Job(place, "inner_join_format_2", scheme="faulty", follow=True)
+
+    for kill in range(DRIVER_KILLS):
+        add(place, batches[4 * kill : 4 * kill + 4])
+        done = place.committed()
+        with Application((job,), given) as application:
+            application.await_batches((done[-1] if done else -1) + 2)
+            time.sleep(rng.uniform(0, 1))
+            rng.choice([application.kill, application.kill_driver])()
+
+    add(place, batches[4 * DRIVER_KILLS :])
+    last = Job(place, "inner_join_format_2", scheme="faulty")
+    with Application((last,), given) as application:
+        application.finish()
+    query = QUERIES["inner_join_format_2"]
+    assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
+    assert_complete(place.checkpoint)

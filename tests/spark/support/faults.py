@@ -1,0 +1,104 @@
+"""Faults of the file system under a checkpoint: the scheme `faulty` and its rules.
+
+A checkpoint at `faulty:///a/b` lies in the local directory /a/b. `faulty` is written to as an
+object store is, by single conditional PUTs; `renaming` is the same file system, with renames.
+
+Invariant: a rule holds in every JVM of every application whose settings name its directory, from
+the moment `add` returns until `lift` or `clear`.
+"""
+
+import hashlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.spark.support.session import ROOT
+from tidelog.spark.compiler import compile_jar
+from tidelog.spark.jar import cache_directory
+from tidelog.spark.toolchain import find_spark
+
+SOURCES = ROOT / "native/spark-state-store/src/test/scala/tidelog/spark/faults"
+CLASS = "tidelog.spark.faults.FaultyFileSystem"
+PATIENCE_S = 120
+
+SEGMENT = r"/_tidelog/segments/[^/]+\.seg$"
+ROLL_UP = r"/_tidelog/index/[^/]+\.json$"
+
+
+def commit(batch: int | str) -> str:
+    return rf"/checkpoint/commits/{batch}$"
+
+
+def jar(spark_home: Path | None = None) -> Path:
+    """The jar of the file system, compiled once for each Spark."""
+    spark = find_spark(spark_home)
+    sources = sorted(SOURCES.glob("*.scala"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    target = cache_directory() / "tests" / f"faulty-{spark.version}-{digest}.jar"
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        compile_jar(sources, [], target, spark=spark)
+    return target
+
+
+def settings(control: Path, jars: str, spark_home: Path | None = None) -> dict[str, str]:
+    """What makes Spark know the file system; `jars` are the other ones."""
+    control.mkdir(parents=True, exist_ok=True)
+    return {
+        "spark.jars": ",".join(filter(None, [jars, str(jar(spark_home))])),
+        "spark.hadoop.fs.faulty.impl": CLASS,
+        "spark.hadoop.fs.renaming.impl": CLASS,
+        "spark.hadoop.fs.faulty.control": str(control),
+        "spark.hadoop.spark.tidelog.put.schemes": "s3a,faulty",
+    }
+
+
+@dataclass(frozen=True)
+class Rule:
+    control: Path
+    name: str
+
+    def fired(self) -> int:
+        """How often the rule has applied."""
+        return sum(1 for _ in self.control.glob(f"{self.name}.fired.*"))
+
+    def await_fired(self, times: int = 1) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.fired() < times:
+            assert time.monotonic() < deadline, f"rule {self.name} has not applied {times} times"
+            time.sleep(0.01)
+
+    def release(self) -> None:
+        """Let the operations that it holds go on, and hold no others."""
+        self.lift()
+        (self.control / f"{self.name}.release").touch()
+
+    def lift(self) -> None:
+        (self.control / f"{self.name}.rule").unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Faults:
+    control: Path
+
+    def add(self, action: str, op: str, path: str, times: int | None = None) -> Rule:
+        """From now on `op` (put, open, rename, delete, list; content) on paths that match the
+        regular expression `path` meets `action`, `times` times or always.
+        """
+        number = sum(1 for _ in self.control.glob("*.known"))
+        rule = Rule(self.control, f"{number:03d}-{action}")
+        (self.control / f"{rule.name}.known").touch()
+        if times is not None:
+            for token in range(times):
+                (self.control / f"{rule.name}.token.{token}").touch()
+            (self.control / f"{rule.name}.limited").touch()
+        unseen = self.control / f"{rule.name}.new"
+        escaped = path.replace("\\", "\\\\")
+        unseen.write_text(f"op={op}\npath={escaped}\naction={action}\n")
+        unseen.replace(self.control / f"{rule.name}.rule")
+        return rule
+
+    def clear(self) -> None:
+        """No rule holds any more, and nothing is held."""
+        for file in self.control.glob("*.rule"):
+            Rule(self.control, file.stem).release()

@@ -1,0 +1,53 @@
+"""Spark sessions for tests: small, quiet, deterministic.
+
+Imported by the applications that tests start with other interpreters too: needs pyspark only.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[3]
+
+SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+"""Starts fast; no test is long enough to gain from the second compiler."""
+
+BASE = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": SMALL_JVM,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.extraJavaOptions": SMALL_JVM,
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+    "spark.sql.shuffle.partitions": "3",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "false",
+    "spark.python.worker.faulthandler.enabled": "false",
+}
+
+
+def build(master: str, settings: dict[str, str], log_level: str = "ERROR") -> "SparkSession":
+    """A session that has nothing from another one; stops the one that runs."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415  (the tests skip without it)
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(ROOT)  # Python workers unpickle functions by their module
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if (running := SparkSession.getActiveSession()) is not None:
+        running.stop()
+    builder = SparkSession.builder.master(master).appName("tidelog tests")
+    for key, value in {**BASE, **settings}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(log_level)
+    return session

@@ -1,0 +1,51 @@
+"""Which state store the queries of these tests run on, as Spark settings.
+
+`TIDELOG_SPARK_STORE=stock` runs everything that does not look into the plug-in's own log on
+Spark's RocksDB store instead: what fails there too is not the plug-in's fault.
+"""
+
+import os
+from pathlib import Path
+
+from tidelog.spark.jar import plugin_jar
+from tidelog.spark.settings import FIXED, PLUGINS, settings
+
+VARIABLE = "TIDELOG_SPARK_STORE"
+STOCK = "stock"
+PLUGIN = "tidelog"
+
+STOCK_V2 = {
+    key: value
+    for key, value in FIXED.items()
+    if key.startswith("spark.sql.") and "FileManager" not in key
+}
+"""Spark's RocksDB store with changelogs and checkpoint ids: what the plug-in builds on."""
+
+STOCK_V1 = {**STOCK_V2, "spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}
+"""The same without checkpoint ids: the format of most checkpoints that exist."""
+
+EAGER = {
+    "spark.sql.streaming.minBatchesToRetain": "4",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "400ms",
+    "spark.sql.streaming.ratioExtraSpaceAllowedInCheckpoint": "0",
+}
+"""Snapshots, clean-up and purges after a few batches, so that short runs meet all of them."""
+
+
+def chosen() -> str:
+    """The store that the environment asks for."""
+    return os.environ.get(VARIABLE, PLUGIN)
+
+
+def store_settings(
+    store: str | None = None, spark_home: Path | None = None, **options: str | int
+) -> dict[str, str]:
+    """The settings that make `store`, by default the chosen one, keep the state."""
+    if (store or chosen()) == STOCK:
+        return dict(STOCK_V2)
+    return settings(jar=plugin_jar(spark_home), **options)  # type: ignore[arg-type]
+
+
+def has_plugin(settings: dict[str, str]) -> bool:
+    return PLUGINS in settings

@@ -1,0 +1,182 @@
+"""transformWithState: value, list and map state, timers, and state that expires."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from tests.spark.support.place import Row as PlainRow
+from tests.spark.support.zoo.query import (
+    END,
+    LATE,
+    Batch,
+    Query,
+    Sources,
+    by_key,
+    events,
+    ordered,
+    records,
+    single,
+    with_time,
+)
+
+OUTPUT = "k string, n long, odd long, distinct long, expired long"
+TIMER_MS = 5_000_000
+HOUR_MS = 3_600_000
+
+ONLY_WITH_DATA = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+"""State with a time to live makes batches without data for ever, also when all input is read."""
+
+
+class Tallies(StatefulProcessor):
+    """All kinds of state at once: a count, a list of odd values, a map of all values, and a value
+    that expires before the next batch.
+    """
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.count = handle.getValueState("count", "n long")
+        self.odd = handle.getListState("odd", "v long", HOUR_MS)
+        self.seen = handle.getMapState("seen", "v long", "n long")
+        self.brief = handle.getValueState("brief", "n long", 1)
+
+    def tally(self, values: list[int]) -> dict[str, int]:
+        expired = not self.brief.exists()
+        self.brief.update((1,))
+        n = (self.count.get() or (0,))[0] + len(values)
+        self.count.update((n,))
+        for value in values:
+            if value % 2:
+                self.odd.appendValue((value,))
+            known = self.seen.getValue((value,))
+            self.seen.updateValue((value,), ((known[0] if known else 0) + 1,))
+        return {
+            "n": n,
+            "odd": sum(value for (value,) in self.odd.get()),
+            "distinct": len(list(self.seen.keys())),
+            "expired": int(expired),
+        }
+
+    def close(self) -> None:
+        pass
+
+
+class PandasTallies(Tallies):
+    def handleInputRows(  # type: ignore[override]
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        values = [int(value) for frame in rows for value in frame["v"]]
+        yield pd.DataFrame({"k": [key[0]], **{k: [v] for k, v in self.tally(values).items()}})
+
+
+class RowTallies(Tallies):
+    def handleInputRows(  # type: ignore[override]
+        self, key: Any, rows: Iterator[Row], timerValues: Any
+    ) -> Iterator[Row]:
+        yield Row(k=key[0], **self.tally([row["v"] for row in rows]))
+
+
+class Farewell(StatefulProcessor):
+    """Emits a key's count when its timer ends; every record moves the timer."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.count = handle.getValueState("count", "n long")
+
+    def handleInputRows(  # type: ignore[override]
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        n = (self.count.get() or (0,))[0] + sum(len(frame) for frame in rows)
+        self.count.update((n,))
+        for timer in list(self.handle.listTimers()):
+            self.handle.deleteTimer(timer)
+        self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + TIMER_MS)
+        yield from ()
+
+    def handleExpiredTimer(  # type: ignore[override]
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[pd.DataFrame]:
+        n = (self.count.get() or (0,))[0]
+        self.count.clear()
+        yield pd.DataFrame({"k": [key[0]], "n": [n]})
+
+    def close(self) -> None:
+        pass
+
+
+def _tallies_in_pandas(sources: Sources) -> DataFrame:
+    return (
+        sources.stream()
+        .groupBy("k")
+        .transformWithStateInPandas(PandasTallies(), OUTPUT, "Update", "ProcessingTime")
+    )
+
+
+def _tallies_in_rows(sources: Sources) -> DataFrame:
+    return (
+        sources.stream()
+        .groupBy("k")
+        .transformWithState(RowTallies(), OUTPUT, "Update", "ProcessingTime")
+    )
+
+
+def _tallies_of(batches: list[Batch]) -> dict[tuple[str, ...], PlainRow]:
+    found: dict[str, list[int]] = {}
+    for record in records(batches):
+        found.setdefault(record["k"], []).append(record["v"])
+    rows = [
+        {
+            "k": key,
+            "n": len(values),
+            "odd": sum(value for value in values if value % 2),
+            "distinct": len(set(values)),
+            "expired": 1,
+        }
+        for key, values in found.items()
+    ]
+    return by_key(rows, "k")
+
+
+def _farewells(sources: Sources) -> DataFrame:
+    return (
+        with_time(sources.stream())
+        .groupBy("k")
+        .transformWithStateInPandas(Farewell(), "k string, n long", "Append", "EventTime")
+    )
+
+
+def _farewells_of(batches: list[Batch]) -> list[PlainRow]:
+    n: dict[str, int] = {}
+    for record in records(batches):
+        n[record["k"]] = n.get(record["k"], 0) + 1
+    return ordered([{"k": key, "n": count} for key, count in n.items() if key not in (END, LATE)])
+
+
+def _no_late() -> list[Batch]:
+    made = events(seed=43, ends=True)
+    return [{"events": [row for row in rows if row["k"] != LATE]} for rows in made]
+
+
+TALLIES = Query(
+    "transform_with_state_in_pandas",
+    _tallies_in_pandas,
+    lambda: single(events(seed=41)),
+    _tallies_of,
+    mode="update",
+    key=("k",),
+    settings=ONLY_WITH_DATA,
+)
+QUERIES = [
+    TALLIES,
+    Query(
+        "transform_with_state_in_rows",
+        _tallies_in_rows,
+        lambda: single(events(seed=42)),
+        _tallies_of,
+        mode="update",
+        key=("k",),
+        settings=ONLY_WITH_DATA,
+    ),
+    Query("transform_with_state_timers", _farewells, _no_late, _farewells_of),
+]

@@ -1,0 +1,141 @@
+"""Spark's state data sources read state that lies in the log."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.support.place import Place
+from tests.spark.support.running import add, finish, run_in_rounds
+from tests.spark.support.zoo.aggregations import TOTALS
+from tests.spark.support.zoo.all import QUERIES
+from tests.spark.support.zoo.processors import TALLIES
+from tests.spark.support.zoo.query import Batch, by_key, records
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Keyed = dict[tuple[str, ...], dict[str, object]]
+
+
+@pytest.fixture(scope="module")
+def totals(one_spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A place where the totals query has run over all of its input."""
+    place = Place(tmp_path_factory.mktemp("totals"))
+    run_in_rounds(one_spark.newSession(), TOTALS, place)
+    return place
+
+
+def state(spark: "SparkSession", place: Place, **options: object) -> "DataFrame":
+    reader = spark.read.format("statestore")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load(str(place.checkpoint))
+
+
+def totals_in(frame: "DataFrame") -> Keyed:
+    rows = frame.selectExpr("key.k", "value.count n", "value.sum", "value.max")
+    return by_key([row.asDict() for row in rows.collect()], "k")
+
+
+def test_the_newest_state_is_read(spark: "SparkSession", totals: Place) -> None:
+    assert totals_in(state(spark, totals)) == TOTALS.expected(TOTALS.batches())
+
+
+@pytest.mark.parametrize("batch", [5, 6, 7])
+def test_the_state_after_a_retained_batch_is_read(
+    spark: "SparkSession", totals: Place, batch: int
+) -> None:
+    found = totals_in(state(spark, totals, batchId=batch))
+
+    assert found == TOTALS.expected(TOTALS.batches()[: batch + 1])
+
+
+def test_the_change_feed_tells_what_each_batch_changed(
+    spark: "SparkSession", totals: Place
+) -> None:
+    feed = state(spark, totals, readChangeFeed=True, changeStartBatchId=6, changeEndBatchId=8)
+
+    batches = TOTALS.batches()
+    for batch in (6, 7, 8):
+        changed = {record["k"] for record in records(batches[batch : batch + 1])}
+        after = TOTALS.expected(batches[: batch + 1])
+        expected = {key: row for key, row in after.items() if key[0] in changed}
+        rows = feed.where(f"batch_id = {batch} and change_type = 'update'")
+        assert totals_in(rows) == expected
+
+
+def snapshots(place: Place) -> Iterator[tuple[int, int]]:
+    """Partition and version of every snapshot of the first operator."""
+    for file in Path(place.checkpoint, "state", "0").glob("[0-9]*/*.zip"):
+        yield int(file.parent.name), int(file.name.partition("_")[0])
+
+
+def test_state_is_rebuilt_from_a_chosen_snapshot_and_the_changelogs_after_it(
+    spark: "SparkSession", totals: Place
+) -> None:
+    newest = TOTALS.expected(TOTALS.batches())
+    found = list(snapshots(totals))
+    assert found
+
+    for partition, version in found:
+        rebuilt = state(
+            spark,
+            totals,
+            snapshotStartBatchId=version - 1,
+            snapshotPartitionId=partition,
+            batchId=8,
+        )
+        direct = state(spark, totals).where(f"partition_id = {partition}")
+        rows = totals_in(rebuilt)
+        assert rows == totals_in(direct)
+        assert rows.items() <= newest.items()
+
+
+def test_the_metadata_names_operators_and_batches(spark: "SparkSession", totals: Place) -> None:
+    (row,) = spark.read.format("state-metadata").load(str(totals.checkpoint)).collect()
+
+    assert (row.operatorName, row.stateStoreName, row.numPartitions) == (
+        "stateStoreSave",
+        "default",
+        3,
+    )
+    assert row.maxBatchId == 8
+
+
+def test_both_sides_of_a_join_are_read(spark: "SparkSession", place: Place) -> None:
+    query = QUERIES["inner_join_format_2"]
+    batches: list[Batch] = query.batches()[:4]
+    add(place, batches)
+    finish(spark, query, place)
+
+    for side in ("left", "right"):
+        rows = state(spark, place, joinSide=side).selectExpr("value.k", "value.t").collect()
+        kept = Counter((row.k, row.t) for row in rows)
+        given = Counter((one["k"], one["t"]) for one in records(batches, side))
+        newest = max(time for _, time in given)
+        assert kept <= given
+        # The watermark is 20 s behind: what is newer cannot have been removed.
+        assert kept >= Counter({at: n for at, n in given.items() if at[1] > newest - 20})
+        keys = state(spark, place, storeName=f"{side}-keyToNumValues")
+        assert keys.count() == len({key for key, _ in kept})
+
+
+def test_variables_of_a_processor_are_read(spark: "SparkSession", place: Place) -> None:
+    batches = run_in_rounds(spark, TALLIES, place)
+
+    counts = state(spark, place, stateVarName="count").selectExpr("key.k", "value.n")
+    expected = {key: row["n"] for (key,), row in TALLIES.expected(batches).items()}
+    assert {row.k: row.n for row in counts.collect()} == expected
+
+
+def test_repairs_and_readers_agree_after_more_batches(spark: "SparkSession", place: Place) -> None:
+    batches = TOTALS.batches()
+    for batch in batches:
+        add(place, [batch])
+        finish(spark, TOTALS, place)
+
+        so_far = TOTALS.expected(batches[: place.batches()])
+        assert totals_in(state(spark, place)) == so_far
