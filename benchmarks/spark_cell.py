@@ -15,6 +15,8 @@ STORES: Final = ("stock", "tidelog")
 """Spark's RocksDB store with changelog, one PUT per file; and the same below the plug-in."""
 
 SCHEME: Final = "counted"
+_INTERVALS: Final = 4
+"""Maintenance intervals between two snapshots, as the defaults of Spark and the plug-in have it."""
 _HERE: Final = Path(__file__).parent
 _PUT_MANAGER: Final = "tidelog.benchmark.DirectPutCheckpointFileManager"
 _STREAMING: Final = "spark.sql.streaming"
@@ -103,5 +105,6 @@ def _plugin(cell: Cell) -> dict[str, str]:
     return settings(
         jar=cell.jar or plugin_jar(),
         snapshot_every=cell.snapshot_every,
+        snapshot_interval=f"{_INTERVALS * cell.maintenance_ms}ms",
         put_schemes=f"s3a,{SCHEME}",
     )

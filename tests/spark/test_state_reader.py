@@ -111,11 +111,13 @@ def test_both_sides_of_a_join_are_read(spark: "SparkSession", place: Place) -> N
     add(place, batches)
     finish(spark, query, place)
 
-    for side in ("left", "right"):
-        rows = state(spark, place, joinSide=side).selectExpr("value.k", "value.t").collect()
-        kept = Counter((row.k, row.t) for row in rows)
+    for side, key, time in (("left", "k", "lts"), ("right", "rk", "rts")):
+        rows = state(spark, place, joinSide=side).selectExpr(
+            f"value.{key} AS k", f"CAST(value.{time} AS LONG) AS t"
+        )
+        kept = Counter((row.k, row.t) for row in rows.collect())
         given = Counter((one["k"], one["t"]) for one in records(batches, side))
-        newest = max(time for _, time in given)
+        newest = max(at for _, at in given)
         assert kept <= given
         # The watermark is 20 s behind: what is newer cannot have been removed.
         assert kept >= Counter({at: n for at, n in given.items() if at[1] > newest - 20})

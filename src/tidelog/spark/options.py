@@ -124,6 +124,10 @@ OPTIONS: Final = (
         "Spread snapshots over batches, each state store at its own phase.",
     ),
     Option(
+        *("snapshot.interval", "snapshot_interval", "4min", milliseconds_of),
+        *("a time with its unit, such as 4min", "How rarely a store that commits often snapshots."),
+    ),
+    Option(
         *("put.schemes", "put_schemes", "s3a", _schemes, "names of schemes joined by commas"),
         "File systems on which atomic files are one conditional PUT, not a rename.",
     ),

@@ -2,7 +2,7 @@
 computation over all input gives.
 
 The moments are drawn from a seed that a failure shows: `TIDELOG_SPARK_SEED` repeats them as far as
-the machine's speed allows.
+the machine's speed allows. `TIDELOG_SPARK_KILLS=3` kills three times as often.
 """
 
 import os
@@ -23,10 +23,14 @@ from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.joins import batches_of
 from tests.spark.support.zoo.query import events, single
 
-pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
+MANY = int(os.environ.get("TIDELOG_SPARK_KILLS", "1"))
+pytestmark = [
+    pytest.mark.plugin_only,
+    pytest.mark.usefixtures("spark_or_skip"),
+    pytest.mark.timeout(900 * MANY),
+]
 
 SEED = int(os.environ.get("TIDELOG_SPARK_SEED", "20"))
-MANY = 3 if os.environ.get("TIDELOG_SPARK_FULL") == "1" else 1
 EXECUTOR_KILLS = 22 * MANY
 DRIVER_KILLS = 8 * MANY
 

@@ -15,6 +15,7 @@ import org.apache.spark.SparkConf
   * @param uploadThreads uploads an executor runs at once
   * @param uploadDeadlineMs an upload is retried for this long before it counts as failed
   * @param barrierTimeoutMs how long the driver waits for a batch's changelogs to be durable
+  * @param snapshotIntervalMs stores that commit often take a snapshot no more often than about this
   * @param stagger whether each store takes its snapshots at its own phase of the period
   * @param cacheBytes bytes of segments an executor keeps in memory while it restores
   */
@@ -28,6 +29,7 @@ final case class Settings(
     uploadDeadlineMs: Long,
     barrierTimeoutMs: Long,
     stagger: Boolean,
+    snapshotIntervalMs: Long,
     cacheBytes: Long)
 
 object Settings {
@@ -45,6 +47,7 @@ object Settings {
       uploadDeadlineMs = ms("spark.tidelog.upload.deadline", "60s"),
       barrierTimeoutMs = ms("spark.tidelog.barrier.timeout", "120s"),
       stagger = conf.getBoolean("spark.tidelog.snapshot.stagger", defaultValue = true),
+      snapshotIntervalMs = conf.getTimeAsMs("spark.tidelog.snapshot.interval", "4min"),
       cacheBytes = bytes("spark.tidelog.cache.bytes", "64m"))
   }
 

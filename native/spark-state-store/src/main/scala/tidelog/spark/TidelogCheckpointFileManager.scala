@@ -71,19 +71,16 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       val reader = index(at(root))
       // Ids are new in every task: before its batch is committed, none of them has a file.
       reader.find(name, fresh = false).isDefined ||
-        (!writing || reader.committed(name)) && files.manager.exists(file)
+        (!writing || reader.committed(name)) && files.exists(file)
     case _: ChangelogChecksum if writing => false
-    case _ => files.manager.exists(file)
+    case _ => files.exists(file)
   }
 
   override def delete(file: Path): Unit = Place.of(file) match {
     case Changelog(root, name) => deleteChangelog(file, at(root), name)
     case ChangelogChecksum(root, name) if inLog(root, name) => ()
     case Commit(root, batch) =>
-      DriverSide.current.flatMap(_.checkpoint(at(root))) match {
-        case Some(checkpoint) => checkpoint.deleteCommit(batch)
-        case None => files.manager.delete(file)
-      }
+      if (!DriverSide.current.exists(_.takesDeletion(at(root), batch))) files.manager.delete(file)
     case _ => files.manager.delete(file)
   }
 
@@ -97,13 +94,18 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
 
   private def createChangelog(file: Path, root: CheckpointRoot, name: ChangelogName) = {
     val side = ExecutorSide.current.getOrElse(throw missingPlugin(file))
-    if (side.settings.stagger) SnapshotScheduler.schedule(file, name)
+    if (side.settings.stagger) {
+      SnapshotScheduler.schedule(file, name, side.settings.snapshotIntervalMs)
+    }
     side.log(root, files).create(name)
   }
 
   private def createCommit(file: Path, root: CheckpointRoot, batch: Long, overwrite: Boolean) = {
     def side = DriverSide.current.getOrElse(throw missingPlugin(file))
-    new CommitStream(file, overwrite, files, side.barrier(root, batch, files))
+    new CommitStream(file, overwrite, files, side.barrier(root, batch, files), () =>
+      DriverSide.current.foreach(_.committedWithoutState(root).foreach { waiting =>
+        files.manager.delete(root.commit(waiting))
+      }))
   }
 
   private def openChangelog(file: Path, root: CheckpointRoot, name: ChangelogName) = {

@@ -102,7 +102,7 @@ final class CheckpointLog(
     later(collector.deleted(names))
 
   def deleteCommit(batch: Long): Unit =
-    later(if (collector.mayDeleteCommit(batch)) stored.deleteCommit(batch))
+    later(collector.deleteCommit(batch))
 
   private def await(
       batch: Long,

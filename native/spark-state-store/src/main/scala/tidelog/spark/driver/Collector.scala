@@ -12,9 +12,10 @@ import tidelog.spark.index.{FooterSearch, IndexFiles}
 /** Keeps the stored log of one checkpoint small: rolls the index up, removes segments and roll-ups
   * that nothing needs, and sweeps what a crash has left.
   *
-  * Invariants: all methods run on one thread; an object is removed only after the index that no
-  * longer names it is the stored truth; a failed removal is tried again after the next commit; a
-  * roll-up is written only when all its batches are known, because the next driver believes it.
+  * Invariants: all methods run on one thread; a segment is removed only when no committed batch
+  * needs it, and before the last index that names it, so no crash leaves one that nobody knows; a
+  * failed removal is tried again after the next commit; a roll-up is written only when all its
+  * batches are known, because the next driver believes it.
   *
   * @param run the token in the names of this driver's own segments
   */
@@ -46,11 +47,10 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
   def deleted(names: Vector[ChangelogName]): Unit =
     if (loaded) index = index.delete(names) else unreported ++= names
 
-  /** Whether the commit file of a batch may go now; if not, it goes after its roll-up. */
-  def mayDeleteCommit(batch: Long): Boolean = {
-    val may = loaded && !index.onlyIndexOf(batch)
-    if (!may) deferredCommits += batch
-    may
+  /** Removes the commit file of a batch, now or as soon as its line is not needed any more. */
+  def deleteCommit(batch: Long): Unit = {
+    deferredCommits += batch
+    if (loaded) removeDead()
   }
 
   /** Takes over what earlier drivers have stored, up to batch `until`. */
@@ -67,7 +67,7 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
   }
 
   private def loadRollUp(first: Long): Unit = stored.rollUp(first).foreach { document =>
-    val byBatch = document.entries.groupBy(_.name.version - 1)
+    val byBatch = document.entries.groupBy(_.name.batch)
     document.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
     (document.first to document.last).foreach { batch =>
       index = index.add(batch, byBatch.getOrElse(batch, Vector.empty))
@@ -89,8 +89,8 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
   /** Finds in the footers what the index has lost; it keeps too much rather than too little. */
   private def rebuild(batches: Set[Long]): Unit = {
     val lengths = stored.segments().toMap
-    val found = new FooterSearch(stored).entries(name => batches(name.version - 1))
-    found.groupBy(_.name.version - 1).foreach { case (batch, entries) =>
+    val found = new FooterSearch(stored).entries(name => batches(name.batch))
+    found.groupBy(_.name.batch).foreach { case (batch, entries) =>
       entries.flatMap(_.pieces.map(_.segment)).distinct.foreach { segment =>
         index = index.stored(segment, lengths.getOrElse(segment, 0L), 0)
       }
@@ -108,7 +108,7 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
       name.startsWith(run) || index.segments.get(name).exists(_.live > 0)
     }
     val footers = unnamed.map { case (name, bytes) => name -> stored.footer(name, bytes) }
-    val lost = footers.flatMap(_._2).map(_.name.version - 1).filterNot(known).toSet
+    val lost = footers.flatMap(_._2).map(_.name.batch).filterNot(known).toSet
     val windows = lost.filter(_ < index.committed).map(IndexFiles.windowOf)
     if (windows.nonEmpty) {
       rebuild(windows.flatMap(first => first until first + ObjectNames.BatchesPerRollUp) -- known)
@@ -127,12 +127,17 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
     index.dueWindows
       .filter(first => (first until first + ObjectNames.BatchesPerRollUp).forall(known))
       .foreach(first => attempt(s"roll-up of batch $first")(writeRollUp(first)))
-    deferredCommits.filterNot(index.onlyIndexOf).foreach { batch =>
-      attempt(s"commit $batch")(stored.deleteCommit(batch))
-      deferredCommits -= batch
-    }
+    removeDead()
+  }
+
+  private def removeDead(): Unit = {
     index.deadSegments.foreach(name => attempt(s"segment $name")(removeSegment(name)))
-    index.deadWindows.foreach(first => attempt(s"roll-up of batch $first")(removeRollUp(first)))
+    if (index.deadSegments.isEmpty) {
+      deferredCommits.filterNot(index.onlyIndexOf).foreach { batch =>
+        attempt(s"commit $batch")(removeCommit(batch))
+      }
+      index.deadWindows.foreach(first => attempt(s"roll-up of batch $first")(removeRollUp(first)))
+    }
   }
 
   private def writeRollUp(first: Long): Unit = {
@@ -145,6 +150,11 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
     stored.deleteSegment(name)
     index = index.withoutSegments(Set(name))
     metrics.segmentsDeleted.inc()
+  }
+
+  private def removeCommit(batch: Long): Unit = {
+    stored.deleteCommit(batch)
+    deferredCommits -= batch
   }
 
   private def removeRollUp(first: Long): Unit = {

@@ -11,7 +11,7 @@ import tidelog.spark.index.CommitFile
 import tidelog.spark.storage.AtomicFiles
 
 /** The stream Spark writes `commits/N` to: the barrier of the batch. A query without state names
-  * no ids and has no barrier.
+  * no ids and has no barrier; `withoutState` hears of its commit.
   *
   * Invariants: the file appears only after everything it names is durable, and with its index; a
   * `close` that throws has published nothing, so the batch runs again.
@@ -20,7 +20,8 @@ final class CommitStream(
     path: Path,
     overwrite: Boolean,
     files: AtomicFiles,
-    barrier: => CommitBarrier)
+    barrier: => CommitBarrier,
+    withoutState: () => Unit)
     extends CancellableFSDataOutputStream(new ByteArrayOutputStream)
     with Logging {
   private var ended = false
@@ -38,8 +39,10 @@ final class CommitStream(
 
   private def publish(commit: Array[Byte]): Unit = {
     val ids = CommitFile.ids(commit, path.toString)
-    if (ids.isEmpty) files.write(path, commit, overwrite)
-    else {
+    if (ids.isEmpty) {
+      files.write(path, commit, overwrite)
+      withoutState()
+    } else {
       val batch = barrier
       val gathered = batch.gather(ids)
       files.write(path, CommitFile.withIndex(commit, gathered.index), overwrite)

@@ -29,6 +29,8 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
     Executors.newSingleThreadExecutor(DaemonThreads("tidelog-housekeeping"))
   // What arrives before the first commit of a checkpoint is opened waits here.
   private val early = new ConcurrentHashMap[String, Vector[Message]]
+  private val earlyDeletions = new ConcurrentHashMap[String, Vector[Long]]
+  private val stateless = ConcurrentHashMap.newKeySet[String]()
 
   def executors: Set[String] = alive.asScala.toSet
 
@@ -69,8 +71,25 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
       }
     }
 
-  /** The checkpoint, if this driver has committed a batch with state to it. */
-  def checkpoint(root: CheckpointRoot): Option[CheckpointLog] = Option(checkpoints.get(root.uri))
+  /** Takes the deletion of a commit upon itself, unless the query is known to have no state. Before
+    * this driver's first commit nobody knows whether the file holds the only index of its batch.
+    */
+  def takesDeletion(root: CheckpointRoot, batch: Long): Boolean = synchronized {
+    val takes = !stateless.contains(root.uri)
+    if (takes) {
+      checkpoint(root) match {
+        case Some(log) => log.deleteCommit(batch)
+        case None => earlyDeletions.merge(root.uri, Vector(batch), (before, now) => before ++ now)
+      }
+    }
+    takes
+  }
+
+  /** A query without state has committed: the commits whose deletion has waited for this. */
+  def committedWithoutState(root: CheckpointRoot): Vector[Long] = synchronized {
+    if (checkpoint(root).isEmpty) stateless.add(root.uri)
+    Option(earlyDeletions.remove(root.uri)).getOrElse(Vector.empty)
+  }
 
   /** Lets an executor in this JVM know of the barrier at once; the others ask for it. */
   def hurry(root: CheckpointRoot, ticket: Long): Unit =
@@ -82,6 +101,9 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
     housekeeping.awaitTermination(DriverSide.HousekeepingSeconds, TimeUnit.SECONDS)
   }
 
+  private def checkpoint(root: CheckpointRoot): Option[CheckpointLog] =
+    Option(checkpoints.get(root.uri))
+
   private def open(root: CheckpointRoot, files: AtomicFiles): CheckpointLog = synchronized {
     checkpoints.computeIfAbsent(root.uri, _ => {
       val stored = new IndexFiles(root, files)
@@ -89,6 +111,7 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
       val log = new CheckpointLog(
         root, stored, settings.barrierTimeoutMs, this, collector, housekeeping)
       Option(early.remove(root.uri)).foreach(_.foreach(deliver(log, _)))
+      Option(earlyDeletions.remove(root.uri)).foreach(_.foreach(log.deleteCommit))
       log
     })
   }

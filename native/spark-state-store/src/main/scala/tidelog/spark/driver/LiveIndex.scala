@@ -60,10 +60,10 @@ final case class LiveIndex(
 
   /** Spark has deleted these changelogs. */
   def delete(names: Iterable[ChangelogName]): LiveIndex = names.foldLeft(this) { (index, name) =>
-    val entries = index.batches.getOrElse(name.version - 1, Map.empty)
+    val entries = index.batches.getOrElse(name.batch, Map.empty)
     entries.get(name).fold(index) { entry =>
       index.copy(
-        batches = index.batches.updated(name.version - 1, entries - name),
+        batches = index.batches.updated(name.batch, entries - name),
         segments = index.count(Seq(entry), -1))
     }
   }

@@ -12,7 +12,7 @@ import tidelog.spark.format.FooterEntry
 object Sweep {
   def isGarbage(footer: Seq[FooterEntry], index: LiveIndex, known: Long => Boolean): Boolean =
     footer.forall { entry =>
-      val batch = entry.name.version - 1
+      val batch = entry.name.batch
       val named = index.batches.get(batch).exists(_.contains(entry.name))
       !named && (batch > index.committed || known(batch))
     }

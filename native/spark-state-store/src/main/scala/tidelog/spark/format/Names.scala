@@ -21,6 +21,9 @@ final case class ChangelogName(
   def directory: String =
     if (isDefaultStore) s"$operator/$partition" else s"$operator/$partition/$store"
 
+  /** The batch that wrote it. */
+  def batch: Long = version - 1
+
   def file: String = s"${version}_$id.changelog"
 
   def path: String = s"$directory/$file"

@@ -27,53 +27,46 @@ final class IndexReader(root: CheckpointRoot, files: AtomicFiles) extends Loggin
   private type Entries = Map[ChangelogName, IndexEntry]
 
   private val stored = new IndexFiles(root, files)
+  private val own = new OwnEntries(IndexReader.BatchesKept)
   private var batches = TreeMap.empty[Long, Entries]
-  private var own = TreeMap.empty[Long, Entries]
-  private var lengths = Map.empty[String, Long]
+  @volatile private var lengths = Map.empty[String, Long]
   private var absent = Map.empty[Long, Long]
   private var listedNs: Option[Long] = None
 
   /** The entry of a changelog; `fresh` asks the store again for a batch that was absent lately. */
-  def find(name: ChangelogName, fresh: Boolean): Option[IndexEntry] = synchronized {
-    val batch = batchOf(name)
-    own.get(batch).flatMap(_.get(name)).orElse {
-      def known = batches.get(batch).flatMap(_.get(name))
-      // A batch that is known without the id may have run again since.
-      if (known.isEmpty && (fresh || !batches.contains(batch) && !absentLately(batch))) load(batch)
-      known
-    }
+  def find(name: ChangelogName, fresh: Boolean): Option[IndexEntry] =
+    own.find(name).orElse(findStored(name, fresh))
+
+  // Requests are made under the lock: whoever else asks waits for the same answer.
+  private def findStored(name: ChangelogName, fresh: Boolean): Option[IndexEntry] = synchronized {
+    val batch = name.batch
+    def known = batches.get(batch).flatMap(_.get(name))
+    // A batch that is known without the id may have run again since.
+    if (known.isEmpty && (fresh || !batches.contains(batch) && !absentLately(batch))) load(batch)
+    known
   }
 
   /** Whether the batch that wrote a changelog is committed, as far as is known. */
-  def committed(name: ChangelogName): Boolean = synchronized(batches.contains(batchOf(name)))
+  def committed(name: ChangelogName): Boolean = synchronized(batches.contains(name.batch))
 
   /** The changelogs of one state store, in no order; at most `ListingAgeMs` old. */
   def directory(directory: String): Vector[IndexEntry] = synchronized {
     if (listedNs.forall(System.nanoTime() - _ > IndexReader.ListingAgeMs * 1000000)) loadAll()
-    val entries = batches.valuesIterator ++ own.valuesIterator
-    entries.flatMap(_.valuesIterator).filter(_.name.directory == directory).toVector.distinct
+    val entries = batches.valuesIterator.flatMap(_.valuesIterator) ++ own.entries
+    entries.filter(_.name.directory == directory).toVector.distinct
   }
 
-  /** Remembers what this JVM has stored itself. */
-  def learn(durable: SegmentDurable): Unit = synchronized {
-    lengths = lengths.updated(durable.segment, durable.bytes)
-    durable.complete.foreach { entry =>
-      val batch = batchOf(entry.name)
-      own = own.updated(batch, own.getOrElse(batch, Map.empty) + (entry.name -> entry))
-    }
-    own = own.takeRight(IndexReader.BatchesKept)
-  }
+  /** Remembers what this JVM has stored itself; never waits for a request. */
+  def learn(durable: SegmentDurable): Unit = own.add(durable)
 
   /** Length of a segment's object in bytes, where the index has said it. */
-  def length(segment: String): Option[Long] = synchronized(lengths.get(segment))
+  def length(segment: String): Option[Long] = own.length(segment).orElse(lengths.get(segment))
 
   /** Looks into the footers of all segments: slow, for an index that is lost. */
   def search(name: ChangelogName): Option[IndexEntry] = {
     logWarning(s"tidelog: $root has no index entry for ${name.path}, reading all footers")
     new FooterSearch(stored).entries(_ == name).find(_.name == name)
   }
-
-  private def batchOf(name: ChangelogName): Long = name.version - 1
 
   private def absentLately(batch: Long): Boolean =
     absent.get(batch).exists(System.nanoTime() - _ < IndexReader.AbsenceMs * 1000000)
@@ -111,11 +104,11 @@ final class IndexReader(root: CheckpointRoot, files: AtomicFiles) extends Loggin
 
   private def remember(document: IndexDocument): Unit = {
     lengths ++= document.segments
-    val byBatch = document.entries.groupBy(entry => batchOf(entry.name))
+    val byBatch = document.entries.groupBy(_.name.batch)
     (document.first to document.last).foreach { batch =>
       val entries = byBatch.getOrElse(batch, Vector.empty).map(entry => entry.name -> entry).toMap
       batches = batches.updated(batch, entries)
-      own -= batch
+      own.settled(batch)
     }
     if (batches.size > IndexReader.BatchesKept) {
       batches = batches.range(document.first, document.last + 1)
@@ -132,7 +125,7 @@ final class IndexReader(root: CheckpointRoot, files: AtomicFiles) extends Loggin
 }
 
 object IndexReader {
-  private val BatchesKept = 256
+  private val BatchesKept = 512
   private val AbsenceMs = 1000L
   private val ListingAgeMs = 10000L
 }

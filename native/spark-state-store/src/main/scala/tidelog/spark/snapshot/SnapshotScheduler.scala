@@ -28,9 +28,9 @@ object SnapshotScheduler extends Logging {
   @volatile private var broken = false
 
   /** Called when Spark opens the changelog of a version, which is before it decides. */
-  def schedule(file: Path, name: ChangelogName): Unit =
+  def schedule(file: Path, name: ChangelogName, intervalMs: Long): Unit =
     if (!broken) {
-      try set(file.getParent, name)
+      try set(file.getParent, name, intervalMs)
       catch {
         case NonFatal(error) =>
           broken = true
@@ -41,25 +41,32 @@ object SnapshotScheduler extends Logging {
       }
     }
 
-  // Spark holds one lock around all its stores while it opens one, so it is asked rarely: again
-  // when a snapshot is due, because a store that was closed and opened is another object.
-  private val known = TrieMap.empty[Path, Seq[WeakReference[RocksDB]]]
+  /** A state store as it is known here; one task at a time writes it. */
+  private final class Followed(val stores: Seq[WeakReference[RocksDB]], val pace: Pace)
 
-  private def set(directory: Path, name: ChangelogName): Unit = {
-    val remembered = known.getOrElse(directory, Nil).flatMap(_.get)
-    val isDue = remembered.exists(due(_, name))
-    val current = if (remembered.isEmpty || isDue) stores(directory, name).toSeq else remembered
-    if (current ne remembered) known.put(directory, current.map(WeakReference(_)))
+  private val followed = TrieMap.empty[Path, Followed]
+
+  private def set(directory: Path, name: ChangelogName, intervalMs: Long): Unit = {
+    val before = followed.get(directory)
+    val pace = before.fold(Pace.start)(_.pace).seen(name.version, System.nanoTime() / 1000000)
+    def period(store: RocksDB) =
+      SnapshotPeriod.versions(store.conf.minDeltasForSnapshot, intervalMs, pace.versionMs)
+    def due(store: RocksDB) =
+      SnapshotPhase.due(name.version, period(store), name.operator, name.partition, name.store)
+
+    val remembered = before.fold(Seq.empty[RocksDB])(_.stores.flatMap(_.get))
+    // Spark holds one lock around all its stores while it opens one, so it is asked rarely: again
+    // when a snapshot is due, because a store that was closed and opened is another object.
+    val current =
+      if (remembered.isEmpty || remembered.exists(due)) stores(directory, name).toSeq
+      else remembered
+    followed.put(directory, new Followed(current.map(WeakReference(_)), pace))
     current.foreach { store =>
-      val last = SnapshotPhase.lastSnapshot(name.version, period(store), due(store, name))
+      val minimum = store.conf.minDeltasForSnapshot
+      val last = SnapshotPhase.lastSnapshot(name.version, minimum, due(store))
       setter.invoke(store, java.lang.Long.valueOf(last))
     }
   }
-
-  private def due(store: RocksDB, name: ChangelogName): Boolean =
-    SnapshotPhase.due(name.version, period(store), name.operator, name.partition, name.store)
-
-  private def period(store: RocksDB): Int = store.conf.minDeltasForSnapshot.max(1)
 
   private def stores(directory: Path, name: ChangelogName): Iterable[RocksDB] = {
     val providers = loadedProviders

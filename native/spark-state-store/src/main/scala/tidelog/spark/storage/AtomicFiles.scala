@@ -21,6 +21,11 @@ trait AtomicFiles {
     */
   def createAtomic(path: Path, overwrite: Boolean): CancellableFSDataOutputStream
 
+  /** Whether the file is there; on an object store it may be said of the successor of a numbered
+    * file that this object has written that it is not, which its conditional create then proves.
+    */
+  def exists(path: Path): Boolean
+
   /** Makes it possible to create files in a directory; object stores need nothing for that. */
   def prepare(directory: Path): Unit
 

@@ -28,10 +28,21 @@ private[storage] final class PutFiles(
 
   import PutFiles._
 
+  // Spark asks for `offsets/N` and `commits/N` before it creates them, which is a request and a
+  // round trip of every batch. Another driver's file would make the create fail, as it must.
+  private val numbered = new NumberedFiles
+
   override def prepare(directory: Path): Unit = ()
 
+  override def exists(path: Path): Boolean = !numbered.isNext(path) && manager.exists(path)
+
   override def createAtomic(path: Path, overwrite: Boolean): CancellableFSDataOutputStream =
-    new PutStream(if (overwrite) put(path, _, conditional = false) else create(path, _))
+    new PutStream(if (overwrite) put(path, _, conditional = false) else createNew(path, _))
+
+  private def createNew(path: Path, bytes: Array[Byte]): Unit = {
+    create(path, bytes)
+    numbered.created(path)
+  }
 
   /** Writes a file that must not exist.
     *
@@ -61,7 +72,7 @@ private[storage] final class PutFiles(
           failure.addSuppressed(unreadable)
           throw failure
       }
-    if (found.exists(!Arrays.equals(_, bytes))) throw exists(path, failure)
+    if (found.exists(!Arrays.equals(_, bytes))) throw taken(path, failure)
     found.isDefined
   }
 
@@ -134,7 +145,7 @@ private[storage] object PutFiles {
   private def isConflict(e: IOException): Boolean =
     String.valueOf(e.getMessage).contains("ConditionalRequestConflict")
 
-  private def exists(path: Path, cause: IOException): IOException = {
+  private def taken(path: Path, cause: IOException): IOException = {
     val e = new FileAlreadyExistsException(
       s"$path; expected no such file; found one with other content: another writer was first. " +
         "Next: end all but one of the queries on this checkpoint (a retry is not safe).")

@@ -14,6 +14,8 @@ import CheckpointFileManager.CancellableFSDataOutputStream
 /** Files on a file system whose rename is atomic (local, HDFS): exactly what Spark does there. */
 private[storage] final class RenamedFiles(val manager: CheckpointFileManager) extends AtomicFiles {
 
+  override def exists(path: Path): Boolean = manager.exists(path)
+
   override def prepare(directory: Path): Unit = manager.mkdirs(directory)
 
   override def createAtomic(path: Path, overwrite: Boolean): CancellableFSDataOutputStream =

@@ -65,7 +65,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   private var driver = 0
   private var segments = 0L
   private var collector: Collector = _
-  private val retained = 12
+  private val retained = if (random.nextBoolean()) 12 else 3
   private var history = Vector.empty[String]
 
   files.prepare(root.segments)
@@ -110,8 +110,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     files.write(root.commit(batch), CommitFile.withIndex(commit, index), overwrite = false)
     collector.committed(batch, index.entries)
     batch += 1
-    val purged = batch - retained / 2
-    if (collector.mayDeleteCommit(purged)) stored.deleteCommit(purged)
+    collector.deleteCommit(batch - retained / 2)
   }
 
   private def crashBeforeCommit(): Unit = {

@@ -2,7 +2,7 @@ package tidelog.spark.core
 
 import tidelog.spark.Checks
 import tidelog.spark.Checks.equal
-import tidelog.spark.snapshot.SnapshotPhase
+import tidelog.spark.snapshot.{Pace, SnapshotPeriod, SnapshotPhase}
 
 final class PhaseChecks(checks: Checks) {
   def run(): Unit = {
@@ -24,6 +24,26 @@ final class PhaseChecks(checks: Checks) {
         val last = SnapshotPhase.lastSnapshot(version, period, isDue)
         equal(version - last >= period, isDue)
       }
+    }
+    checks.check("a query with slow batches keeps Spark's period, a fast one doubles it") {
+      equal(SnapshotPeriod.versions(10, 240_000, None), 10)
+      equal(SnapshotPeriod.versions(10, 240_000, Some(60_000.0)), 10)
+      equal(SnapshotPeriod.versions(10, 240_000, Some(10_000.0)), 20)
+      equal(SnapshotPeriod.versions(10, 240_000, Some(1000.0)), 160)
+      equal(SnapshotPeriod.versions(10, 240_000, Some(1.0)), 160)
+      equal(SnapshotPeriod.versions(10, 0, Some(1.0)), 10)
+    }
+    checks.check("what is due by a longer period is due by every shorter one") {
+      for (version <- 1L to 400L; partition <- 0 until 20; period <- Seq(20, 40, 80, 160)) {
+        if (due(version, period, partition)) equal(due(version, period / 2, partition), true)
+      }
+    }
+    checks.check("the pace is the smoothed time between neighbouring versions") {
+      val steady = (1 to 50).foldLeft(Pace.start)((pace, version) => pace.seen(version.toLong, version * 500L))
+      equal(steady.versionMs, Some(500.0))
+      val paused = steady.seen(90, 1_000_000)
+      equal(paused.versionMs, Some(500.0))
+      equal(paused.seen(91, 1_001_500).versionMs, Some(600.0))
     }
   }
 

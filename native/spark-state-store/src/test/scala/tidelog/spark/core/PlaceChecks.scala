@@ -8,6 +8,7 @@ import tidelog.spark.format.ChangelogName
 import tidelog.spark.Checks.equal
 import tidelog.spark.layout.{CheckpointRoot, Place}
 import tidelog.spark.layout.Place.{Changelog, ChangelogChecksum, Commit, Other, StoreDirectory}
+import tidelog.spark.storage.NumberedFiles
 
 final class PlaceChecks(checks: Checks) {
   private val root = new Path("s3a://bucket/a b/state/query")
@@ -38,6 +39,18 @@ final class PlaceChecks(checks: Checks) {
         "metadata").foreach(file => equal[Place](Place.of(new Path(root, file)), Other))
       equal(Place.storeDirectory(new Path(root, "state/0")), None)
       equal(Place.storeDirectory(new Path(root, "state/0/_metadata/schema")), None)
+    }
+    checks.check("only the successor of the newest own file is known not to be there") {
+      val numbered = new NumberedFiles
+      def isNext(file: String) = numbered.isNext(new Path(root, file))
+      equal(isNext("offsets/0"), false)
+      Seq("offsets/6", "offsets/7", "offsets/metadata").foreach { file =>
+        numbered.created(new Path(root, file))
+      }
+      equal(isNext("offsets/8"), true)
+      Seq("offsets/7", "offsets/9", "commits/8", "offsets/8.compact").foreach { file =>
+        equal(isNext(file), false)
+      }
     }
     checks.check("two spellings of a directory are one checkpoint") {
       val conf = new Configuration
