@@ -27,31 +27,32 @@ from benchmarks.spark_run import await_batch, counts_at, session, start
 
 SHOW = ("restart_ms", "first_batch_ms", "requests")
 LAST_BATCH: Final = 28
-"""Writes version 29: stock's last snapshot is of version 20, so it replays 9 changelogs."""
+"""Writes version 29: stock's last snapshot is of version 20, so it replays 9 changelogs. To see the
+plug-in's longest chains: `--last-batch 178 --conf spark.tidelog.snapshot.interval=10min`."""
 
 _PREPARE_TRIGGER_MS = 1500
 
 
-def prepare(cell: Cell, store: str, checkpoint: Path) -> None:
-    """Run to `LAST_BATCH`; the pause before the next trigger leaves no batch half done."""
+def prepare(cell: Cell, store: str, checkpoint: Path, last: int) -> None:
+    """Run to batch `last`; the pause before the next trigger leaves no batch half done."""
     with scratch() as directory, session(cell, store, directory) as spark:
         query = start(spark, cell, checkpoint)
-        await_batch(spark, query, LAST_BATCH)
+        await_batch(spark, query, last)
         query.stop()
 
 
-def restart(cell: Cell, store: str, prepared: Path) -> dict[str, Any]:
+def restart(cell: Cell, store: str, prepared: Path, last: int) -> dict[str, Any]:
     """Commit one more batch on a copy of the checkpoint."""
     with scratch() as directory, session(cell, store, directory) as spark:
         checkpoint = directory / "checkpoint"
         shutil.copytree(prepared, checkpoint)
         before = time.perf_counter()
         query = start(spark, cell, checkpoint)
-        await_batch(spark, query, LAST_BATCH + 1)
+        await_batch(spark, query, last + 1)
         seconds = time.perf_counter() - before
         query.stop()
-        first = next(p for p in query.recentProgress if p["batchId"] == LAST_BATCH + 1)
-        counts = difference(counts_at(spark, LAST_BATCH + 1), {})
+        first = next(p for p in query.recentProgress if p["batchId"] == last + 1)
+        counts = difference(counts_at(spark, last + 1), {})
         return {
             "restart_ms": round(seconds * 1e3),
             "first_batch_ms": first["durationMs"]["triggerExecution"],
@@ -72,7 +73,7 @@ def _restore_metrics(progress: Any) -> dict[str, int]:
     return found
 
 
-def experiment(cell: Cell, stores: list[str], reps: int, *, record: bool) -> None:
+def experiment(cell: Cell, last: int, stores: list[str], reps: int, *, record: bool) -> None:
     """Prepare both checkpoints, then alternate restarts of them."""
     print(f"--- restart of {cell.name}", flush=True)
     with scratch() as directory:
@@ -80,10 +81,10 @@ def experiment(cell: Cell, stores: list[str], reps: int, *, record: bool) -> Non
             cell, latency_ms=0, trigger_ms=_PREPARE_TRIGGER_MS, maintenance_ms=1000
         )
         for store in stores:
-            in_child(prepare, slow, store, directory / store)
+            in_child(prepare, slow, store, directory / store, last)
 
         def run(store: str) -> Result:
-            result: Result = in_child(restart, cell, store, directory / store)
+            result: Result = in_child(restart, cell, store, directory / store, last)
             return result
 
         runs = alternate(stores, reps, run, SHOW)
@@ -98,7 +99,11 @@ def experiment(cell: Cell, stores: list[str], reps: int, *, record: bool) -> Non
         }
     show(result)
     if record:
-        records.append("spark_restart", cell.describe() | about(), {**result, "runs": runs})
+        records.append(
+            "spark_restart",
+            cell.describe() | about() | {"last_batch": last},
+            {**result, "runs": runs},
+        )
 
 
 def main() -> None:
@@ -112,6 +117,7 @@ def main() -> None:
     add("--cores", type=int, default=8, help="task threads (8)")
     add("--partitions", type=int, default=64, help="shuffle partitions (64)")
     add("--latency-ms", type=int, default=30, help="per request (30)")
+    add("--last-batch", type=int, default=LAST_BATCH, help=f"before the restart ({LAST_BATCH})")
     parsed = options.parse_args()
     for query in parsed.query:
         cell = dataclasses.replace(
@@ -122,7 +128,7 @@ def main() -> None:
             latency_ms=parsed.latency_ms,
         )
         reps = 1 if parsed.quick else parsed.reps
-        experiment(cell, parsed.stores, reps, record=not parsed.quick)
+        experiment(cell, parsed.last_batch, parsed.stores, reps, record=not parsed.quick)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Self
 from tests.spark.support.place import Place
 from tests.spark.support.session import ROOT
 
-PATIENCE_S = 240
+PATIENCE_S = 600
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 DRIVER = b"org.apache.spark.deploy.SparkSubmit"
 LOCAL = "local[2]"

@@ -29,6 +29,7 @@ EAGER = {
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
     "spark.sql.streaming.stateStore.maintenanceInterval": "400ms",
     "spark.sql.streaming.ratioExtraSpaceAllowedInCheckpoint": "0",
+    "spark.tidelog.snapshot.interval": "0s",
 }
 """Snapshots, clean-up and purges after a few batches, so that short runs meet all of them."""
 

@@ -20,7 +20,11 @@ from tests.spark.support.running import add
 from tests.spark.support.session import ROOT
 from tests.spark.support.zoo.all import QUERIES
 
-pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
+pytestmark = [
+    pytest.mark.plugin_only,
+    pytest.mark.usefixtures("spark_or_skip"),
+    pytest.mark.timeout(900),  # compiles the plug-in, and runs nine queries twice
+]
 
 VERSIONS = ("4.1", "4.2")
 CORE = (

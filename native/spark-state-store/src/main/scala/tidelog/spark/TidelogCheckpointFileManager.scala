@@ -119,9 +119,16 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
     }
   }
 
-  private def opened(root: CheckpointRoot, reader: IndexReader, entry: IndexEntry) =
-    new FSDataInputStream(
-      new ChangelogInput(root, entry, files, reader.length, SegmentCache.shared))
+  private def opened(root: CheckpointRoot, reader: IndexReader, entry: IndexEntry) = {
+    val cache = SegmentCache.shared
+    def segments(one: IndexEntry) = one.pieces.map(piece => root.segment(piece.segment))
+    // A store that is restored reads the changelogs of all versions since its snapshot in turn.
+    if (!segments(entry).forall(cache.contains)) {
+      val soon = reader.following(entry.name).flatMap(_.pieces).map(_.segment)
+      cache.prefetch(files, soon.flatMap(name => reader.length(name).map(root.segment(name) -> _)))
+    }
+    new FSDataInputStream(new ChangelogInput(root, entry, files, reader.length, cache))
+  }
 
   private def deleteChangelog(file: Path, root: CheckpointRoot, name: ChangelogName): Unit =
     ExecutorSide.current.filter(_ => index(root).find(name, fresh = false).isDefined) match {

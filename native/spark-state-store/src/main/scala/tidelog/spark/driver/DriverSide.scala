@@ -7,8 +7,8 @@ import scala.jdk.CollectionConverters._
 import com.codahale.metrics.MetricRegistry
 import org.apache.spark.internal.Logging
 
-import tidelog.spark.Settings
-import tidelog.spark.executor.{DaemonThreads, ExecutorSide}
+import tidelog.spark.{DaemonThreads, Settings}
+import tidelog.spark.executor.ExecutorSide
 import tidelog.spark.index.{IndexFiles, NamedId}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Answer, Deleted, Message, Poll, SegmentDurable, UploadFailed}

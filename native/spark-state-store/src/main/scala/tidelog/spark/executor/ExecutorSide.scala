@@ -8,7 +8,7 @@ import scala.util.control.NonFatal
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
 
-import tidelog.spark.Settings
+import tidelog.spark.{DaemonThreads, Settings}
 import tidelog.spark.format.ChangelogName
 import tidelog.spark.index.IndexReaders
 import tidelog.spark.layout.CheckpointRoot

@@ -1,13 +1,13 @@
 package tidelog.spark.executor
 
 import java.io.IOException
-import java.util.concurrent.{Executors, ThreadFactory}
-import java.util.concurrent.atomic.AtomicInteger
+import java.util.concurrent.Executors
 
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 
+import tidelog.spark.DaemonThreads
 import tidelog.spark.storage.AtomicFiles
 
 /** The threads of an executor that store segments, retrying each until a deadline.
@@ -65,15 +65,4 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
 private object Uploads {
   private val FirstPauseMs = 100L
   private val LongestPauseMs = 5000L
-}
-
-/** Names threads, and lets the JVM end while they run. */
-private[spark] final case class DaemonThreads(name: String) extends ThreadFactory {
-  private val count = new AtomicInteger
-
-  override def newThread(work: Runnable): Thread = {
-    val thread = new Thread(work, s"$name-${count.incrementAndGet()}")
-    thread.setDaemon(true)
-    thread
-  }
 }

@@ -62,6 +62,14 @@ final class IndexReader(root: CheckpointRoot, files: AtomicFiles) extends Loggin
   /** Length of a segment's object in bytes, where the index has said it. */
   def length(segment: String): Option[Long] = own.length(segment).orElse(lengths.get(segment))
 
+  /** The changelogs of the same store in the batches after this one's, as far as they are known. */
+  def following(name: ChangelogName): Iterator[IndexEntry] = {
+    val known = synchronized(batches)
+    (name.batch + 1 to name.batch + IndexReader.BatchesAhead).iterator
+      .flatMap(known.get)
+      .flatMap(_.valuesIterator.filter(_.name.directory == name.directory))
+  }
+
   /** Looks into the footers of all segments: slow, for an index that is lost. */
   def search(name: ChangelogName): Option[IndexEntry] = {
     logWarning(s"tidelog: $root has no index entry for ${name.path}, reading all footers")
@@ -72,24 +80,26 @@ final class IndexReader(root: CheckpointRoot, files: AtomicFiles) extends Loggin
     absent.get(batch).exists(System.nanoTime() - _ < IndexReader.AbsenceMs * 1000000)
 
   private def load(batch: Long): Unit = {
-    val found = loadRollUp(batch) || loadCommit(batch)
-    absent =
-      if (found) absent - batch else absent.updated(batch, System.nanoTime()).takeRight(8)
+    if (listedNs.isEmpty) loadAll()
+    if (!batches.contains(batch)) {
+      // A commit may have lost its line, or never had one; then it only says that it exists.
+      val commit = readCommit(batch)
+      val found = commit.filter(_.entries.nonEmpty).orElse(readRollUp(batch)).orElse(commit)
+      found.foreach(remember)
+      absent =
+        if (found.isDefined) absent - batch
+        else absent.updated(batch, System.nanoTime()).takeRight(8)
+    }
   }
 
   private def complete(window: Long): Boolean =
     (window until window + ObjectNames.BatchesPerRollUp).forall(batches.contains)
 
-  private def loadRollUp(batch: Long): Boolean =
-    undamaged(stored.rollUp(batch)).exists { document =>
-      remember(document)
-      true
-    }
+  private def readRollUp(batch: Long): Option[IndexDocument] = undamaged(stored.rollUp(batch))
 
-  private def loadCommit(batch: Long): Boolean =
-    undamaged(stored.commit(batch)).exists { commit =>
-      remember(commit.index.getOrElse(IndexDocument(batch, batch, Map.empty, Vector.empty)))
-      true
+  private def readCommit(batch: Long): Option[IndexDocument] =
+    undamaged(stored.commit(batch)).map { commit =>
+      commit.index.getOrElse(IndexDocument(batch, batch, Map.empty, Vector.empty))
     }
 
   private def loadAll(): Unit = {
@@ -97,8 +107,8 @@ final class IndexReader(root: CheckpointRoot, files: AtomicFiles) extends Loggin
     val current = batches.keySet.map(IndexFiles.windowOf)
     val gone = current.filter(window => windows.headOption.exists(window < _))
     batches = batches.filterNot { case (batch, _) => gone(IndexFiles.windowOf(batch)) }
-    windows.filterNot(complete).foreach(loadRollUp)
-    stored.commits().filterNot(batches.contains).foreach(loadCommit)
+    Reads.all(windows.filterNot(complete))(readRollUp).flatten.foreach(remember)
+    Reads.all(stored.commits().filterNot(batches.contains))(readCommit).flatten.foreach(remember)
     listedNs = Some(System.nanoTime())
   }
 
@@ -126,6 +136,7 @@ final class IndexReader(root: CheckpointRoot, files: AtomicFiles) extends Loggin
 
 object IndexReader {
   private val BatchesKept = 512
+  private val BatchesAhead = 16
   private val AbsenceMs = 1000L
   private val ListingAgeMs = 10000L
 }

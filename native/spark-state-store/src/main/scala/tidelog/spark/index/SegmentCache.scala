@@ -13,7 +13,8 @@ import tidelog.spark.storage.AtomicFiles
   * them needs a few hundred bytes of the same objects.
   *
   * Invariants: a segment is read once however many ask for it at the same time; at most `limit`
-  * bytes stay, the longest unused leave first; a failed reading is not remembered.
+  * bytes stay, the longest unused leave first; a failed reading is not remembered; what is read
+  * ahead takes at most a quarter of the room.
   */
 final class SegmentCache(limit: Long) {
   private val segments =
@@ -23,10 +24,25 @@ final class SegmentCache(limit: Long) {
   /** Bytes [offset, offset + length) of a segment whose object has `total` bytes, if known. */
   def read(files: AtomicFiles, path: Path, total: Option[Long], offset: Long, length: Int)
       : Array[Byte] =
-    total.filter(_ <= limit / 4) match {
+    total.filter(fits) match {
       case Some(bytes) => slice(whole(files, path, bytes.toInt), offset, length)
       case None => files.read(path, offset, length)
     }
+
+  /** Whether a segment is here or on its way. */
+  def contains(path: Path): Boolean = synchronized(segments.containsKey(path))
+
+  /** Starts to read segments, given with their lengths, that will be needed soon. */
+  def prefetch(files: AtomicFiles, soon: Iterator[(Path, Long)]): Unit = {
+    var room = limit / 4
+    soon.takeWhile { case (_, bytes) => room -= bytes; room >= 0 }.foreach { case (path, bytes) =>
+      val fresh = new CompletableFuture[Array[Byte]]
+      val known = synchronized(Option(segments.putIfAbsent(path, fresh)))
+      if (known.isEmpty) Reads.later(fill(fresh, files, path, bytes.toInt))
+    }
+  }
+
+  private def fits(bytes: Long): Boolean = bytes <= limit / 4
 
   /** Forgets a segment, so that the next reading asks the store. */
   def forget(path: Path): Unit = synchronized {

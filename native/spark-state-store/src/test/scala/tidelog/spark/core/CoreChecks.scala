@@ -12,6 +12,7 @@ object CoreChecks {
     new LiveIndexChecks(checks).run()
     new PhaseChecks(checks).run()
     new PlaceChecks(checks).run()
+    new SegmentCacheChecks(checks).run()
     new LogChecks(checks).run()
   }
 }

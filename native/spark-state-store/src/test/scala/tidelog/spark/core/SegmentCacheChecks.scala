@@ -1,0 +1,69 @@
+package tidelog.spark.core
+
+import java.io.IOException
+import java.util.concurrent.atomic.AtomicInteger
+
+import scala.collection.concurrent.TrieMap
+
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+
+import tidelog.spark.Checks
+import tidelog.spark.Checks.equal
+import tidelog.spark.index.SegmentCache
+import tidelog.spark.storage.AtomicFiles
+
+final class SegmentCacheChecks(checks: Checks) {
+  def run(): Unit = {
+    checks.check("a segment is read once, ahead or by whoever needs it first") {
+      val files = new CountedFiles
+      val cache = new SegmentCache(400)
+      cache.prefetch(files, Iterator(path(1) -> 20L, path(2) -> 20L))
+      Seq(1, 2, 1, 2, 3, 3).foreach(number => equal(read(cache, files, number).toSeq, content(number)))
+      equal(files.reads.toMap.map { case (file, count) => file -> count.get },
+        Map(path(1) -> 1, path(2) -> 1, path(3) -> 1))
+    }
+    checks.check("what is read ahead takes at most a quarter of the room") {
+      val files = new CountedFiles
+      val cache = new SegmentCache(400)
+      cache.prefetch(files, (1 to 50).iterator.map(number => path(number) -> 20L))
+      equal((1 to 50).count(number => cache.contains(path(number))), 5)
+    }
+    checks.check("a segment that could not be read ahead is read again") {
+      val files = new CountedFiles
+      val cache = new SegmentCache(400)
+      files.failures.set(1)
+      cache.prefetch(files, Iterator(path(1) -> 20L))
+      while (cache.contains(path(1))) Thread.`yield`()
+      equal(read(cache, files, 1).toSeq, content(1))
+    }
+  }
+
+  private def path(number: Int) = new Path(s"/segments/$number.seg")
+
+  private def content(number: Int): Seq[Byte] = Seq.fill(20)(number.toByte)
+
+  private def read(cache: SegmentCache, files: AtomicFiles, number: Int): Array[Byte] =
+    cache.read(files, path(number), Some(20L), offset = 0, length = 20)
+}
+
+/** Segments that hold their own number, and how often each was read. */
+private final class CountedFiles extends AtomicFiles {
+  val reads = TrieMap.empty[Path, AtomicInteger]
+  val failures = new AtomicInteger
+
+  override def read(path: Path, offset: Long, length: Int): Array[Byte] = {
+    reads.getOrElseUpdate(path, new AtomicInteger).incrementAndGet()
+    if (failures.getAndUpdate(left => (left - 1).max(0)) > 0) throw new IOException("not now")
+    Array.fill(length)(path.getName.stripSuffix(".seg").toByte)
+  }
+
+  override def read(path: Path): Array[Byte] = unused
+  override def exists(path: Path): Boolean = unused
+  override def prepare(directory: Path): Unit = unused
+  override def manager: CheckpointFileManager = unused
+  override def createAtomic(path: Path, overwrite: Boolean): CancellableFSDataOutputStream = unused
+
+  private def unused: Nothing = throw new UnsupportedOperationException
+}
