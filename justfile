@@ -27,6 +27,14 @@ test *args:
 spark *args:
     TIDELOG_SPARK_FULL=1 {{ python }} -m pytest -n 2 tests/spark {{ args }}
 
+# The older Sparks that the plug-in supports, each with an interpreter of its own in .tools.
+other-sparks:
+    for version in 4.1 4.2; do \
+        python3 -m venv .tools/spark-$version; \
+        .venv/bin/uv pip install -q --python .tools/spark-$version/bin/python \
+            "pyspark==$version.*" "pandas>=2.2,<3" "pyarrow>=18" "protobuf>=6,<8"; \
+    done
+
 # The word count over Python's own sources.
 demo:
     {{ python }} -m tidelog run wordcount \
