@@ -21,7 +21,6 @@ from tidelog.effects import Effects, InlineOffload
 from tidelog.estimate.settings import Settings
 from tidelog.estimate.tables import TableRules
 from tidelog.estimate.workload import Workload
-from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.messages import Batch, KeyedBatch
@@ -34,7 +33,7 @@ from tidelog.storage.memory import MemoryStore
 from tidelog.table.memory import MemoryTable
 from tidelog.table.port import Table, TableFile
 
-TICK_S = 0.05
+TICK_S = 0.01
 SPLIT = "a-split-that-has-a-name-as-long-as-a-path-may"
 KEY = "{:06d}"
 KEY_BYTES = len(encode_key(KEY.format(0)))
@@ -76,15 +75,10 @@ class History:
         """Bytes stored at most."""
         steps = [(life.start, life.bytes) for life in self._of(kind)]
         steps += [(life.end, -life.bytes) for life in self._of(kind)]
-        levels = [(at, 0) for at in (self.start,)]
-        levels += list(
-            zip(
-                [at for at, _ in sorted(steps)],
-                accumulate(change for _, change in sorted(steps)),
-                strict=True,
-            )
-        )
-        return max(level for at, level in levels if self.start <= at < self.end)
+        steps.sort()
+        levels = accumulate(change for _, change in steps)
+        pairs = zip(steps, levels, strict=True)
+        return max(level for (at, _), level in pairs if self.start <= at < self.end)
 
     def _of(self, kind: str) -> Iterator[Life]:
         return (life for life in self.lives if life.name.startswith(kind))
@@ -116,42 +110,49 @@ class LeveledTable(MemoryTable):
     def __init__(self, rules: TableRules) -> None:
         super().__init__()
         self.rules = rules
-        self.level0: list[tuple[str, int]] = []
+        self.level0: list[tuple[str, dict[bytes, int]]] = []
         self.base: list[tuple[str, int]] = []
         self.memtable: dict[bytes, int] = {}
         self.filled = 0
-        self.due = False
         self._count = 0
 
     def write(self, keys: Any, values: Any) -> None:
         super().write(keys, values)
-        if self.due:
-            self.merge()
+        self.merge_if_due()
         for key, value in zip(keys, values, strict=True):
             size = len(key) + len(value)
             self.memtable[key] = size
             self.filled += size + self.rules.memtable_row_bytes
             if self.filled >= self.rules.memtable_bytes:
                 self.flush()
-                if self.due:
-                    self.merge()
+                self.merge_if_due()
 
     def flush(self) -> None:
         if self.memtable:
-            self.level0.append((self._name(), sum(self.memtable.values())))
-            self.due = len(self.level0) >= self.rules.level0_files
+            self.level0.append((self._name(), self.memtable))
         self.memtable, self.filled = {}, 0
 
-    def merge(self) -> None:
-        """All files become new ones that hold what was flushed: all rows but the memtable's."""
-        self.due, self.level0 = False, []
+    def merge_if_due(self) -> None:
+        """Enough files lie in level 0: they become one, or everything becomes new."""
+        if len(self.level0) < self.rules.level0_files:
+            return
+        rows = {key: size for _, file in self.level0 for key, size in file.items()}
+        base_bytes = sum(size for _, size in self.base)
+        if sum(rows.values()) * self.rules.level_ratio < base_bytes:
+            self.level0 = [(self._name(), rows)]
+            return
+        self.level0 = []
         unflushed = sum(self.memtable.values())
-        whole, size = divmod(self.size_bytes() - unflushed, self.rules.file_bytes)
-        sizes = [self.rules.file_bytes] * whole + ([size] if size else [])
+        whole, rest = divmod(self.size_bytes() - unflushed, self.rules.file_bytes)
+        sizes = [self.rules.file_bytes] * whole + ([rest] if rest else [])
         self.base = [(self._name(), size) for size in sizes]
 
     def prepare_snapshot(self) -> None:
         self.flush()
+
+    def files(self) -> dict[str, int]:
+        """All files of the table and their sizes."""
+        return dict(self.base) | {name: sum(rows.values()) for name, rows in self.level0}
 
     def snapshot(self, directory: Path) -> list[TableFile]:
         self.flush()
@@ -159,9 +160,9 @@ class LeveledTable(MemoryTable):
         private = directory / "PRIVATE"
         private.write_bytes(bytes(int(self.rules.private_bytes)))
         files = [TableFile(private.name, private, int(self.rules.private_bytes), False)]
-        for name, size in [*self.base, *self.level0]:
+        for name, size in self.files().items():
             path = directory / name
-            path.write_bytes(bytes(size))
+            path.write_bytes(name.encode().ljust(size, b".")[:size])  # named by content
             files.append(TableFile(name, path, size, True))
         return files
 
@@ -175,7 +176,7 @@ class LeveledTables:
     """Opens such tables."""
 
     rules: TableRules
-    kind: str = "memory"
+    kind: str = "rocksdb"
 
     def create(self, directory: Path) -> Table:
         return LeveledTable(self.rules)
@@ -267,7 +268,7 @@ def simulate(
     config = JobConfig(
         parallelism=settings.parallelism,
         key_groups=16 * settings.parallelism,
-        table="memory",
+        table="rocksdb",
         work_dir=directory,
         retain=settings.retain,
         schedule=Schedule(interval=settings.checkpoint_interval),
@@ -277,9 +278,8 @@ def simulate(
     )
     effects = Effects(clock, rng, InlineOffload())
     try:
-        with patch(
-            "tidelog.runtime.subtask_state.MemoryTableFactory", lambda: LeveledTables(rules)
-        ):
+        tables = "tidelog.runtime.subtask_state.RocksTableFactory"
+        with patch(tables, lambda: LeveledTables(rules)):
             asyncio.run(JobRunner(job, store, config, effects).run())
     finally:
         shutil.rmtree(directory)

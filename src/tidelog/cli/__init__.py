@@ -12,8 +12,10 @@ import click
 _COMMANDS: Final = {
     "checkpoints": "List checkpoints and show what they hold.",
     "doctor": "Test whether a store is safe for jobs.",
+    "estimate": "Estimate storage, requests and the bill of a job; needs no store.",
     "inspect": "Check every invariant of a store.",
     "log": "Print the changes in the log, decoded.",
+    "plan": "Find settings for a restore time and a budget; needs no store.",
     "restore": "Write a checkpoint's state to a local directory.",
     "run": "Run a job in this process until its input ends.",
     "spark": "Work with Spark Structured Streaming: settings, jar, checkpoints.",

@@ -1,0 +1,199 @@
+"""`tidelog estimate`: what it prints, and what it refuses."""
+
+import json
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.support.cli import tidelog
+from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
+from tests.unit.estimate.test_prices import OWN
+from tidelog.cli.estimate_output import short, span
+from tidelog.cli.estimate_values import count, latency, money, size
+from tidelog.estimate.targets import Money
+
+JOB = ("--writes-per-second", "20k", "--keys", "5M", "--skew", "1", "--parallelism", "4")
+STRATEGIES = [
+    "changelog",
+    "incremental",
+    "spark-hdfs",
+    "spark-rocksdb",
+    "spark-changelog",
+    "spark-tidelog",
+]
+
+
+@pytest.fixture(autouse=True)
+def on_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The age of prices does not depend on when the tests run."""
+    monkeypatch.setattr("tidelog.cli.estimate.today", lambda: date(2026, 11, 1))
+    monkeypatch.setattr("tidelog.cli.plan.today", lambda: date(2026, 11, 1))
+
+
+@pytest.mark.parametrize("command", ["estimate", "plan"])
+def test_the_commands_explain_themselves(command: str) -> None:
+    shown = tidelog(command, "--help").stdout
+    for option in ("--writes-per-second", "--prices", "--provider", "--json", "--debug"):
+        assert option in shown
+
+
+def test_all_strategies_stand_side_by_side_with_all_providers() -> None:
+    result = tidelog("estimate", *JOB)
+    assert result.exit_code == 0
+    usage, cost = result.stdout.split("\n\n")[:2]
+    assert [line.split()[0] for line in usage.splitlines()[1:]] == STRATEGIES
+    assert cost.splitlines()[0].split()[-6:] == STRATEGIES
+    rows = {line.split()[0]: line.split()[1:] for line in cost.splitlines()[1:]}
+    assert rows["aliyun-oss-standard"][0] == "CNY"
+    assert rows["aws-s3-standard"][0] == "USD"
+    assert len(rows) == 5 and all(len(row) == 7 for row in rows.values())
+
+
+def test_old_prices_are_warned_of_and_new_ones_are_not() -> None:
+    shown = tidelog("estimate", *JOB).stdout
+    assert "warning: the prices of aws-s3-express are of 2025-04-10" in shown
+    assert "warning: the prices of gcp-storage-standard" not in shown
+
+
+def test_json_has_the_figures_of_the_table_and_their_parts() -> None:
+    result = tidelog("estimate", *JOB, "--provider", "aws-s3-standard", "--json")
+    document = json.loads(result.stdout)
+    assert [one["strategy"] for one in document["strategies"]] == STRATEGIES
+    for strategy in document["strategies"]:
+        assert sum(kind["stored_bytes"] for kind in strategy["objects"]) == pytest.approx(
+            strategy["stored_bytes"]
+        )
+        assert sum(kind["per_day"] for kind in strategy["objects"]) == pytest.approx(
+            strategy["objects_per_day"]
+        )
+        (bill,) = strategy["bills"]
+        lines = ("storage", "put", "list", "get", "delete", "transfer")
+        assert sum(bill[line] for line in lines) == pytest.approx(bill["total"])
+    assert document["workload"]["keys"] == 5_000_000
+    assert document["settings"]["materialize_interval_s"] == 20
+    (book,) = document["price_books"]
+    assert (book["as_of"], book["expired"]) == ("2026-03-13", False)
+
+
+@pytest.mark.parametrize("command", ["estimate", "plan"])
+def test_every_field_is_documented(command: str) -> None:
+    targets = ("--restore", "3s", "--budget", "20USD") if command == "plan" else ()
+    result = tidelog(command, *JOB, *targets, "--json")
+    start = DOCUMENT.index(f"## tidelog {command}\n")
+    section = DOCUMENT[start : DOCUMENT.index("\n## ", start + 1)]
+    if command == "plan":
+        section += DOCUMENT[DOCUMENT.index("## tidelog estimate\n") :]
+    found = set(keys(json.loads(result.stdout)))
+    assert len(found) > 30
+    assert {key for key in found if f"`{key}`" not in section} == set()
+
+
+def test_settings_change_the_figures() -> None:
+    def total(*options: str) -> float:
+        arguments = ("--strategy", "changelog", "--provider", "aws-s3-standard", "--json")
+        document = json.loads(tidelog("estimate", *JOB, *arguments, *options).stdout)
+        found: float = document["strategies"][0]["bills"][0]["total"]
+        return found
+
+    assert total("--checkpoint-interval", "10s") < 0.7 * total()
+    assert total("--materialize-interval", "5m", "--replay-target", "1m") < total()
+    assert total("--egress", "--restores-per-month", "100") > total()
+
+
+def test_chosen_strategies_come_in_the_order_asked_for() -> None:
+    result = tidelog("estimate", *JOB, "--strategy", "spark-hdfs", "--strategy", "changelog")
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == [
+        "spark-hdfs",
+        "changelog",
+    ]
+
+
+def test_the_state_s_size_stands_for_the_number_of_keys() -> None:
+    arguments = ("--writes-per-second", "100", "--state-size", "1160MB", "--json")
+    document = json.loads(tidelog("estimate", *arguments).stdout)
+    assert document["workload"]["keys"] == 10_000_000
+    assert document["workload"]["state_bytes"] == 1_160_000_000
+
+
+def test_a_price_book_of_ones_own_is_used_alone(tmp_path: Path) -> None:
+    path = tmp_path / "cellar.toml"
+    path.write_text(OWN + 'notes = ["The cellar is damp."]\n')
+    shown = tidelog("estimate", *JOB, "--prices", path).stdout
+    assert "cellar" in shown and "EUR" in shown and "aws" not in shown
+    assert "The cellar is damp." in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--writes-per-second", "100"), "--keys"),
+        ((*JOB, "--provider", "ibm"), "ibm"),
+        ((*JOB, "--prices", "none.toml"), "none.toml"),
+        ((*JOB, "--compression", "2"), "compression"),
+        ((*JOB, "--processes", "9"), "parallelism"),
+        ((*JOB, "--skew", "9"), "skew"),
+    ],
+)
+@pytest.mark.parametrize("command", ["estimate", "plan"])
+def test_a_wrong_option_exits_with_2_and_says_what_to_do(
+    command: str, arguments: tuple[str, ...], said: str
+) -> None:
+    result = tidelog(command, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr and "Next: " in result.stderr
+    assert result.stdout == ""
+
+
+def test_neither_command_loads_a_library_for_plots() -> None:
+    script = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from tidelog.cli import main\n"
+        f"arguments = ['plan', *{JOB!r}]\n"
+        "assert CliRunner().invoke(main, arguments).exit_code == 0\n"
+        "print(sorted({'matplotlib', 'plotext', 'numpy', 'pyspark'} & set(sys.modules)))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert run.stdout.decode().strip() == "[]"
+
+
+def test_counts_sizes_and_money_are_read_with_their_units() -> None:
+    assert [count(text) for text in ("200", "20k", "1.5M", "2G")] == [200, 2e4, 1.5e6, 2e9]
+    assert [size(text) for text in ("200", "2kB", "1.5MB", "2GiB", "1Ki")] == [
+        *(200, 2_000, 1_500_000),
+        *(2 * 2**30, 1_024),
+    ]
+    assert [latency(text) for text in ("0", "0ms", "30ms", "1s")] == [0, 0, 0.03, 1]
+    assert money("200CNY") == money("200 CNY") == Money(200.0, "CNY")
+    assert money("19.90EUR") == Money(19.9, "EUR")
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (count, "20x"),
+        (count, "-1"),
+        (size, "2 GB"),
+        (size, "GB"),
+        (money, "200"),
+        (money, "200usd"),
+    ],
+)
+def test_what_is_no_such_number_is_refused(read: object, text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        read(text)  # type: ignore[operator]
+
+
+def test_numbers_are_short_for_people() -> None:
+    assert [short(n) for n in (0.5, 99, 100, 1_234, 5_600_000, 7e9)] == [
+        *("0.5", "99.0", "100"),
+        *("1.2 k", "5.6 M", "7.0 G"),
+    ]
+    assert [span(s) for s in (0.071, 29.74, 120, 2_490, 11_520)] == [
+        *("0.07 s", "29.7 s", "2.0 min"),
+        *("41.5 min", "3.2 h"),
+    ]

@@ -1,0 +1,142 @@
+"""`tidelog plan`: a recommendation with its reasons, or the obstacle."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support.cli import tidelog
+from tidelog.cli import main
+from tidelog.cli.run import command as run_command
+
+JOB = ("--writes-per-second", "20k", "--keys", "5M", "--skew", "1", "--parallelism", "4")
+S3 = ("--provider", "aws-s3-standard")
+
+
+@pytest.fixture(autouse=True)
+def on_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The age of prices does not depend on when the tests run."""
+    monkeypatch.setattr("tidelog.cli.plan.today", lambda: date(2026, 11, 1))
+
+
+def plan(*options: str) -> str:
+    result = tidelog("plan", *JOB, *S3, *options)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_recommendation_is_marked_and_can_be_pasted() -> None:
+    shown = plan("--restore", "30s", "--budget", "60USD")
+    (marked,) = (line for line in shown.splitlines() if line.endswith("<- recommended"))
+    interval = marked.split()[0]
+    assert f"--materialize-interval {interval} --replay-target" in shown
+    (pasted,) = (line for line in shown.splitlines() if line.startswith("  tidelog run JOB"))
+    arguments = pasted.replace("JOB", "wordcount").replace("URL", "out/store").split()[2:]
+    # The options are those of `tidelog run`, with values that it takes.
+    run_command.make_context("run", arguments)
+
+
+def test_the_target_that_binds_is_named_with_what_it_costs() -> None:
+    shown = plan("--restore", "30s", "--budget", "60USD")
+    assert "--restore 30s binds: without it" in shown
+    assert "--budget" not in shown.split("recommended: ")[1].split("prices:")[0]
+
+
+def test_without_targets_nothing_binds() -> None:
+    assert "no target binds" in plan()
+
+
+def test_a_target_out_of_reach_exits_with_1_and_names_the_obstacle() -> None:
+    result = tidelog("plan", *JOB, *S3, "--restore", "3s", "--budget", "20USD")
+    assert result.exit_code == 1
+    assert "no settings meet the targets at aws-s3-standard" in result.stdout
+    assert "--restore 3s cannot be met: the least is" in result.stdout
+    assert "--budget 20.00 USD cannot be met: the least is" in result.stdout
+    assert "PUT requests being" in result.stdout
+    assert "a longer --checkpoint-interval lowers it" in result.stdout
+    assert "nearest: " in result.stdout and "misses restore by" in result.stdout
+
+
+def test_targets_that_exclude_each_other_say_what_each_would_take() -> None:
+    result = tidelog("plan", *JOB, *S3, "--restore", "8s", "--budget", "42USD")
+    assert result.exit_code == 1
+    assert "--restore 8s excludes the other targets; it would take" in result.stdout
+    assert "--budget 42.00 USD excludes the other targets; it would take" in result.stdout
+
+
+def test_checkpoints_that_cannot_be_so_frequent_are_the_obstacle() -> None:
+    slow = ("--latency", "300ms", "--checkpoint-interval", "200ms")
+    result = tidelog("plan", *JOB, *S3, *slow)
+    assert result.exit_code == 1
+    assert "--checkpoint-interval 200ms cannot be met: a checkpoint takes at least" in result.stdout
+
+
+def test_a_budget_in_yuan_is_compared_with_prices_in_yuan_only() -> None:
+    result = tidelog("plan", *JOB, "--checkpoint-interval", "10s", "--budget", "200CNY")
+    assert result.exit_code == 0
+    assert "aliyun-oss-standard, amounts in CNY a month" in result.stdout
+    assert "left out, because the budget is in CNY: aws-s3-express (USD)" in result.stdout
+    assert "USD a month" not in result.stdout
+
+
+def test_a_budget_without_prices_in_its_currency_is_refused() -> None:
+    result = tidelog("plan", *JOB, "--budget", "200EUR")
+    assert result.exit_code == 2
+    assert "CNY, USD" in result.stderr
+
+
+def test_several_providers_are_compared_and_one_is_shown() -> None:
+    shown = tidelog("plan", *JOB, "--restore", "30s").stdout
+    table = shown.split("\n\n")[0]
+    assert len(table.splitlines()) == 1 + 5
+    assert "meets the targets" in table
+    assert shown.count("<- recommended") == 1
+
+
+def test_json_has_every_candidate_and_the_decision() -> None:
+    arguments = ("--restore", "30s", "--budget", "60USD", "--json")
+    document = json.loads(tidelog("plan", *JOB, *S3, *arguments).stdout)
+    assert document["targets"] == {
+        "checkpoint_s": 1.0,
+        "restore_s": 30.0,
+        "budget": 60.0,
+        "currency": "USD",
+    }
+    (one,) = document["plans"]
+    assert one["met"] is True and one["obstacles"] == []
+    nearest = one["candidates"][one["nearest"]["candidate"]]
+    assert nearest == one["nearest"]
+    assert nearest["restore_s"] <= 30 and nearest["bill"]["total"] <= 60
+    assert max(nearest["misses"].values()) <= 0
+    (binding,) = one["bindings"]
+    instead = one["candidates"][binding["instead"]]
+    assert binding["target"] == "restore" and instead["restore_s"] > 30
+    assert one["candidates"][-1]["materialize_interval_s"] is None
+
+
+def test_a_plot_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name, start in (("plan.png", b"\x89PNG"), ("plan.svg", b"<?xml")):
+        plan("--plot", str(tmp_path / name))
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_a_chart_is_drawn_when_asked_for_and_not_into_a_pipe_by_itself() -> None:
+    pytest.importorskip("plotext")
+    assert "cost, USD a month (left)" in plan("--chart")
+    assert "(left)" not in plan() and "(left)" not in plan("--no-chart")
+
+
+def test_a_plot_needs_intervals_to_choose_from(tmp_path: Path) -> None:
+    result = tidelog(
+        "plan", *JOB, *S3, "--checkpoint-interval", "30h", "--plot", tmp_path / "plan.png"
+    )
+    assert result.exit_code == 2
+    assert "at least two intervals" in result.stderr
+
+
+def test_wrong_values_are_refused_by_the_command_line() -> None:
+    for arguments in (("--budget", "200"), ("--restore", "30"), ("--keys", "many")):
+        assert CliRunner().invoke(main, ["plan", *JOB, *arguments]).exit_code == 2

@@ -1,0 +1,186 @@
+"""Plans: what is recommended, what binds it, and what is said when nothing will do."""
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.errors import ConfigError
+from tidelog.estimate.bill import Bill
+from tidelog.estimate.candidates import INTERVALS, Candidate, candidates, estimates
+from tidelog.estimate.changelog import estimate_changelog
+from tidelog.estimate.chart import chart_of, duration_text
+from tidelog.estimate.decision import decide
+from tidelog.estimate.planning import focus, in_currency, make_plans
+from tidelog.estimate.prices import built_in_books, choose_books
+from tidelog.estimate.settings import Settings
+from tidelog.estimate.targets import Money, Target, Targets
+from tidelog.estimate.workload import Workload
+
+WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)
+SETTINGS = Settings(parallelism=4)
+S3 = built_in_books()["aws-s3-standard"]
+
+
+def candidate(interval: float, restore_s: float, cost: float) -> Candidate:
+    """A candidate of which only these figures matter."""
+    settings = SETTINGS.with_materialization(interval, 2.0)
+    estimate = replace(BASE, restore_s=restore_s)
+    return Candidate(settings, estimate, Bill("p", "USD", cost, 0, 0, 0, 0, 0))
+
+
+BASE = estimate_changelog(WORKLOAD, SETTINGS)
+FOUND = [candidate(10, 5, 100), candidate(60, 10, 50), candidate(600, 60, 20)]
+
+
+def usd(amount: float) -> Money:
+    return Money(amount, "USD")
+
+
+def test_without_targets_the_cheapest_is_recommended() -> None:
+    decision = decide(FOUND, Targets(1.0))
+    assert decision.recommended is FOUND[2]
+    assert decision.bindings == ()
+
+
+def test_the_cheapest_that_meets_the_targets_is_recommended_and_the_binding_one_named() -> None:
+    decision = decide(FOUND, Targets(1.0, restore_s=30, budget=usd(70)))
+    assert decision.recommended is FOUND[1]
+    (binding,) = decision.bindings
+    assert (binding.target, binding.instead) == (Target.RESTORE, FOUND[2])
+
+
+def test_of_equally_cheap_ones_the_fastest_restore_is_recommended() -> None:
+    flat = [candidate(600, 60, 20.0), candidate(300, 30, 20.1), candidate(60, 10, 30)]
+    assert decide(flat, Targets(1.0)).recommended is flat[1]
+
+
+def test_a_target_that_nothing_meets_is_the_obstacle() -> None:
+    decision = decide(FOUND, Targets(1.0, restore_s=30, budget=usd(10)))
+    assert decision.recommended is None
+    (obstacle,) = decision.obstacles
+    assert (obstacle.target, obstacle.alone, obstacle.best) == (Target.BUDGET, True, FOUND[2])
+    assert decision.nearest is FOUND[2]  # twice the budget and twice the time, not five times one
+
+
+def test_targets_that_exclude_each_other_are_named_with_what_each_takes() -> None:
+    decision = decide(FOUND, Targets(1.0, restore_s=9, budget=usd(45)))
+    assert decision.recommended is None
+    assert decision.nearest is FOUND[1]
+    assert [(o.target, o.alone, o.best) for o in decision.obstacles] == [
+        (Target.RESTORE, False, FOUND[0]),
+        (Target.BUDGET, False, FOUND[2]),
+    ]
+
+
+def test_checkpoints_that_take_longer_than_asked_are_an_obstacle() -> None:
+    slow = [
+        replace(one, estimate=replace(one.estimate, cycle_s=cycle))
+        for one, cycle in zip(FOUND, (3.0, 2.0, 4.0), strict=True)
+    ]
+    decision = decide(slow, Targets(1.0))
+    assert decision.recommended is None
+    assert [(o.target, o.best) for o in decision.obstacles] == [(Target.CHECKPOINT, slow[1])]
+
+
+def test_a_budget_in_another_currency_is_no_target() -> None:
+    assert decide(FOUND, Targets(1.0, budget=Money(1, "CNY"))).recommended is FOUND[2]
+
+
+@pytest.mark.parametrize("targets", [{"restore_s": 0.0}, {"budget": Money(0, "USD")}])
+def test_targets_that_mean_nothing_are_refused(targets: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        Targets(1.0, **targets)  # type: ignore[arg-type]
+
+
+def test_every_candidate_runs_as_it_stands_and_its_interval_decides() -> None:
+    found = candidates(estimates(WORKLOAD, SETTINGS), S3)
+    intervals = [one.interval_s for one in found]
+    assert intervals[-1] is None and set(intervals[:-1]) <= set(INTERVALS)
+    for one in found[:-1]:
+        assert one.estimate.trigger == "interval"
+        assert one.estimate.materialize_s == one.interval_s
+        assert one.replay_target_s is not None and one.replay_target_s >= 2
+
+
+def test_a_job_whose_tables_never_keep_up_still_has_candidates() -> None:
+    heavy = Workload(2_000_000, 10**9)
+    found = candidates(estimates(heavy, SETTINGS), S3)
+    assert len(found) > 2
+    assert {one.estimate.trigger for one in found[:-1]} <= {"bandwidth", "log size"}
+
+
+def test_intervals_are_not_shorter_than_those_of_checkpoints() -> None:
+    rare = replace(SETTINGS, checkpoint_interval=30.0)
+    found = candidates(estimates(WORKLOAD, rare), S3)
+    assert min(one.interval_s for one in found if one.interval_s is not None) == 30.0
+
+
+def test_costs_fall_and_restores_grow_with_the_interval() -> None:
+    found = [one for one in candidates(estimates(WORKLOAD, SETTINGS), S3) if one.interval_s]
+    restores = [one.estimate.restore_s for one in found]
+    assert restores == sorted(restores)
+    assert found[0].bill.total > 3 * found[-1].bill.total
+
+
+def test_the_cheapest_provider_that_meets_the_targets_is_looked_at() -> None:
+    targets = Targets(1.0, restore_s=30, budget=usd(60))
+    plans = make_plans(WORKLOAD, SETTINGS, choose_books([], []), targets)
+    shown = focus(plans, targets)
+    usd_plans = [plan for plan in plans if plan.book.currency == "USD"]
+    assert shown.decision.nearest.bill.total == min(
+        plan.decision.nearest.bill.total for plan in usd_plans
+    )
+
+
+def test_a_budget_leaves_other_currencies_out_and_says_so() -> None:
+    books, said = in_currency(choose_books([], []), Money(200, "CNY"))
+    assert [book.provider for book in books] == ["aliyun-oss-standard"]
+    assert len(said) == 1 and "aws-s3-standard (USD)" in said[0]
+    with pytest.raises(ConfigError, match="EUR"):
+        in_currency(choose_books([], []), Money(200, "EUR"))
+    assert in_currency(books, None) == (books, [])
+
+
+def test_a_chart_has_both_curves_the_targets_and_the_point() -> None:
+    targets = Targets(1.0, restore_s=30, budget=usd(60))
+    found = candidates(estimates(WORKLOAD, SETTINGS), S3)
+    decision = decide(found, targets)
+    chart = chart_of("title", found, decision, targets)
+    assert chart is not None and chart.mark is not None
+    assert len(chart.intervals_s) == len(chart.costs) == len(chart.restores_s) == len(found) - 1
+    assert (chart.budget, chart.restore_target_s) == (60, 30)
+    assert chart.mark.label == "recommended"
+    assert chart.mark.interval_s == decision.nearest.interval_s
+    assert chart.mark.cost == decision.nearest.bill.total
+    other = chart_of("title", found, decision, Targets(1.0, budget=Money(9, "CNY")))
+    assert other is not None and other.budget is None
+
+
+def test_a_chart_of_the_changelog_off_has_no_point_and_one_interval_no_chart() -> None:
+    found = candidates(estimates(WORKLOAD, SETTINGS), S3)
+    least = min(one.estimate.restore_s for one in found)
+    targets = Targets(1.0, restore_s=least)
+    decision = decide(found, targets)
+    assert decision.nearest.interval_s is None
+    chart = chart_of("title", found, decision, targets)
+    assert chart is not None and chart.mark is None
+    assert chart_of("title", found[-2:], decision, targets) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.5, "500ms"),
+        (1, "1s"),
+        (1.5, "1.5s"),
+        (45, "45s"),
+        (60, "1m"),
+        (70, "70s"),
+        (90, "1.5m"),
+        (3_600, "1h"),
+        (5_400, "1.5h"),
+        (86_400, "24h"),
+    ],
+)
+def test_durations_read_as_the_command_line_takes_them(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text

@@ -1,0 +1,150 @@
+"""Price books fit their schema, name their sources, and say when they are out of date."""
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tidelog.errors import ConfigError
+from tidelog.estimate.prices import (
+    GOOD_FOR,
+    PriceBook,
+    built_in_books,
+    choose_books,
+    read_book,
+)
+
+BOOKS = built_in_books()
+
+OWN = """
+provider = "cellar"
+title = "The disks in the cellar"
+region = "at home"
+currency = "EUR"
+as_of = 2026-01-31
+gb_bytes = 1000000000
+storage_gb_month = 0.01
+put_per_1000 = 0.0
+list_per_1000 = 0.0
+get_per_1000 = 0.0
+delete_per_1000 = 0.0
+sources = [{ url = "the electricity bill", says = "storage" }]
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "cellar.toml"
+    path.write_text(OWN)
+    return path
+
+
+def test_the_clouds_that_are_asked_for_are_there() -> None:
+    assert set(BOOKS) == {
+        "aws-s3-standard",
+        "aws-s3-express",
+        "gcp-storage-standard",
+        "azure-blob-hot",
+        "aliyun-oss-standard",
+        "self-hosted",
+    }
+    assert {book.currency for book in BOOKS.values()} == {"USD", "CNY"}
+
+
+@pytest.mark.parametrize("book", BOOKS.values(), ids=BOOKS)
+def test_a_book_names_its_sources_and_the_day_of_its_figures(book: PriceBook) -> None:
+    assert all(source.url.startswith("https://") for source in book.sources)
+    assert date(2020, 1, 1) < book.as_of < date(2030, 1, 1)
+    assert book.storage_gb_month > 0
+    assert book.gb_bytes in (10**9, 2**30)
+
+
+@pytest.mark.parametrize("book", BOOKS.values(), ids=BOOKS)
+def test_a_book_is_believed_for_a_year_and_then_warns(book: PriceBook) -> None:
+    last = book.as_of + GOOD_FOR
+    assert book.warning(last) is None
+    warning = book.warning(last + timedelta(days=1))
+    assert warning is not None
+    assert book.provider in warning and book.as_of.isoformat() in warning
+    assert "--prices FILE" in warning
+
+
+def test_a_book_may_say_itself_how_long_it_holds(own: Path) -> None:
+    own.write_text(OWN.replace("gb_bytes", "valid_until = 2026-02-28\ngb_bytes"))
+    book = read_book(own)
+    assert book.warning(date(2026, 2, 28)) is None
+    assert book.warning(date(2026, 3, 1)) is not None
+
+
+def test_a_book_of_ones_own_is_toml_or_json(own: Path, tmp_path: Path) -> None:
+    book = read_book(own)
+    assert (book.provider, book.currency, book.egress_gb) == ("cellar", "EUR", 0.0)
+    as_json = tmp_path / "cellar.json"
+    as_json.write_bytes(msgspec.json.encode(book))
+    assert read_book(as_json) == book
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("storage_gb_month = 0.01", "storage_gb_month = -1", "storage_gb_month"),
+        ("storage_gb_month = 0.01", "", "storage_gb_month"),
+        ("storage_gb_month", "storage_per_gb", "storage_per_gb"),
+        ('"EUR"', '"euro"', "currency"),
+        ("2026-01-31", "yesterday", ""),
+        ("gb_bytes = 1000000000", "gb_bytes = 0", "gb_bytes"),
+        (
+            'sources = [{ url = "the electricity bill", says = "storage" }]',
+            "sources = []",
+            "sources",
+        ),
+        ('"cellar"', '"The Cellar"', "provider"),
+    ],
+)
+def test_a_book_that_does_not_fit_is_refused(own: Path, old: str, new: str, said: str) -> None:
+    own.write_text(OWN.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        read_book(own)
+    assert said in str(caught.value)
+    assert str(own) in caught.value.what
+    assert "docs/estimate.md" in str(caught.value)
+
+
+def test_a_book_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml"):
+        read_book(tmp_path / "none.toml")
+
+
+def test_without_names_all_clouds_are_used_but_not_what_asks_to_be_named() -> None:
+    assert [book.provider for book in choose_books([], [])] == sorted(set(BOOKS) - {"self-hosted"})
+    assert [book.provider for book in choose_books(["self-hosted"], [])] == ["self-hosted"]
+
+
+def test_ones_own_book_is_used_alone_or_beside_named_ones(own: Path) -> None:
+    cellar = read_book(own)
+    assert choose_books([], [cellar]) == [cellar]
+    both = choose_books(["aws-s3-standard", "cellar"], [cellar])
+    assert [book.provider for book in both] == ["aws-s3-standard", "cellar"]
+
+
+def test_ones_own_book_takes_the_place_of_one_with_its_name(own: Path) -> None:
+    own.write_text(OWN.replace('"cellar"', '"aws-s3-standard"'))
+    (book,) = choose_books(["aws-s3-standard"], [read_book(own)])
+    assert book.currency == "EUR"
+
+
+def test_a_provider_without_a_book_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError) as caught:
+        choose_books(["ibm"], [])
+    assert "aws-s3-standard" in str(caught.value)
+
+
+def test_the_documentation_lists_every_field_and_every_book() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "estimate.md").read_text()
+    section = document[document.index("## Price books") : document.index("## Limits")]
+    for field in PriceBook.__struct_fields__:
+        assert f"`{field}`" in section
+    for book in BOOKS.values():
+        (row,) = (line for line in section.splitlines() if line.startswith(f"| `{book.provider}`"))
+        assert book.currency in row and book.as_of.isoformat() in row

@@ -1,0 +1,136 @@
+"""The estimates themselves: triggers, warnings, and what makes figures larger or smaller."""
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.estimate.changelog import estimate_changelog
+from tidelog.estimate.estimate import Estimate, Strategy
+from tidelog.estimate.formulas import log_peak_bytes
+from tidelog.estimate.incremental import estimate_incremental
+from tidelog.estimate.lifecycle import Retention, log_age_s, replay_age_s, segment_life_s
+from tidelog.estimate.settings import Link, Settings
+from tidelog.estimate.spark import SparkOptions
+from tidelog.estimate.strategies import estimate_all
+from tidelog.estimate.usage import DAY_S
+from tidelog.estimate.workload import Workload
+from tidelog.materialize.schedule import MaterializeConfig
+
+WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)
+
+
+def settings(interval: float = 20.0, replay_target: float = 2.0, **changes: object) -> Settings:
+    config = MaterializeConfig(interval=interval, replay_target=replay_target)
+    return Settings(**{"parallelism": 4, "materialize": config, **changes})  # type: ignore[arg-type]
+
+
+def stored(estimate: Estimate, kind: str) -> float:
+    return sum(flow.stored_bytes for flow in estimate.usage.flows if flow.kind == kind)
+
+
+def test_the_rule_of_thumb_is_the_log_of_an_interval_and_the_peak_knows_retention() -> None:
+    for retain in (1, 3, 10):
+        estimate = estimate_changelog(WORKLOAD, settings(retain=retain))
+        log = estimate.log
+        assert log is not None and estimate.checkpoint_s is not None
+        per_change = log.bytes_per_s / log.changes_per_s
+        assert log.rule_of_thumb_bytes == log_peak_bytes(log.changes_per_s, per_change, 20.0)
+        kept_s = log.peak_bytes / log.bytes_per_s - 20.0
+        assert kept_s == pytest.approx(retain * 1.0, abs=1.5)  # and the time an upload takes
+
+
+def test_a_replay_target_that_comes_first_is_named_and_shortens_restores() -> None:
+    fast, link = Workload(500_000, 2_000_000, value_bytes=20), Link(bytes_per_s=1e9)
+    late = estimate_changelog(fast, settings(600, 1e9, link=link))
+    early = estimate_changelog(fast, settings(600, 2, link=link))
+    assert early.trigger == "replay time"
+    assert early.materialize_s is not None and early.materialize_s < 60
+    assert early.restore_s < late.restore_s
+    assert any("replay time" in warning for warning in early.warnings)
+
+
+def test_a_log_that_outgrows_its_table_is_cut_early() -> None:
+    small = Workload(50_000, 10_000, value_bytes=1_000)
+    estimate = estimate_changelog(small, settings(interval=3_600, replay_target=1e9))
+    assert estimate.trigger == "log size"
+
+
+def test_tables_that_take_longer_than_their_interval_are_said_to() -> None:
+    slow = settings(interval=5, link=Link(bytes_per_s=4e6))
+    estimate = estimate_changelog(WORKLOAD, slow)
+    assert estimate.trigger == "bandwidth"
+    assert estimate.materialize_s is not None and estimate.materialize_s > 5
+    assert "cannot be uploaded within" in estimate.warnings[0]
+
+
+def test_a_link_that_is_too_slow_for_the_log_is_said_to_be() -> None:
+    large = Workload(100_000, 5_000_000, value_bytes=1_000)
+    estimate = estimate_changelog(large, settings(link=Link(bytes_per_s=20e6)))
+    assert any("the link is too slow" in warning for warning in estimate.warnings)
+
+
+def test_without_changelog_a_checkpoint_of_large_state_takes_longer_than_its_interval() -> None:
+    large = Workload(100_000, 50_000_000)
+    estimate = estimate_incremental(large, settings())
+    assert estimate.checkpoint_s is not None
+    assert estimate.cycle_s == estimate.checkpoint_s > 1
+    assert "more than its interval" in estimate.warnings[0]
+    on = estimate_changelog(large, settings(600, 1e9))
+    assert on.checkpoint_s is not None and on.checkpoint_s < 1
+    assert on.usage.uploaded_per_s < estimate.usage.uploaded_per_s / 2
+
+
+def test_longer_intervals_upload_less_table_and_keep_more_log() -> None:
+    short, long = (estimate_changelog(WORKLOAD, settings(at, 1e9)) for at in (20, 200))
+    assert long.usage.uploaded_per_s < short.usage.uploaded_per_s
+    assert stored(long, "segment") > 5 * stored(short, "segment")
+    assert long.restore_s > short.restore_s
+
+
+def test_skewed_keys_are_combined_before_they_are_logged() -> None:
+    uniform, skewed = (
+        estimate_changelog(replace(WORKLOAD, skew=skew), settings()).log for skew in (0.0, 1.3)
+    )
+    assert uniform is not None and skewed is not None
+    assert uniform.combine == pytest.approx(1.0, abs=0.01)
+    assert skewed.combine > 2 and skewed.bytes_per_s < uniform.bytes_per_s / 2
+
+
+def test_processes_are_jobs_that_share_the_work() -> None:
+    one = estimate_changelog(WORKLOAD, settings(processes=1))
+    four = estimate_changelog(WORKLOAD, settings(processes=4))
+    manifests = [
+        flow.per_s for e in (one, four) for flow in e.usage.flows if flow.kind == "manifest"
+    ]
+    assert manifests == [1.0, 4.0]
+    assert one.log is not None and four.log is not None
+    assert four.log.changes_per_s == pytest.approx(one.log.changes_per_s, rel=0.01)
+    assert four.restore_s < one.restore_s
+
+
+def test_all_strategies_stand_side_by_side() -> None:
+    found = estimate_all(Strategy, WORKLOAD, settings(), SparkOptions())
+    assert [estimate.strategy for estimate in found] == list(Strategy)
+    for estimate in found:
+        assert estimate.usage.puts_per_s > 0 and estimate.restore_s > 0
+        assert estimate.usage.stored_bytes >= WORKLOAD.table_bytes * 0.99
+        assert estimate.replay_counted is not estimate.strategy.startswith("spark")
+
+
+def test_a_segment_lives_until_the_last_of_its_subtasks_and_the_last_checkpoint_let_go() -> None:
+    retention = Retention(checkpoints=3, cycle_s=1.0, checkpoint_s=0.0)
+    # Alone: half a period on average. With many others: nearly a whole one.
+    assert segment_life_s(60, 1, 0, 0, retention) == pytest.approx(30 + 2.5)
+    assert segment_life_s(60, 60, 0, 0, retention) == pytest.approx(59.5 + 2.5)
+    # A foreign turn does not cut it.
+    assert segment_life_s(60, 1, 1, 0, retention) == pytest.approx(30 + 2.5)
+    assert log_age_s(60, 5, retention) == 60 + 5 + 3
+    assert replay_age_s(60, 1, 5) == 65
+    assert replay_age_s(60, 60, 5) == pytest.approx(35.5)
+
+
+def test_a_day_of_checkpoints_is_86_400_manifests() -> None:
+    estimate = estimate_changelog(WORKLOAD, settings())
+    (manifests,) = (flow for flow in estimate.usage.flows if flow.kind == "manifest")
+    assert manifests.per_s * DAY_S == 86_400
+    assert manifests.stored == 3
