@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 EXTENDED = os.environ.get("TIDELOG_SPARK_FULL") == "1"
 """Whether all tests with Spark run: on two cores they take half an hour."""
 
-IN_EVERY_RUN = ("wordcount/", "test_sinks.py", "s3a/test_atomic_files")
+IN_EVERY_RUN = (
+    "wordcount/",
+    "source/",
+    "processor/",
+    "verify/",
+    "overhead/",
+    "faults/",
+    "test_sinks.py",
+    "test_zoo.py",
+    "s3a/test_atomic_files",
+)
 
 UPLOADS_GIVE_UP_SOON = {"spark.tidelog.upload.deadline": "5s"}
 

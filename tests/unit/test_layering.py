@@ -20,6 +20,8 @@ LAYERS = [
     {"materialize", "state"},
     {"runtime"},
     {"simulate", "estimate", "spark", "bench"},
+    {"overhead"},
+    {"verify"},
     {"__init__"},
     {"examples"},
     {"cli"},

@@ -15,11 +15,13 @@ _COMMANDS: Final = {
     "estimate": "Estimate storage, requests and the bill of a job; needs no store.",
     "inspect": "Check every invariant of a store.",
     "log": "Print the changes in the log, decoded.",
+    "overhead": "Measure what the changelog of a job costs, beside what formulas predict.",
     "plan": "Find settings for a restore time and a budget; needs no store.",
     "restore": "Write a checkpoint's state to a local directory.",
     "run": "Run a job in this process until its input ends.",
     "spark": "Work with Spark Structured Streaming: settings, jar, checkpoints.",
     "sweep": "Delete objects that crashes left behind.",
+    "verify": "Restore every checkpoint and compare it with what it should be.",
 }
 """What `tidelog --help` says; the module of the same name has the rest as `command`."""
 

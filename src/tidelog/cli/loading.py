@@ -11,7 +11,7 @@ from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.blame import blame
 from tidelog.runtime.graph import Job
 
-EXAMPLES: Final = ("wordcount", "sessions")
+EXAMPLES: Final = ("wordcount", "sessions", "outages")
 
 
 def load_job(name: str, arguments: JobArguments) -> Job:

@@ -1,15 +1,35 @@
-"""The plug-in for Spark Structured Streaming, seen from Python.
+"""The plug-in for Spark Structured Streaming, seen from Python, and a data source for Spark.
 
     import tidelog.spark
     from pyspark.sql import SparkSession
 
     spark = tidelog.spark.configure(SparkSession.builder).getOrCreate()
+    spark.dataSource.register(tidelog.spark.TidelogDataSource)
 
-The public API is `__all__`. Invariant: nothing here imports pyspark.
+The public API is `__all__`. Invariant: nothing here imports pyspark before the data source or
+`transform` is used.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from tidelog.spark.compiler import compile_jar
 from tidelog.spark.jar import plugin_jar
 from tidelog.spark.settings import configure, settings
 
-__all__ = ["compile_jar", "configure", "plugin_jar", "settings"]
+if TYPE_CHECKING:
+    from tidelog.spark.processor.transform import transform
+    from tidelog.spark.source.datasource import TidelogDataSource
+
+__all__ = ["TidelogDataSource", "compile_jar", "configure", "plugin_jar", "settings", "transform"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "transform":
+        from tidelog.spark.processor.transform import transform  # noqa: PLC0415  (the runtime too)
+
+        return transform
+    if name != "TidelogDataSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tidelog.spark.source.datasource import TidelogDataSource  # noqa: PLC0415  (needs pyspark)
+
+    return TidelogDataSource

@@ -5,14 +5,15 @@ class written against these names runs in `transformWithState` unchanged.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.list import ListState
 from tidelog.state.map import MapState
+from tidelog.state.reducing import AggregatingState, ReducingState
 from tidelog.state.row import Row
 from tidelog.state.schema import Schema
 from tidelog.state.timers import Timers
@@ -20,6 +21,8 @@ from tidelog.state.value import ValueState
 
 # Spark's interface: its spelling is the point of this module.
 
+In = TypeVar("In")
+Out = TypeVar("Out")
 TimeMode = Literal["none", "processing", "event"]
 MAX_WATERMARK = (1 << 63) - 1
 """The watermark at the end of a bounded input."""
@@ -58,7 +61,9 @@ class StatefulProcessorHandle:
     def __init__(self, backend: KeyedBackend, time_mode: TimeMode) -> None:
         self._backend = backend
         self._time_mode = time_mode
-        self._states: dict[str, ValueState | ListState | MapState] = {}
+        self._states: dict[
+            str, ValueState | ListState | MapState | ReducingState | AggregatingState[Any, Any]
+        ] = {}
         self._initializing = True
         self.timers = Timers(backend) if time_mode != "none" else None
         self.watermark_ms = -1
@@ -95,6 +100,41 @@ class StatefulProcessorHandle:
         """A map state; only within `init`."""
         self._new(stateName)
         state = MapState(self._backend, stateName, userKeySchema, valueSchema, ttlDurationMs)
+        self._states[stateName] = state
+        return state
+
+    def getReducingState(
+        self,
+        stateName: str,
+        schema: Schema,
+        reduce: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]],
+        ttlDurationMs: int | None = None,
+    ) -> ReducingState:
+        """A reducing state, which Spark lacks; only within `init`."""
+        self._new(stateName)
+        state = ReducingState(self._backend, stateName, schema, reduce, ttlDurationMs)
+        self._states[stateName] = state
+        return state
+
+    def getAggregatingState(
+        self,
+        stateName: str,
+        schema: Schema,
+        *,
+        create: Callable[[], tuple[Any, ...]],
+        add: Callable[[tuple[Any, ...], In], tuple[Any, ...]],
+        result: Callable[[tuple[Any, ...]], Out],
+        ttlDurationMs: int | None = None,
+    ) -> AggregatingState[In, Out]:
+        """An aggregating state, which Spark lacks; only within `init`."""
+        self._new(stateName)
+        state: AggregatingState[In, Out] = AggregatingState(
+            *(self._backend, stateName, schema),
+            create=create,
+            add=add,
+            result=result,
+            ttl_ms=ttlDurationMs,
+        )
         self._states[stateName] = state
         return state
 

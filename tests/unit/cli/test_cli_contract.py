@@ -19,8 +19,10 @@ STORE_COMMANDS = [
     ("doctor",),
     ("inspect",),
     ("log",),
+    ("overhead", "--engine", "local"),
     ("restore", "--to", "unused"),
     ("sweep",),
+    ("verify", "--engine", "local"),
 ]
 READERS = [c for c in STORE_COMMANDS if c[0] != "doctor"]
 

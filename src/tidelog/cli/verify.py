@@ -1,0 +1,196 @@
+"""`tidelog verify`: every checkpoint restored, and compared with what it should be."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import click
+
+from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
+from tidelog.cli.spark_options import on_checkpoint
+from tidelog.cli.verify_output import fields, show
+from tidelog.errors import ConfigError
+from tidelog.verify.bench import Choice, Engine
+from tidelog.verify.layout import Layout, layout_of
+from tidelog.verify.local import LocalEngine
+from tidelog.verify.query.verification import verify_query
+from tidelog.verify.report import Report
+from tidelog.verify.session import session
+from tidelog.verify.spark import SparkEngine
+from tidelog.verify.store.verification import verify_store
+from tidelog.verify.truth.asking import Question, load_function
+from tidelog.verify.truth.of_query import QueryTruth
+from tidelog.verify.truth.of_store import StoreTruth
+from tidelog.verify.truth.result import TruthResult
+from tidelog.verify.worker import Workplace
+
+_MEMORY: Final = "memory://"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for, besides the URL."""
+
+    chosen: Choice
+    engine: str
+    master: str | None
+    conf: Mapping[str, str]
+    jobs: int | None
+    work_dir: str | None
+    question: Question | None
+
+
+def _choice(text: str) -> Choice:
+    """A checkpoint's number, `latest` or `all`; raises BadParameter."""
+    if text in {"all", "latest"}:
+        return text  # type: ignore[return-value]
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither a number nor 'latest' nor 'all'")
+    return int(text)
+
+
+def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise click.BadParameter("write it as NAME=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+@click.command("verify")
+@on_checkpoint
+@click.option(
+    "--slot",
+    "chosen",
+    type=_choice,
+    default="all",
+    show_default=True,
+    help="One checkpoint: its slot (of a Spark query: its batch), or latest.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["spark", "local"]),
+    default="spark",
+    show_default=True,
+    help="A Spark job, or plain Python on this machine.",
+)
+@click.option("--master", metavar="URL", help="Spark's master; by default local[*].")
+@click.option(
+    "--conf", multiple=True, callback=_settings, metavar="NAME=VALUE", help="A Spark setting."
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="--engine local: processes; by default as needed."
+)
+@click.option(
+    "--work-dir",
+    metavar="DIR",
+    help="Where partitions are restored; by default the system's temporary directory.",
+)
+@click.option(
+    "--against",
+    metavar="MODULE:FUNCTION",
+    help="Compare a state with what this function returns; see docs/verify.md.",
+)
+@click.option("--operator", metavar="ID", help="--against: the operator.")
+@click.option("--state", metavar="NAME", help="--against: the state.")
+async def command(
+    invocation: StoreCommand,
+    /,
+    against: str | None,
+    operator: str | None,
+    state: str | None,
+    **given: Any,
+) -> int:
+    """Restore every checkpoint at URL, check every byte, row and object; nothing is written.
+
+    URL is a store of tidelog, or the checkpoint of a Spark query. Where retained checkpoints
+    allow it, each partition is also restored from the materialization before, and both must
+    agree. Exits with 0 only if every checkpoint can be restored and nothing is wrong.
+    """
+    if against is None and (operator is not None or state is not None):
+        raise ConfigError(
+            "--operator, --state",
+            expected="--against with them",
+            found="nothing to compare with",
+            action="add --against MODULE:FUNCTION, or leave them out",
+        )
+    question = (
+        Question(against, load_function(against), operator, state) if against is not None else None
+    )
+    options = Options(question=question, **given)
+    layout = await layout_of(invocation.store)
+    with _engine(invocation, options, layout) as engine:
+        with invocation.output.progress("verifying") as progress:
+            verify = verify_store if layout == "tidelog" else verify_query
+            report = await verify(
+                invocation.store, engine, chosen=options.chosen, progress=progress
+            )
+        if options.question is not None:
+            report = await _with_truth(invocation, options, options.question, engine, report)
+    if invocation.output.as_json:
+        invocation.output.document(fields(report))
+    else:
+        show(invocation.output, report)
+    return EXIT_OK if report.passed else EXIT_PROBLEM
+
+
+@contextmanager
+def _engine(invocation: StoreCommand, options: Options, layout: Layout) -> Iterator[Engine]:
+    """The engine that was asked for; raises ConfigError when it cannot be had."""
+    settings = {} if invocation.endpoint is None else {"endpoint_url": invocation.endpoint}
+    place = Workplace(invocation.store.url, settings, options.work_dir)
+    if options.engine == "local":
+        if options.question is not None and layout == "spark":
+            raise ConfigError(
+                "--engine local with --against",
+                expected="--engine spark: the state of a Spark query is read by Spark",
+                action="leave --engine out",
+            )
+        yield LocalEngine(invocation.store, invocation.effects, place, options.jobs)
+        return
+    if place.url.startswith(_MEMORY):
+        raise ConfigError(
+            f"store {place.url}",
+            expected="a store that other processes can open",
+            found="one in the memory of this process",
+            action="use --engine local",
+        )
+    plugin = layout == "spark" and options.question is not None
+    with session(options.master, options.conf, plugin=plugin) as spark:
+        yield SparkEngine(spark, invocation.effects, place)
+
+
+async def _with_truth(
+    invocation: StoreCommand,
+    options: Options,
+    question: Question,
+    engine: Engine,
+    report: Report,
+) -> Report:
+    """The report with the newest checkpoint that can be restored compared to the truth."""
+    restorable = [
+        checkpoint.checkpoint
+        for checkpoint in report.checkpoints
+        if checkpoint.verdict in {"sound", "doubtful"}
+    ]
+    if not restorable:
+        return report
+    with invocation.output.progress("comparing"):
+        truth = await _truth(invocation, options, question, engine, report.layout, restorable[-1])
+    return replace(report, truth=truth)
+
+
+async def _truth(
+    invocation: StoreCommand,
+    options: Options,
+    question: Question,
+    engine: Engine,
+    layout: Layout,
+    checkpoint: int,
+) -> TruthResult:
+    store, effects = invocation.store, invocation.effects
+    if layout == "spark" and isinstance(engine, SparkEngine):
+        return await QueryTruth(store, effects, engine, invocation.url, question).compare(
+            checkpoint
+        )
+    return await StoreTruth(store, effects, engine, options.work_dir, question).compare(checkpoint)

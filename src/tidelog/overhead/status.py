@@ -1,0 +1,62 @@
+"""What a running job says of itself: the combine factor of its write buffers.
+
+Invariant: a file that is not the output of `tidelog run --json` is refused, never half read.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from tidelog.errors import ConfigError
+from tidelog.overhead.missing import no_combine
+from tidelog.overhead.report import Combine
+
+
+class _State(msgspec.Struct, frozen=True):
+    updates: int
+    changes: int
+
+
+class _Line(msgspec.Struct, frozen=True):
+    event: str
+    job: str
+    state: _State
+
+
+def read_combine(path: Path | None) -> Combine:
+    """The combine factor in the last line of a file that `tidelog run --json` wrote; raises
+    ConfigError.
+    """
+    if path is None:
+        return Combine(None, no_combine())
+    line = _last_line(path)
+    if not line.state.changes:
+        return Combine(None, f"in {path} nothing has been changed yet", line.job)
+    return Combine(line.state.updates / line.state.changes, None, line.job)
+
+
+def _last_line(path: Path) -> _Line:
+    try:
+        data = path.read_bytes()
+    except OSError as cause:
+        raise _refused(path, cause.strerror or str(cause)) from cause
+    # A job that is still running may be in the middle of its last line.
+    whole = data[: data.rfind(b"\n") + 1] or data
+    last: _Line | None = None
+    for text in whole.splitlines():
+        try:
+            last = msgspec.json.decode(text, type=_Line)
+        except msgspec.MsgspecError:
+            continue  # A job without --output prints its records in between.
+    if last is None:
+        raise _refused(path, "no line with an event, a job and its state")
+    return last
+
+
+def _refused(path: Path, found: str) -> ConfigError:
+    return ConfigError(
+        f"--status {path}",
+        expected="the output of `tidelog run --json`",
+        found=found,
+        action="write it with `tidelog run ... --json > FILE`, or leave the option out",
+    )

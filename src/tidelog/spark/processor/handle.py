@@ -1,0 +1,162 @@
+"""What a processor gets in `init` on Spark: the calls of the embedded handle, over pyspark's.
+
+Invariants: states are created in `init` only; a state or call that would mean something else on
+Spark raises, while the query is built if `init` makes it.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tidelog.errors import ConfigError, StateSchemaError
+from tidelog.spark.processor.list import SparkListState
+from tidelog.spark.processor.map import SparkMapState
+from tidelog.spark.processor.reducing import SparkAggregatingState, SparkReducingState
+from tidelog.spark.processor.schema import spark_schema
+from tidelog.spark.processor.timers import SparkTimers
+from tidelog.spark.processor.value import SparkValueState
+from tidelog.state.processor import TimeMode
+from tidelog.state.reducing import In, Out, Row
+from tidelog.state.schema import Schema
+
+
+class SparkHandle:
+    """`StatefulProcessorHandle` over `handle`, the one of pyspark."""
+
+    def __init__(self, handle: Any, time_mode: TimeMode) -> None:
+        self._handle = handle
+        self._time_mode = time_mode
+        self._names: set[str] = set()
+        self._initializing = True
+        self.timers = SparkTimers(handle)
+
+    def initialized(self) -> None:
+        """Called after `init`."""
+        self._initializing = False
+
+    def getValueState(
+        self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
+    ) -> SparkValueState:
+        """A value state; only within `init`."""
+        self._new(stateName, ttlDurationMs)
+        values = spark_schema(stateName, schema)
+        state = self._handle.getValueState(stateName, values.ddl, ttlDurationMs)
+        return SparkValueState(state, values)
+
+    def getListState(
+        self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
+    ) -> SparkListState:
+        """A list state; only within `init`."""
+        self._new(stateName, ttlDurationMs)
+        values = spark_schema(stateName, schema)
+        state = self._handle.getListState(stateName, values.ddl, ttlDurationMs)
+        return SparkListState(state, values)
+
+    def getMapState(
+        self,
+        stateName: str,
+        userKeySchema: Schema,
+        valueSchema: Schema,
+        ttlDurationMs: int | None = None,
+    ) -> SparkMapState:
+        """A map state; only within `init`."""
+        self._new(stateName, ttlDurationMs)
+        keys = spark_schema(stateName, userKeySchema)
+        values = spark_schema(stateName, valueSchema)
+        state = self._handle.getMapState(stateName, keys.ddl, values.ddl, ttlDurationMs)
+        return SparkMapState(state, keys, values)
+
+    def getReducingState(
+        self,
+        stateName: str,
+        schema: Schema,
+        reduce: Callable[[Row, Row], Row],
+        ttlDurationMs: int | None = None,
+    ) -> SparkReducingState:
+        """A reducing state, kept as a value state of Spark; only within `init`."""
+        return SparkReducingState(self.getValueState(stateName, schema, ttlDurationMs), reduce)
+
+    def getAggregatingState(
+        self,
+        stateName: str,
+        schema: Schema,
+        *,
+        create: Callable[[], Row],
+        add: Callable[[Row, In], Row],
+        result: Callable[[Row], Out],
+        ttlDurationMs: int | None = None,
+    ) -> SparkAggregatingState[In, Out]:
+        """An aggregating state, kept as a value state of Spark; only within `init`."""
+        value = self.getValueState(stateName, schema, ttlDurationMs)
+        return SparkAggregatingState(value, create=create, add=add, result=result)
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:
+        """Fire `handleExpiredTimer` for the current key at this time, in milliseconds."""
+        self._timers("registerTimer").register(expiryTimestampMs)
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
+        """Remove a timer of the current key."""
+        self._timers("deleteTimer").delete(expiryTimestampMs)
+
+    def listTimers(self) -> Iterator[int]:
+        """Times of the current key's timers, ascending."""
+        return self._timers("listTimers").list()
+
+    def deleteIfExists(self, stateName: str) -> None:
+        """Always raises ConfigError: it would remove more on Spark than embedded."""
+        raise ConfigError(
+            f"deleteIfExists({stateName!r})",
+            expected="a call that means the same on both engines",
+            found="one that removes the state of all keys on Spark, and of one key embedded",
+            action="clear() the state of the key",
+        )
+
+    def _new(self, name: str, ttl_ms: int | None) -> None:
+        if not self._initializing:
+            raise StateSchemaError(
+                f"state {name!r}",
+                expected="to be created within init(handle)",
+                found="a call after it",
+                action="create it in init and keep it in an attribute",
+            )
+        # The rules of Spark's column families, and the one of the embedded handle.
+        if (
+            name in self._names
+            or name in ("", "default")
+            or name[0] in "$_"
+            or name != name.strip()
+        ):
+            raise ConfigError(
+                f"state {name!r}",
+                expected="a name of its own, not 'default', without '$' or '_' in front and "
+                "without spaces around it",
+                action="rename it",
+            )
+        self._names.add(name)
+        if ttl_ms is not None:
+            self._check_ttl(name, ttl_ms)
+
+    def _check_ttl(self, name: str, ttl_ms: int) -> None:
+        if self._time_mode != "processing":
+            raise ConfigError(
+                f"state {name!r} with a TTL",
+                expected="time mode 'processing': Spark lets state expire in no other",
+                found=repr(self._time_mode),
+                action="pass time_mode='processing', or remove the state by a timer",
+            )
+        if ttl_ms <= 0:
+            raise ConfigError(
+                f"TTL of state {name!r}",
+                expected="more than 0 ms",
+                found=str(ttl_ms),
+                action="pass None for a state that never expires",
+            )
+
+    def _timers(self, call: str) -> SparkTimers:
+        if self._time_mode == "none":
+            raise ConfigError(
+                f"{call} in a query without timers",
+                expected="time mode 'processing' or 'event'",
+                found="'none'",
+                action="pass time_mode= to transform",
+            )
+        return self.timers

@@ -1,0 +1,183 @@
+"""`tidelog.spark.transform`: a keyed function of tidelog as a step of a streaming query.
+
+Rows, not pandas frames: the functions take rows one by one, and a frame would make a null among
+integers a float. Invariant: what cannot run on Spark as it runs embedded is refused here, before
+there is a query.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from tidelog.errors import ConfigError
+from tidelog.spark.processor.adapter import SparkProcessor, initialized
+from tidelog.spark.processor.handle import SparkHandle
+from tidelog.spark.processor.output import shape_of
+from tidelog.state.processor import StatefulProcessor, TimeMode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+TIME_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+"""Our time modes and Spark's."""
+
+KEY_TYPES: Final = frozenset(
+    {"string", "boolean", "tinyint", "smallint", "int", "bigint", "double", "binary"}
+)
+"""Types of key columns whose values `key_by` takes embedded."""
+
+_NEEDED: Final = {"google.protobuf": "protobuf", "pyarrow": "pyarrow", "pandas": "pandas"}
+"""Modules that Spark's transformWithState imports, and their packages."""
+
+
+def transform(
+    df: "DataFrame",
+    processor: Callable[[], StatefulProcessor],
+    *,
+    key: str | Sequence[str],
+    output_schema: "StructType | str",
+    time_mode: TimeMode = "none",
+    event_time: str | None = None,
+    max_delay_ms: int = 0,
+    output_mode: Literal["append", "update"] = "append",
+) -> "DataFrame":
+    """Run a `StatefulProcessor` (a class or factory) over the rows of each key of a stream.
+
+    `key` names columns; their values are the key that the function gets. `event_time` names a
+    bigint column of milliseconds; the watermark trails its greatest value as the embedded
+    `event_time(..., max_delay_ms=)` does. Without it, time mode 'event' needs a watermark that `df`
+    has already. `output_mode` must be that of the query.
+
+    What differs from the embedded runtime: docs/processor.md. Raises ConfigError for what Spark
+    cannot do in the same way, StateSchemaError for a schema that is none, and UserFunctionError
+    when the function's `init` fails.
+    """
+    _check_modules()
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    _check_stream(df, keys, time_mode)
+    initialized(processor, SparkHandle(_Draft(), time_mode))
+    columns = tuple(df.columns)
+    timed = df if event_time is None else _timed(df, event_time, max_delay_ms, time_mode)
+    schema = _parsed(output_schema)
+    # Spark asks for the methods alone; its base class would make this package import pyspark.
+    adapter: Any = SparkProcessor(processor, time_mode, columns, shape_of(schema))
+    return timed.groupBy(*(timed[f"`{name}`"] for name in keys)).transformWithState(
+        adapter, schema, output_mode.capitalize(), TIME_MODES[time_mode]
+    )
+
+
+class _Draft:
+    """Stands for pyspark's handle and its states while the query is built: takes definitions."""
+
+    def __init__(self, what: str = "the handle") -> None:
+        self._what = what
+
+    def getValueState(self, name: str, *definition: Any) -> "_Draft":
+        """A state that nothing can be asked of."""
+        return _Draft(f"state {name!r}")
+
+    getListState = getMapState = getValueState
+
+    def __getattr__(self, call: str) -> Any:
+        raise ConfigError(
+            f"{call} of {self._what} in init",
+            expected="definitions of states alone: there is no key yet",
+            action="move the call to handleInputRows",
+        )
+
+
+def _check_modules() -> None:
+    missing = [package for module, package in _NEEDED.items() if not _found(module)]
+    if missing:
+        raise ConfigError(
+            "Python packages for transformWithState",
+            expected=", ".join(_NEEDED.values()),
+            found=f"no {', '.join(missing)}",
+            action=f"pip install {' '.join(missing)}, here and where the executors run",
+        )
+
+
+def _found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
+
+
+def _check_stream(df: "DataFrame", keys: tuple[str, ...], time_mode: str) -> None:
+    if not df.isStreaming:
+        raise ConfigError(
+            "the data frame",
+            expected="a streaming one",
+            found="one of a batch, where no time passes",
+            action="read it with spark.readStream",
+        )
+    if time_mode not in TIME_MODES:
+        raise ConfigError(
+            "time_mode",
+            expected=", ".join(map(repr, TIME_MODES)),
+            found=repr(time_mode),
+            action="pass one of them",
+        )
+    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    if len(types) < len(df.columns):
+        raise ConfigError(
+            "columns of the data frame",
+            expected="a name of its own for each",
+            found=", ".join(df.columns),
+            action="rename or drop those that occur twice",
+        )
+    for name in keys or ("",):
+        if types.get(name) not in KEY_TYPES:
+            raise ConfigError(
+                f"key {name!r}",
+                expected=f"a column of type {', '.join(sorted(KEY_TYPES))}",
+                found=types.get(name, f"only the columns {', '.join(types)}"),
+                action="name another column, or cast it before",
+            )
+
+
+def _timed(df: "DataFrame", column: str, max_delay_ms: int, time_mode: str) -> "DataFrame":
+    """With a column of Spark's event time, and a watermark as the embedded runtime has it."""
+    from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
+
+    if time_mode != "event":
+        raise ConfigError(
+            f"event_time={column!r}",
+            expected="time_mode='event'",
+            found=repr(time_mode),
+            action="pass that, or leave event_time out",
+        )
+    if max_delay_ms < 0:
+        raise ConfigError(
+            "max_delay_ms", expected="0 or more", found=str(max_delay_ms), action="change it"
+        )
+    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    if types.get(column) != "bigint":
+        raise ConfigError(
+            f"event_time={column!r}",
+            expected="a bigint column of milliseconds",
+            found=types.get(column, f"only the columns {', '.join(types)}"),
+            action="name such a column; unix_millis(ts) makes one of a timestamp",
+        )
+    name = "tidelog_event_time"
+    while name in types:
+        name += "_"
+    # Ours trails by one millisecond more: a record that is exactly as late as allowed counts.
+    delay = f"{max_delay_ms + 1} milliseconds"
+    return df.withColumn(name, f.timestamp_millis(f"`{column}`")).withWatermark(name, delay)
+
+
+def _parsed(schema: "StructType | str") -> "StructType":
+    from pyspark.sql.types import StructType  # noqa: PLC0415  (heavy)
+
+    parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(parsed, StructType):
+        raise ConfigError(
+            "output_schema",
+            expected="fields, like 'word string, count bigint'",
+            found=repr(schema),
+            action="name the columns",
+        )
+    return parsed

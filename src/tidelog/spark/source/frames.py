@@ -1,0 +1,82 @@
+"""Arrow batches of a view: exactly the columns asked for, in their order and of their types.
+
+Invariant: a column is only computed when it is asked for; one that a layout does not have is null.
+pyarrow is imported on use.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.source.intervals import Intervals
+from tidelog.spark.source.views import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = Mapping[str, Any]
+Arrays = Mapping[str, "Callable[[], pa.Array]"]
+
+ROWS: Final = 2048
+"""Rows of a batch, where the source of them sets no other limit."""
+
+
+def schema(columns: Iterable[Column]) -> "pa.Schema":
+    """The Arrow schema that Spark expects for these columns."""
+    import pyarrow as pa  # noqa: PLC0415  (optional and heavy)
+
+    types = {
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "array<bigint>": pa.list_(pa.field("element", pa.int64())),
+    }
+    return pa.schema([pa.field(name, types[type_name]) for name, type_name in columns])
+
+
+def from_rows(columns: Sequence[Column], rows: Sequence[Row]) -> "pa.RecordBatch":
+    """A batch of rows that are made one by one: of objects and blocks, not of records.
+
+    Timestamps are microseconds since 1970; a value that a row does not name is null.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.RecordBatch.from_pylist(list(rows), schema=schema(columns))
+
+
+def from_arrays(columns: Sequence[Column], length: int, arrays: Arrays) -> "pa.RecordBatch":
+    """A batch of `length` rows from functions that make its columns."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    fields = schema(columns)
+    made = [
+        arrays[field.name]().cast(field.type)
+        if field.name in arrays
+        else pa.nulls(length, field.type)
+        for field in fields
+    ]
+    return pa.RecordBatch.from_arrays(made, schema=fields)
+
+
+def constant(value: Any, length: int) -> "Callable[[], pa.Array]":
+    """A column with the same value in every row."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return lambda: pa.repeat(value, length) if value is not None else pa.nulls(length)
+
+
+def where(batch: "pa.RecordBatch", numbers: "pa.Array", wanted: Intervals) -> "pa.RecordBatch":
+    """The rows whose number, in an array beside the batch, is wanted."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    wide = numbers.cast(pa.int64())
+    spans = [
+        pc.and_(pc.greater_equal(wide, first), pc.less_equal(wide, last))
+        for first, last in wanted.spans
+    ]
+    none = pa.repeat(False, len(wide))
+    return batch.filter(reduce(pc.or_, spans, none))

@@ -1,0 +1,189 @@
+"""View `blocks` of a store: the blocks in its segments and in its manifests, a part per object.
+
+Invariants: a footer is used only after its checksum has passed; a segment that a running job
+deletes meanwhile has no rows. What only the headers of blocks say costs reading them all, so that
+is done only for the columns that need it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_block
+from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.dstl.segment import (
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    Entry,
+    decode_footer,
+    read_footer,
+    read_trailer,
+)
+from tidelog.errors import ObjectNotFoundError
+from tidelog.spark.source import frames
+from tidelog.spark.source.job.manifests import checkpoints
+from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.storage import paths
+from tidelog.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TAIL_BYTES: Final = 64 << 10
+"""How much of a segment's end the first request for its footer reads."""
+
+_IN_HEADERS: Final = ("codec", "raw_bytes")
+_KINDS: Final = {
+    int(BlockKind.CHANGES): "changes",
+    int(BlockKind.METADATA): "metadata",
+    int(BlockKind.SPARK_CHANGELOG): "spark-changelog",
+}
+
+Row = dict[str, Any]
+
+
+class Use(NamedTuple):
+    """Bytes [start, end) of a segment and the checkpoint that names them."""
+
+    start: int
+    end: int
+    slot: int
+    created_ms: int
+
+
+async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
+    """A part per segment, and per manifest with inline blocks; raises what a damaged slot raises,
+    and what the store raises.
+    """
+    retained = await checkpoints(store)
+    uses = used(retained)
+    segments = [
+        SegmentPart(info.name, info.size, tuple(uses.get(info.name, ())))
+        async for info in store.list(paths.SEGMENTS)
+        if paths.generation_of(info.name) is not None
+    ]
+    manifests = [InlinePart(each) for each in retained if any(s.inline for _, s in each.subtasks())]
+    return [*segments, *manifests]
+
+
+def used(retained: Sequence[Checkpoint]) -> Mapping[str, Sequence[Use]]:
+    """What checkpoints name, by segment; oldest checkpoint first."""
+    uses: dict[str, dict[Use, None]] = defaultdict(dict)
+    for checkpoint in retained:
+        for _, state in checkpoint.subtasks():
+            for part in state.log:
+                end = part.offset + part.length
+                use = Use(part.offset, end, checkpoint.slot, checkpoint.created_ms)
+                uses[part.segment][use] = None
+    return {segment: tuple(found) for segment, found in uses.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPart:
+    """One segment of `size` bytes."""
+
+    object: str
+    size: int
+    uses: tuple[Use, ...]
+
+    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+        """A row per block."""
+        whole = task.request.asks_for(*_IN_HEADERS)
+        read = _from_headers if whole else _from_footer
+        try:
+            rows = task.session.run(read(task.session.store, self.object, self.size))
+        except ObjectNotFoundError:
+            return
+        generation = paths.generation_of(self.object)
+        for row in rows:
+            users = [use for use in self.uses if use.start <= row["offset"] < use.end]
+            row["object"], row["generation"] = self.object, generation
+            row["referenced_by"] = [use.slot for use in users]
+            row["time"] = users[0].created_ms * 1000 if users else None
+        if kept := task.request.kept(rows):
+            yield frames.from_rows(task.request.columns, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class InlinePart:
+    """The blocks in one manifest, which planning has read."""
+
+    checkpoint: Checkpoint
+
+    @property
+    def size(self) -> int:
+        """Nothing is left to be read."""
+        return 0
+
+    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+        """A row per inline block."""
+        name = paths.checkpoint(self.checkpoint.slot)
+        inline = {
+            "object": name,
+            "generation": self.checkpoint.author.generation,
+            "referenced_by": [self.checkpoint.slot],
+            "time": self.checkpoint.created_ms * 1000,
+        }
+        rows = [
+            _row(operator.id, state.index, open_block(data, 0, name)) | inline
+            for operator, state in self.checkpoint.subtasks()
+            for data in state.inline
+        ]
+        if kept := task.request.kept(rows):
+            yield frames.from_rows(task.request.columns, kept)
+
+
+async def _from_footer(store: ObjectStore, name: str, size: int) -> list[Row]:
+    tail_at = max(size - TAIL_BYTES, 0)
+    tail = await store.get(name, tail_at, size - tail_at)
+    trailer = read_trailer(tail[-TRAILER_BYTES:], tail_at + len(tail), name)
+    if trailer.footer_at >= tail_at:
+        footer = tail[trailer.footer_at - tail_at : -TRAILER_BYTES]
+    else:
+        footer = await store.get(name, trailer.footer_at, trailer.footer_bytes)
+    entries = decode_footer(footer, trailer, name, Entry)
+    return [_entry_row(entry, name) for entry in entries]
+
+
+async def _from_headers(store: ObjectStore, name: str, size: int) -> list[Row]:
+    data = await store.get(name)
+    rows, offset = [], HEADER_BYTES
+    for entry in read_footer(data, name).entries:
+        block = open_block(data, offset, name)
+        rows.append(_row(entry.operator, entry.subtask, block) | {"offset": offset})
+        offset += block.size
+    return rows
+
+
+def _entry_row(entry: Entry, name: str) -> Row:
+    if entry.kind not in _KINDS:
+        raise newer(name, entry.offset, "a known kind of block", f"kind {entry.kind}")
+    return {
+        "offset": entry.offset,
+        "operator": entry.operator,
+        "subtask": entry.subtask,
+        "kind": _KINDS[entry.kind],
+        "first_seqno": entry.first,
+        "end_seqno": entry.first + entry.count,
+        "changes": entry.count,
+        "key_group_min": entry.key_group_min,
+        "key_group_max": entry.key_group_max,
+        "stored_bytes": entry.length,
+    }
+
+
+def _row(operator: str, subtask: int, block: Block) -> Row:
+    return {
+        "operator": operator,
+        "subtask": subtask,
+        "kind": _KINDS[block.kind],
+        "first_seqno": block.first,
+        "end_seqno": block.end,
+        "changes": block.count,
+        "key_group_min": block.key_group_min,
+        "key_group_max": block.key_group_max,
+        "codec": "zstd" if block.codec == CODEC_ZSTD else "none",
+        "raw_bytes": block.raw_bytes,
+        "stored_bytes": block.size,
+    }

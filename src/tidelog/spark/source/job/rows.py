@@ -1,0 +1,90 @@
+"""Rows of state as Arrow columns: what stands before a row's own key, and what it means.
+
+Invariant: no record is touched one by one, except by the decoded columns, which are only made when
+they are asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES
+from tidelog.changelog.columns import MAX_PAYLOAD_BYTES
+from tidelog.checkpoint.manifest import StateInfo
+from tidelog.spark.source.frames import Arrays
+from tidelog.state.decode import DecodedRow, RowDecoder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TO_THE_END: Final = MAX_PAYLOAD_BYTES
+"""No key is longer; without an end pyarrow (26.0) fails on arrays that are slices themselves."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of one operator: full row keys, values (null: deleted), and the states they are of."""
+
+    key: "pa.Array"
+    value: "pa.Array"
+    states: tuple[StateInfo, ...]
+
+    def numbers(self) -> tuple["pa.Array", "pa.Array"]:
+        """Key groups and state ids of the rows."""
+        import numpy as np  # noqa: PLC0415  (comes with Spark's side of tidelog only)
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        prefixes = pc.binary_slice(self.key, 0, ROW_PREFIX_BYTES)
+        # A slice has buffers of its own, in which the prefixes lie one after the other.
+        pairs = np.frombuffer(prefixes.buffers()[2], ">u2")[: 2 * len(self.key)]
+        columns = pairs.reshape(-1, 2).astype("int32")
+        return pa.array(columns[:, 0]), pa.array(columns[:, 1])
+
+    def arrays(self, key_group: "pa.Array", state_id: "pa.Array") -> Arrays:
+        """The columns of rows, given their numbers."""
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        def named(names: Sequence[str]) -> "pa.Array":
+            ids = pa.array([info.id for info in self.states], pa.int32())
+            found = pc.index_in(state_id.cast(pa.int32()), value_set=ids)
+            return pa.array(names, pa.string()).take(found)
+
+        return {
+            "key_group": lambda: key_group,
+            "state_id": lambda: state_id,
+            "state": lambda: named([info.name for info in self.states]),
+            "state_kind": lambda: named([info.kind for info in self.states]),
+            "key": lambda: pc.binary_slice(self.key, ROW_PREFIX_BYTES, _TO_THE_END),
+            "value": lambda: self.value,
+            **self._decoded(),
+        }
+
+    def _decoded(self) -> Arrays:
+        @cache
+        def rows() -> list[DecodedRow]:
+            decode = RowDecoder(self.states).decode
+            return list(map(decode, self.key.to_pylist(), self.value.to_pylist()))
+
+        def column(part: Callable[[DecodedRow], Any]) -> Callable[[], "pa.Array"]:
+            import pyarrow as pa  # noqa: PLC0415
+
+            return lambda: pa.array([_json(row, part(row)) for row in rows()], pa.string())
+
+        return {
+            "key_json": column(lambda row: row.key),
+            "entry_json": column(lambda row: row.entry),
+            "value_json": column(lambda row: row.value),
+            "expires_json": column(lambda row: row.expires_ms),
+        }
+
+
+def _json(row: DecodedRow, value: Any) -> str | None:
+    """A part of a row as JSON; null for one that is not there, or that cannot be decoded."""
+    return None if value is None or row.encoding != "decoded" else _encode(value).decode()

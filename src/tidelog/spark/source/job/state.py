@@ -1,0 +1,137 @@
+"""View `state` of a store: the restored rows of a checkpoint, a part per subtask.
+
+Invariants: the rows are those of the restore that a job makes, which checks every byte; the local
+table is removed when its part has been read, or given up.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.errors import ConfigError, RestoreError
+from tidelog.spark.source import frames
+from tidelog.spark.source.job.manifests import chosen
+from tidelog.spark.source.job.rows import StoredRows
+from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.state.progress import RestoreProgress
+from tidelog.state.restore import RestoreConfig, Restorer
+from tidelog.storage.port import ObjectStore
+from tidelog.table.memory import MemoryTableFactory
+from tidelog.table.port import Table, TableFactory
+from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_options import RocksOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MIB: Final = 1 << 20
+_ROCKSDB: Final = RocksOptions(block_cache_bytes=32 * _MIB, write_buffers_bytes=64 * _MIB)
+_BOUNDS: Final = RestoreConfig(read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
+"""Less memory than a job takes: a table is scanned once, beside other tasks of an executor."""
+
+_FACTORIES: Final[Mapping[str, Callable[[], TableFactory]]] = {
+    "rocksdb": lambda: RocksTableFactory(_ROCKSDB),
+    "memory": MemoryTableFactory,
+}
+
+
+async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
+    """A part per subtask that may have rows wanted; raises as `chosen`."""
+    return [
+        StatePart(checkpoint.slot, operator, state)
+        for checkpoint in await chosen(store, request)
+        for operator, state in checkpoint.subtasks()
+        if request.wanted.has(operator=operator.id, subtask=state.index)
+        and any(_spans(request, state))
+    ]
+
+
+def _spans(request: Request, state: SubtaskState) -> Iterator[tuple[int, int]]:
+    """The subtask's key groups that are wanted, as spans with their end excluded."""
+    wanted = request.wanted.of("key_group")
+    return wanted.within(state.first_key_group, state.last_key_group + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class StatePart:
+    """One subtask as a checkpoint has it."""
+
+    slot: int
+    operator: OperatorState
+    state: SubtaskState
+
+    @property
+    def size(self) -> int:
+        """Bytes of its table and its log."""
+        table = self.state.materialization.table_bytes if self.state.materialization else 0
+        return table + sum(part.length for part in self.state.log)
+
+    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+        """The restored rows, in the order of key groups."""
+        with tempfile.TemporaryDirectory(
+            prefix="tidelog-", dir=_work_dir(task.request.options.work_dir)
+        ) as directory:
+            table = self._restored(task, Path(directory) / "table")
+            try:
+                for start, end in _spans(task.request, self.state):
+                    yield from self._rows(task.request, table, start, end)
+            finally:
+                table.close()
+
+    def _restored(self, task: Task, directory: Path) -> Table:
+        session = task.session
+        progress = RestoreProgress.of(session.effects.clock, [self.state])
+        factory = _factory(self.state)
+        restorer = Restorer(session.store, session.effects, factory, progress, _BOUNDS)
+        what = f"{self.operator.id}-{self.state.index}"
+        return session.run(restorer.restore(self.state, directory, what)).table
+
+    def _rows(
+        self, request: Request, table: Table, start: int, end: int
+    ) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa  # noqa: PLC0415
+
+        rows = table.scan(_lower(start), _lower(end) if end <= 0xFFFF else None)
+        while chunk := list(islice(rows, frames.ROWS)):
+            keys, values = zip(*chunk, strict=True)
+            stored = StoredRows(
+                pa.array(keys, pa.binary()), pa.array(values, pa.binary()), self.operator.states
+            )
+            arrays = {
+                "slot": frames.constant(self.slot, len(chunk)),
+                "operator": frames.constant(self.operator.id, len(chunk)),
+                "subtask": frames.constant(self.state.index, len(chunk)),
+                **stored.arrays(*stored.numbers()),
+            }
+            yield frames.from_arrays(request.columns, len(chunk), arrays)
+
+
+def _lower(key_group: int) -> bytes:
+    return key_group.to_bytes(2, "big")
+
+
+def _factory(state: SubtaskState) -> TableFactory:
+    factory = _FACTORIES.get(state.table)
+    if factory is None:
+        raise RestoreError(
+            f"the table of subtask {state.index}",
+            expected=f"kind {' or '.join(_FACTORIES)}",
+            found=f"kind {state.table!r}",
+            action="use the tidelog release that wrote it, or a newer one",
+        )
+    return factory()
+
+
+def _work_dir(directory: str | None) -> str | None:
+    if directory is not None and not Path(directory).is_dir():
+        raise ConfigError(
+            f"option workDir of the tidelog data source: {directory}",
+            expected="a directory that exists on every executor",
+            found="none on this one",
+            action="create it there, or leave the option out",
+        )
+    return directory

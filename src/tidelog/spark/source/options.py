@@ -1,0 +1,172 @@
+"""The options of the source, read from Spark's texts.
+
+Invariants: an option that is unknown, malformed or without effect on the view is refused, so a
+typing error never changes what is read; names are compared without regard to case, as Spark does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+from tidelog.errors import ConfigError
+from tidelog.spark.location import store_url
+from tidelog.spark.options import bytes_of, milliseconds_of
+from tidelog.spark.source.intervals import Intervals
+from tidelog.spark.source.texts import Texts, flag, listed, value, whole, without_effect
+from tidelog.spark.source.views import VIEWS, View
+from tidelog.spark.source.wanted import Wanted
+
+Layout = Literal["job", "query"]
+"""tidelog's own store of a job, or the checkpoint of a Spark query with the plug-in."""
+
+Slots = Literal["latest", "all", "these"]
+
+Starting = Literal["earliest", "latest"] | int
+
+NARROWING: Final = {
+    "slot": "slot",
+    "operator": "operator",
+    "subtask": "subtask",
+    "seqno": "seqno",
+    "keyGroup": "key_group",
+}
+"""Options that narrow what is read, and the column each is about."""
+
+_STREAM_ONLY: Final = ("startingSlot", "failOnDataLoss", "pollInterval")
+_NAMES: Final = (
+    *("path", "view", "layout", *NARROWING, "columns", "decode"),
+    *("pushdown", "partitionBytes", "workDir", "endpoint", *_STREAM_ONLY),
+)
+_OF_A_SLOT: Final = ("changes", "state")
+"""Views that are of a checkpoint, and so of the newest one unless another is named."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user asked for."""
+
+    url: str
+    view: View
+    layout: Layout | None
+    """None: whichever is found."""
+    slots: Slots
+    """Which checkpoints; `these` are the slots that `wanted` has."""
+    wanted: Wanted
+    columns: tuple[str, ...] | None
+    decode: bool
+    pushdown: bool
+    partition_bytes: int
+    """Objects are read together up to this size; 0: each is read on its own."""
+    work_dir: str | None
+    endpoint: str | None
+    starting: Starting
+    fail_on_data_loss: bool
+    poll_ms: int
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool | None = False) -> Options:
+    """Read the options of a load; raises ConfigError naming the option that is wrong.
+
+    `streaming` is None while it is not known which kind of load it is.
+    """
+    texts = {name.lower(): text.strip() for name, text in given.items()}
+    _check_names(given, streaming)
+    view = _view(texts, streaming)
+    return Options(
+        url=_url(texts),
+        view=view,
+        layout=_layout(texts),
+        slots=_slots(texts, view),
+        wanted=_wanted(texts, view, streaming),
+        columns=listed(texts["columns"]) if "columns" in texts else None,
+        decode=value(texts, "decode", "false", flag, _FLAG),
+        pushdown=value(texts, "pushdown", "false", flag, _FLAG),
+        partition_bytes=value(texts, "partitionBytes", "0", bytes_of, "bytes, such as 8m"),
+        work_dir=texts.get("workdir"),
+        endpoint=texts.get("endpoint"),
+        starting=value(texts, "startingSlot", "earliest", _starting, _STARTING),
+        fail_on_data_loss=value(texts, "failOnDataLoss", "true", flag, _FLAG),
+        poll_ms=value(texts, "pollInterval", "1s", milliseconds_of, "a time, such as 500ms or 1s"),
+    )
+
+
+_FLAG: Final = "true or false"
+_STARTING: Final = "earliest, latest or a slot's number"
+
+
+def _check_names(given: Mapping[str, str], streaming: bool | None) -> None:
+    known = {name.lower(): name for name in _NAMES}
+    for name in given:
+        official = known.get(name.lower())
+        if official is None:
+            raise ConfigError(
+                f"option {name} of the tidelog data source",
+                expected=f"one of {', '.join(_NAMES)}",
+                found="no such option",
+                action="correct its name or remove it",
+            )
+        if streaming is False and official in _STREAM_ONLY:
+            raise without_effect(official, "readStream")
+
+
+def _view(texts: Texts, streaming: bool | None) -> View:
+    views = ("changes",) if streaming else tuple(VIEWS)
+
+    def named(text: str) -> View | None:
+        return VIEWS[text] if text in views else None
+
+    expected = "changes, in a stream" if streaming else f"one of {', '.join(VIEWS)}"
+    return value(texts, "view", "changes", named, expected)
+
+
+def _url(texts: Texts) -> str:
+    if not texts.get("path"):
+        raise ConfigError(
+            "the location to load",
+            expected="a path or URL, such as s3://bucket/jobs/counts",
+            found="nothing",
+            action="pass it to load(...)",
+        )
+    return store_url(texts["path"])
+
+
+def _layout(texts: Texts) -> Layout | None:
+    def layout(text: str) -> str | None:
+        return text if text in ("auto", "job", "query") else None
+
+    found = value(texts, "layout", "auto", layout, "auto, job or query")
+    return None if found == "auto" else cast("Layout", found)
+
+
+def _slots(texts: Texts, view: View) -> Slots:
+    text = texts.get("slot", "latest" if view.name in _OF_A_SLOT else "all")
+    words = ("latest", "all") if view.name in _OF_A_SLOT else ("all",)
+    return cast("Slots", text) if text in words else "these"
+
+
+def _wanted(texts: Texts, view: View, streaming: bool | None) -> Wanted:
+    wanted = Wanted()
+    for option, column in NARROWING.items():
+        if option.lower() not in texts:
+            continue
+        _check_effect(option, column, view, streaming)
+        if option == "operator":
+            wanted = wanted.with_texts(column, frozenset(listed(texts[option])))
+        elif option != "slot" or _slots(texts, view) == "these":
+            expected = "numbers such as 3 or 0,4-6 or 100-"
+            if option == "slot":
+                words = "latest, all" if view.name in _OF_A_SLOT else "all"
+                expected = f"{words}, or {expected}"
+            numbers = value(texts, option, "", Intervals.parse, expected)
+            wanted = wanted.with_numbers(column, numbers)
+    return wanted
+
+
+def _check_effect(option: str, column: str, view: View, streaming: bool | None) -> None:
+    if column not in view.narrowed_by or (streaming and option == "slot"):
+        views = " or ".join(each.name for each in VIEWS.values() if column in each.narrowed_by)
+        raise without_effect(option, f"view {views}{', and without a stream' if streaming else ''}")
+
+
+def _starting(text: str) -> Starting | None:
+    return cast("Starting", text) if text in ("earliest", "latest") else whole(text)

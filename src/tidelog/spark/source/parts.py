@@ -1,0 +1,92 @@
+"""Parts: what one task of Spark reads, mostly one stored object.
+
+Invariants: a part can be pickled and says all that is needed to read it, so executors look nothing
+up; together the parts of a plan have every row once.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from tidelog.spark.source.access import Session
+from tidelog.spark.source.frames import Row
+from tidelog.spark.source.options import Options
+from tidelog.spark.source.views import Column
+from tidelog.spark.source.wanted import Wanted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+R = TypeVar("R", bound=Row)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be read: the options, the columns, and what of the view is wanted."""
+
+    options: Options
+    columns: tuple[Column, ...]
+    wanted: Wanted
+
+    def asks_for(self, *names: str) -> bool:
+        """Whether one of these columns is to be read."""
+        return any(column.name in names for column in self.columns)
+
+    def kept(self, rows: Iterable[R]) -> list[R]:
+        """The rows that are wanted; each has a value in every column that reads are narrowed by."""
+        names = self.options.view.narrowed_by
+        return [row for row in rows if self.wanted.has(**{name: row[name] for name in names})]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A request in an executor, with the store opened."""
+
+    request: Request
+    session: Session
+
+
+class Part(Protocol):
+    """A share of a view."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read for it, roughly."""
+        ...
+
+    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+        """Its rows; raises what the store raises, and the errors of what is damaged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Parts that are read one after the other."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(part.size for part in self.parts)
+
+    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+        """The rows of all of them."""
+        for part in self.parts:
+            yield from part.read(task)
+
+
+def bundled(parts: Iterable[Part], limit_bytes: int) -> Sequence[Part]:
+    """Neighbours put together while they stay within the limit; 0 leaves each on its own."""
+    if limit_bytes == 0:
+        return list(parts)
+    bundles: list[list[Part]] = []
+    room = 0
+    for part in parts:
+        if not bundles or part.size > room:
+            bundles.append([])
+            room = limit_bytes
+        bundles[-1].append(part)
+        room -= part.size
+    return [Bundle(tuple(bundle)) for bundle in bundles]

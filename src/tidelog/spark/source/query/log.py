@@ -1,0 +1,128 @@
+"""The changelogs that can be read: those in segments and those that are files of their own.
+
+Invariants: only changelogs that a commit names, for without it nobody can tell an attempt that
+lost from the one that counts; a retained batch has all of them, or what is missing is an error.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.spark.checkpoint import COMMITS, Checkpoint, require_checkpoint
+from tidelog.spark.format.index import IndexEntry
+from tidelog.spark.format.names import ChangelogName
+from tidelog.spark.liveness import Lost
+from tidelog.spark.locate import locate
+from tidelog.spark.reading import read_checkpoint
+from tidelog.spark.source.intervals import Intervals
+from tidelog.storage.port import ObjectStore
+
+WITH_IDS: Final = 2
+"""The checkpoint format whose commits name what they have committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changelogs:
+    """The changelogs of some batches, each once."""
+
+    entries: tuple[IndexEntry, ...]
+    """In segments."""
+    files: tuple[tuple[ChangelogName, int], ...]
+    """Real files and their lengths in bytes."""
+    batches: frozenset[int]
+    """The batches they are of."""
+    lost: tuple[Lost, ...] = ()
+    unreadable: Mapping[int, TidelogError] = field(default_factory=dict)
+    """Batches whose commit is damaged: nothing says which changelogs count."""
+
+    def only(self, wanted: Intervals) -> "Changelogs":
+        """Those of the wanted batches."""
+        return Changelogs(
+            tuple(entry for entry in self.entries if entry.name.version - 1 in wanted),
+            tuple(file for file in self.files if file[0].version - 1 in wanted),
+            frozenset(batch for batch in self.batches if batch in wanted),
+            tuple(lost for lost in self.lost if lost.batch in wanted),
+            {batch: error for batch, error in self.unreadable.items() if batch in wanted},
+        )
+
+    def check_complete(self) -> None:
+        """Raise RestoreError for a changelog that is lost, and the errors of damaged commits."""
+        for error in self.unreadable.values():
+            raise error
+        for lost in self.lost:
+            raise RestoreError(
+                f"changelog {lost.what}",
+                expected="in a segment or a file of the checkpoint",
+                found="nowhere",
+                action="see what `tidelog spark doctor` says of the checkpoint, run "
+                "`tidelog spark rebuild-index`, or read other batches (option slot)",
+            )
+
+    def check_chosen(self, url: str, chosen: Intervals) -> None:
+        """Raise ObjectNotFoundError when none of the batches that were asked for is retained."""
+        if not any(batch in chosen for batch in self.batches):
+            ends = min(self.batches, default=None), max(self.batches, default=None)
+            batches = "none yet" if ends[0] is None else f"{ends[0]} to {ends[1]}"
+            raise ObjectNotFoundError(
+                f"option slot, checkpoint {url}",
+                expected=f"numbers of batches, here {batches}",
+                found="none of them",
+                action="choose a batch that `tidelog spark checkpoints URL` shows",
+            )
+
+
+async def read_changelogs(store: ObjectStore) -> Changelogs:
+    """The changelogs of all retained batches.
+
+    Raises ObjectNotFoundError where there is no checkpoint, ConfigError for one that does not name
+    what it has committed, and what the store raises.
+    """
+    checkpoint = await read_checkpoint(store)
+    require_checkpoint(checkpoint)
+    _check_format(checkpoint)
+    assessment = (await locate(store, checkpoint)).assessment
+    retained = frozenset(checkpoint.retained)
+    entries = tuple(entry for entry in assessment.live if entry.name.version - 1 in retained)
+    oldest = min(checkpoint.offsets, default=0)
+    return Changelogs(
+        entries=entries,
+        files=tuple(_files(checkpoint, {entry.name for entry in entries})),
+        batches=retained,
+        lost=tuple(lost for lost in assessment.lost if lost.batch in retained),
+        unreadable={b: e for b, e in damaged_commits(checkpoint).items() if b >= oldest},
+    )
+
+
+def damaged_commits(checkpoint: Checkpoint) -> dict[int, TidelogError]:
+    """The batches whose commit cannot be read, and why."""
+    batches = {name.removeprefix(COMMITS): name for name in checkpoint.damaged}
+    return {
+        int(batch): checkpoint.damaged[name]
+        for batch, name in batches.items()
+        if batch != name and int(batch) not in checkpoint.commits
+    }
+
+
+def _check_format(checkpoint: Checkpoint) -> None:
+    newest = checkpoint.newest
+    if newest is not None and checkpoint.commits[newest].format < WITH_IDS:
+        raise ConfigError(
+            f"checkpoint {checkpoint.url}",
+            expected=f"checkpoint format {WITH_IDS}, whose commits name the changelogs that count",
+            found=f"format {checkpoint.commits[newest].format}",
+            action='read its changes with Spark: spark.read.format("statestore")'
+            '.option("readChangeFeed", "true")',
+        )
+
+
+def _files(
+    checkpoint: Checkpoint, in_segments: Container[ChangelogName]
+) -> Iterator[tuple[ChangelogName, int]]:
+    """The real files that retained batches have committed."""
+    retained = checkpoint.retained
+    for name, size in sorted(checkpoint.changelogs.items(), key=lambda file: file[0].sort_key):
+        commit = retained.get(name.version - 1)
+        counts = commit and (name.operator, name.partition, name.id) in commit.named
+        if counts and name not in in_segments:
+            yield name, size

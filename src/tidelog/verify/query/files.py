@@ -1,0 +1,105 @@
+"""Files of a Spark checkpoint, checked by the checksums that lie beside them.
+
+Invariants: a file is returned whole and right as far as anything says what it should be: the hidden
+checksum file that Hadoop keeps on local disks, and the one that Spark keeps for state files.
+"""
+
+import struct
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import google_crc32c
+import msgspec
+
+from tidelog.errors import ObjectNotFoundError, RestoreError
+from tidelog.spark.checkpoint import sidecar
+from tidelog.spark.format.damage import damaged
+from tidelog.storage.port import ObjectStore
+
+_HADOOP_MAGIC: Final = b"crc\x00"
+_HADOOP_HEAD: Final = struct.Struct(">4sI")
+
+
+class _Checksum(msgspec.Struct, rename="camel"):
+    """What Spark writes beside a state file."""
+
+    algorithm: str
+    value: int
+    main_file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFiles:
+    """Reads files; `beside` are the names of the checksum files there are."""
+
+    store: ObjectStore
+    beside: Collection[str]
+
+    async def read(self, name: str) -> bytes:
+        """A file's bytes; raises RestoreError when it is missing, CorruptObjectError when it is
+        not what its checksums say.
+        """
+        data = await self._get(name)
+        if sidecar(name) in self.beside:
+            check_hadoop(data, await self._get(sidecar(name)), name)
+        own = f"{name}.crc"
+        if own in self.beside:
+            check_spark(data, await self.read(own), name)
+        return data
+
+    async def _get(self, name: str) -> bytes:
+        try:
+            return await self.store.get(name)
+        except ObjectNotFoundError as cause:
+            raise missing(name) from cause
+
+
+def missing(name: str) -> RestoreError:
+    """The error for a file that is not there."""
+    return RestoreError(
+        f"object {name}",
+        expected="a file that a retained batch needs",
+        found="no such object",
+        action="bring it back from a backup, or start the query from an earlier batch",
+    )
+
+
+def check_hadoop(data: bytes, checksums: bytes, name: str) -> None:
+    """Compare with the checksum file of Hadoop's: a CRC32 for every so many bytes."""
+    if len(checksums) < _HADOOP_HEAD.size:
+        raise damaged(sidecar(name), "a checksum file of Hadoop", f"{len(checksums)} bytes")
+    magic, size = _HADOOP_HEAD.unpack_from(checksums)
+    stored = checksums[_HADOOP_HEAD.size :]
+    if magic != _HADOOP_MAGIC or size == 0:
+        raise damaged(sidecar(name), "a checksum file of Hadoop", f"{checksums[:8].hex()}")
+    sums = [zlib.crc32(data[at : at + size]) for at in range(0, len(data), size)]
+    found = b"".join(each.to_bytes(4, "big") for each in sums)
+    if found != stored:
+        pieces = zip(_fours(found), _fours(stored), strict=False)
+        equal = next((n for n, (one, other) in enumerate(pieces) if one != other), len(sums))
+        where = f"object {name} at byte {equal * size}"
+        raise damaged(where, f"the bytes whose checksums are in {sidecar(name)}", "others")
+
+
+def _fours(data: bytes) -> list[bytes]:
+    return [data[at : at + 4] for at in range(0, len(data), 4)]
+
+
+def check_spark(data: bytes, checksum: bytes, name: str) -> None:
+    """Compare with the checksum file of Spark's: the CRC32C of all bytes, and their number."""
+    try:
+        stored = msgspec.json.decode(checksum, type=_Checksum)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+        raise damaged(f"object {name}.crc", "a checksum file of Spark", str(cause)) from cause
+    if stored.algorithm != "CRC32C":
+        return  # One that a newer Spark knows.
+    value = stored.value % (1 << 32)
+    found = int(google_crc32c.value(data))
+    if (len(data), found) != (stored.main_file_size, value):
+        raise damaged(
+            f"object {name}",
+            f"{stored.main_file_size} bytes with CRC32C {value:08x}, as {name}.crc says",
+            f"{len(data)} bytes with {found:08x}",
+        )

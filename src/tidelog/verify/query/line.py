@@ -1,0 +1,69 @@
+"""The line of versions that leads to the retained batches of one Spark state store.
+
+Invariants: a version's id comes from the commit of its batch, else from the lineage that a later
+changelog carries; the line starts at the newest snapshot that the oldest retained batch can be
+restored from, or at an empty store; where it cannot be followed further back, it says why.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.errors import TidelogError
+from tidelog.spark.format.changelog import LineageItem
+from tidelog.verify.problems import UNREADABLE
+from tidelog.verify.query.changelogs import Version
+
+LineageOf = Callable[[Version], Awaitable[Sequence[LineageItem]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Versions in ascending order, without a hole."""
+
+    base: int
+    """The version it starts from; the ones in `versions` come behind it."""
+    start: Version | None
+    """The snapshot of the base; None: the base is an empty store."""
+    versions: tuple[Version, ...]
+    broken: TidelogError | None = None
+    """Why it starts no earlier, where that leaves the oldest batches without a base."""
+
+
+@dataclass(slots=True)
+class LineFinder:
+    """Finds the line to `wanted`, the ids of retained batches by version.
+
+    `snapshots` are the versions that have one; `bases` those among them that can be opened, as far
+    as that is known.
+    """
+
+    wanted: Mapping[int, str]
+    snapshots: frozenset[Version]
+    lineage_of: LineageOf
+    _ids: dict[int, str] = field(default_factory=dict)
+
+    async def find(self, unusable: frozenset[Version] = frozenset()) -> Line:
+        """The line; snapshots in `unusable` are no base."""
+        self._ids = dict(self.wanted)
+        oldest, version = min(self.wanted), max(self.wanted)
+        behind: list[Version] = []
+        while version > 0:
+            here = version, self._ids[version]
+            if version <= oldest and here in self.snapshots - unusable:
+                return Line(version, here, tuple(reversed(behind)))
+            behind.append(here)
+            try:
+                if not await self._know_one_before(here):
+                    break
+            except UNREADABLE as error:
+                return Line(version - 1, None, tuple(reversed(behind)), error)
+            version -= 1
+        return Line(behind[-1][0] - 1, None, tuple(reversed(behind)))
+
+    async def _know_one_before(self, here: Version) -> bool:
+        """Whether there is a version before this one; its id is known then."""
+        before = here[0] - 1
+        if before > 0 and before not in self._ids:
+            for item in await self.lineage_of(here):
+                self._ids.setdefault(item.version, item.checkpoint_unique_id)
+        return before in self._ids

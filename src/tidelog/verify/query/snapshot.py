@@ -1,0 +1,128 @@
+"""A snapshot of a Spark state store, opened as the RocksDB database that it is.
+
+Invariants: the zip file and every SST file it names were checked as far as checksums go; the
+database is a copy under a directory of its own.
+"""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from tidelog.effects import Offload
+from tidelog.errors import CorruptObjectError, InvariantError
+from tidelog.spark.checkpoint import STATE
+from tidelog.spark.format.damage import damaged
+from tidelog.table.rocksdb import RocksTable
+from tidelog.table.rocksdb_snapshot import pack
+from tidelog.verify.fingerprint import Fingerprint, fingerprint
+from tidelog.verify.query.files import CheckedFiles, missing
+from tidelog.verify.tables import rocks_factory
+
+_METADATA: Final = "metadata"
+_MERGE: Final = "merge_operator"
+
+
+class _SstFile(msgspec.Struct, rename="camel"):
+    local_file_name: str
+    dfs_sst_file_name: str
+    size_bytes: int
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    sst_files: tuple[_SstFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFiles:
+    """Reads the snapshots of one state store; `sizes` are those of all files below `state`."""
+
+    files: CheckedFiles
+    offload: Offload
+    directory: str
+    """Of the state store, such as `0/3`."""
+    sizes: Mapping[str, int]
+
+    async def open(self, name: str, target: Path) -> tuple[RocksTable, Fingerprint | None]:
+        """The database of the snapshot `name`, a zip file, laid out under `target`, and the
+        fingerprint of its rows: None when it holds merges, which only Spark can read.
+
+        Raises RestoreError when a file is missing, CorruptObjectError for damage.
+        """
+        data = await self.files.read(name)
+        members, ssts = await self.offload.run(_opened, data, name)
+        await self.offload.run(_lay_out, target, members)
+        stored = {}
+        for sst in ssts:
+            local = _plain(sst.local_file_name, name)
+            stored[local] = f"{STATE}{self.directory}/SSTs/{sst.dfs_sst_file_name}"
+            content = await self._sst(stored[local], sst.size_bytes)
+            await self.offload.run((target / local).write_bytes, content)
+        return await self.offload.run(_read, target, name, stored)
+
+    async def _sst(self, stored: str, size: int) -> bytes:
+        if stored not in self.sizes:
+            raise missing(stored)
+        content = await self.files.read(stored)
+        if len(content) != size:
+            raise damaged(f"object {stored}", f"{size} bytes", f"{len(content)}")
+        return content
+
+
+def _opened(data: bytes, name: str) -> tuple[dict[str, bytes], tuple[_SstFile, ...]]:
+    """The files in a snapshot's zip file, and the SST files its metadata names."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = {_plain(each, name): archive.read(each) for each in archive.namelist()}
+        version, _, body = members.pop(_METADATA).partition(b"\n")
+        if version.strip() != b"v1":
+            raise damaged(f"object {name}", "metadata of version v1", repr(version[:20]))
+        return members, msgspec.json.decode(body, type=_Metadata).sst_files
+    except CorruptObjectError:
+        raise
+    except KeyError as cause:
+        raise damaged(f"object {name}", f"a file {_METADATA!r} in it", "none") from cause
+    except (zipfile.BadZipFile, msgspec.MsgspecError, UnicodeDecodeError) as cause:
+        raise damaged(f"object {name}", "a snapshot of a state store", str(cause)) from cause
+    except Exception as cause:  # zipfile raises what zlib and struct raise
+        raise damaged(f"object {name}", "a readable zip file", repr(cause)) from cause
+
+
+def _plain(member: str, name: str) -> str:
+    """A name that stays in its directory; raises CorruptObjectError for any other."""
+    if PurePosixPath(member).name != member or member in {"", "..", "."}:
+        raise damaged(f"object {name}", "names of plain files in it", repr(member))
+    return member
+
+
+def _lay_out(target: Path, members: Mapping[str, bytes]) -> None:
+    target.mkdir(parents=True)
+    for member, content in members.items():
+        (target / member).write_bytes(content)
+
+
+def _read(
+    target: Path, name: str, stored: Mapping[str, str]
+) -> tuple[RocksTable, Fingerprint | None]:
+    """Open a database and read all of it; errors name the stored object."""
+    # Made one of tidelog's own snapshots, it opens like these.
+    pack(target)
+    table = None
+    try:
+        table = rocks_factory().restore(target)
+        return table, fingerprint(table.scan(b"", None))
+    except InvariantError as error:
+        if table is not None and _MERGE in f"{error.found}":
+            return table, None
+        raise
+    except CorruptObjectError as error:
+        if table is not None:
+            table.close()
+        text = f"{error.what} {error.found}"
+        named = next((full for local, full in stored.items() if f"/{local}" in text), name)
+        found = (error.found or "another").replace(f"{target}/", "")
+        raise damaged(f"object {named}", "files that form a database", found) from error

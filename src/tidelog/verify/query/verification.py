@@ -1,0 +1,152 @@
+"""The verification of a checkpoint of Spark Structured Streaming.
+
+Invariants: nothing is written to it; what a running query purges meanwhile is no damage.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.checkpoint.bounded import Progress, no_progress
+from tidelog.errors import ObjectNotFoundError, RestoreError
+from tidelog.spark.checkpoint import COMMITS, OFFSETS, STATE, Checkpoint
+from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
+from tidelog.spark.locate import locate
+from tidelog.spark.reading import gathered, read_checkpoint
+from tidelog.storage.port import ObjectStore
+from tidelog.verify.bench import Choice, Engine
+from tidelog.verify.problems import Problems
+from tidelog.verify.query.facts import Listed
+from tidelog.verify.query.plan import plan
+from tidelog.verify.report import Report, checkpoint_reports, not_checked, still_concerning
+
+_KEPT_LONGER: Final = 2
+"""Spark keeps the state of the newest minBatchesToRetain batches and the commits of one more; their
+purge runs beside the next batch."""
+
+
+async def verify_query(
+    store: ObjectStore,
+    engine: Engine,
+    *,
+    chosen: Choice = "all",
+    progress: Progress = no_progress,
+) -> Report:
+    """Verify all retained batches, the latest, or the one of a number.
+
+    Raises ObjectNotFoundError for a batch that is not there, RestoreError when none is committed,
+    and what the store raises.
+    """
+    checkpoint = await read_checkpoint(store)
+    retained = _retained(checkpoint)
+    # A commit that is missing takes a part of the index with it.
+    located = await locate(store, checkpoint, all_footers=_has_gaps(checkpoint, retained))
+    batches = _batches(checkpoint, retained, chosen)
+    listed = await _listed(store, checkpoint, batches, retained)
+    work = plan(checkpoint, located, listed, batches)
+    problems = Problems()
+    problems.add(work.problems)
+    results = await engine.run(work.units, progress)
+    present = await _present(store, batches)
+    for result in results:
+        problems.add(result.problems)
+    left = still_concerning(problems, present)
+    return Report(
+        url=store.url,
+        layout="spark",
+        engine=engine.name,
+        checkpoints=checkpoint_reports(
+            dict.fromkeys(batches), results, left, present, work.expired
+        ),
+        problems=left,
+        unchecked=not_checked(results, present),
+    )
+
+
+def _retained(checkpoint: Checkpoint) -> range:
+    """The batches whose commits count; raises RestoreError when there is none.
+
+    Those between the oldest and the newest are all expected.
+    """
+    damaged = (name.removeprefix(COMMITS) for name in checkpoint.damaged)
+    committed = {*checkpoint.commits, *(int(leaf) for leaf in damaged if leaf.isdecimal())}
+    oldest = min(checkpoint.offsets or committed, default=0)
+    retained = range(oldest, max(committed, default=oldest - 1) + 1)
+    if retained:
+        return retained
+    raise RestoreError(
+        f"Spark checkpoint at {checkpoint.url}",
+        expected="a committed batch",
+        found="none",
+        action="let the query complete its first batch",
+    )
+
+
+def _has_gaps(checkpoint: Checkpoint, retained: range) -> bool:
+    """Whether a commit is missing that should still carry the index of its batch."""
+    commits = checkpoint.commits
+    before = {
+        batch - 1
+        for batch, commit in commits.items()
+        if commit.index is not None
+        and batch % BATCHES_PER_ROLL_UP
+        and batch - batch % BATCHES_PER_ROLL_UP not in checkpoint.roll_ups
+    }
+    return not before.union(retained) <= commits.keys()
+
+
+def _batches(checkpoint: Checkpoint, retained: range, chosen: Choice) -> Sequence[int]:
+    if chosen == "all":
+        return retained
+    batch = retained[-1] if chosen == "latest" else chosen
+    if batch in retained:
+        return [batch]
+    raise ObjectNotFoundError(
+        f"batch {batch} of the Spark checkpoint at {checkpoint.url}",
+        expected=f"one of {retained[0]} to {retained[-1]}",
+        found="no such batch",
+        action="choose a batch that `tidelog spark checkpoints URL` shows",
+    )
+
+
+async def _listed(
+    store: ObjectStore, checkpoint: Checkpoint, batches: Iterable[int], retained: range
+) -> Listed:
+    sizes = {
+        info.name: info.size
+        for prefix in (STATE, COMMITS, OFFSETS)
+        async for info in store.list(prefix)
+    }
+    planned = [batch for batch in batches if batch in checkpoint.offsets]
+    read = await gathered(lambda batch: _offsets(store, batch), planned)
+    offsets = dict(zip(planned, read, strict=True))
+    settings = [found for found in offsets.values() if not isinstance(found, str)]
+    bad = {batch: found for batch, found in offsets.items() if isinstance(found, str)}
+    # Nothing was cleaned up before the first purge of commits.
+    expirable = frozenset(retained[:_KEPT_LONGER] if retained[0] > 0 else ())
+    return Listed(sizes, settings[-1] if settings else {}, bad, expirable)
+
+
+async def _offsets(store: ObjectStore, batch: int) -> dict[str, Any] | str:
+    """The settings in the offsets of a batch; what is wrong with them when they are unreadable."""
+    try:
+        version, metadata, *sources = (await store.get(f"{OFFSETS}{batch}")).split(b"\n")
+        if not version.startswith(b"v"):
+            return repr(version[:20])
+        for line in sources:
+            if line.strip() not in {b"", b"-"}:
+                msgspec.json.decode(line)
+        settings = msgspec.json.decode(metadata, type=dict[str, Any]).get("conf")
+    except ObjectNotFoundError:
+        return {}  # purged since the listing
+    except (ValueError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return str(error)
+    return settings or {}
+
+
+async def _present(store: ObjectStore, batches: Iterable[int]) -> set[int]:
+    """The batches that are still retained: purged are offsets and commits from the oldest on."""
+    leaves = [info.name.removeprefix(OFFSETS) async for info in store.list(OFFSETS)]
+    oldest = min((int(leaf) for leaf in leaves if leaf.isdecimal()), default=0)
+    return {batch for batch in batches if batch >= oldest}

@@ -1,0 +1,146 @@
+"""One partition of a checkpoint: restored, read to its last row, and restored again another way.
+
+Invariants: damage is a problem that names the object and the checkpoints; the way over an older
+materialization is judged only when the partition itself is sound, and damage on that way is told
+by the partition that it belongs to.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tidelog.checkpoint.manifest import StateInfo, SubtaskState
+from tidelog.errors import TidelogError
+from tidelog.ids import KeyGroup, Slot
+from tidelog.state.key_groups import KeyGroupRange
+from tidelog.verify.bench import Bench, Redundancy, Restored, UnitResult
+from tidelog.verify.fingerprint import differing
+from tidelog.verify.problems import UNREADABLE, Check, Problem, problem_of
+from tidelog.verify.store.lineage import OLDER_IS_DAMAGED, Detour
+from tidelog.verify.store.restoring import Restoring
+from tidelog.verify.store.rows import RowScan
+from tidelog.verify.store.structure import partition_label
+
+_SHOWN_GROUPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUnit:
+    """A subtask's state as some checkpoints hold it alike."""
+
+    checkpoints: tuple[Slot, ...]
+    operator: str
+    key_groups: int
+    states: tuple[StateInfo, ...]
+    state: SubtaskState
+    files: Mapping[str, str]
+    """The objects that hold the files of its materialization, by the files' names."""
+    detour: Detour | str
+    """Another way to the same state, or why there is none."""
+    older: tuple[Slot, ...]
+    """The checkpoints whose materialization the other way starts from."""
+    older_files: Mapping[str, str]
+    """As `files`, of that materialization."""
+
+    @property
+    def label(self) -> str:
+        """Operator and subtask."""
+        return partition_label(self.operator, self.state.index)
+
+    @property
+    def weight(self) -> int:
+        """Table files and log of both ways."""
+        ways = [self.state]
+        if isinstance(self.detour, Detour):
+            ways += [self.detour.older, self.detour.newer]
+        return sum(map(_bytes, ways))
+
+    async def check(self, bench: Bench) -> UnitResult:
+        """Restore, read, compare; raises errors that are no finding."""
+        restoring = Restoring(bench, self.label)
+        scan = self._scan()
+        try:
+            async with restoring.table(self.state, self.files) as table:
+                await bench.effects.offload.run(scan.take, table.scan(b"", None))
+        except UNREADABLE as error:
+            return UnitResult(problems=(self._unreadable(error),))
+        problems = [*self._misfits(scan)]
+        redundancy, reason, other = await self._compared(restoring, scan)
+        if other is not None:
+            problems.append(other)
+        restored = Restored(
+            partition=self.label,
+            operator=self.operator,
+            checkpoints=self.checkpoints,
+            changes=self.state.seqno - _upto(self.state),
+            fingerprint=scan.total,
+            redundancy=redundancy,
+            reason=reason,
+        )
+        return UnitResult((restored,), tuple(problems))
+
+    def _scan(self) -> RowScan:
+        first, last = self.state.first_key_group, self.state.last_key_group
+        owned = KeyGroupRange(KeyGroup(first), KeyGroup(last))
+        return RowScan(self.key_groups, owned, self.states)
+
+    async def _compared(
+        self, restoring: Restoring, scan: RowScan
+    ) -> tuple[Redundancy, str | None, Problem | None]:
+        if not isinstance(self.detour, Detour):
+            return "not checked", self.detour, None
+        other = self._scan()
+        older, newer = self.detour.older, self.detour.newer
+        try:
+            async with restoring.table(older, self.older_files, newer) as table:
+                await restoring.bench.effects.offload.run(other.take, table.scan(b"", None))
+        except UNREADABLE:
+            return "not checked", OLDER_IS_DAMAGED, None
+        groups = differing(scan.groups, other.groups)
+        if not groups:
+            return "equal", None, None
+        return "different", None, self._contradiction(self.detour, groups)
+
+    def _contradiction(self, detour: Detour, groups: list[int]) -> Problem:
+        assert self.state.materialization is not None
+        ref = detour.older.materialization
+        way = f"materialization {ref.descriptor}" if ref else "no materialization"
+        shown = ", ".join(map(str, groups[:_SHOWN_GROUPS]))
+        more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
+        return Problem(
+            Check.REDUNDANCY,
+            self.state.materialization.descriptor,
+            f"the state that {way} of slot {detour.slot} makes with the log above it",
+            f"other rows in key groups {shown}{more}",
+            (self.label,),
+            doubtful=tuple(sorted({*self.checkpoints, *self.older})),
+            action="one of the two is wrong; restore a checkpoint that uses neither, or find out "
+            "which one with --against",
+        )
+
+    def _misfits(self, scan: RowScan) -> Iterator[Problem]:
+        for misfit in scan.misfits.values():
+            ref = self.state.materialization
+            where = f"the table of {self.label}" + (f", {ref.descriptor} and log" if ref else "")
+            yield Problem(
+                Check.ROWS,
+                where,
+                misfit.expected,
+                misfit.found,
+                (self.label,),
+                doubtful=self.checkpoints,
+            )
+
+    def _unreadable(self, error: TidelogError) -> Problem:
+        names = {part.segment for part in self.state.log} | set(self.files.values())
+        if self.state.materialization is not None:
+            names.add(self.state.materialization.descriptor)
+        return problem_of(error, names, partition=self.label, unusable=self.checkpoints)
+
+
+def _upto(state: SubtaskState) -> int:
+    return state.materialization.upto if state.materialization else 0
+
+
+def _bytes(state: SubtaskState) -> int:
+    table = state.materialization.table_bytes if state.materialization else 0
+    return table + sum(part.length for part in state.log)

@@ -1,0 +1,125 @@
+"""A partition's table built as a restore builds it, to be read once and thrown away.
+
+Invariants: memory is bounded whatever the size of the state; the table is closed and its files are
+gone when the block ends; an error about a file of the table names the object it came from.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidelog.changelog.block import open_block
+from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.dstl.reader import SegmentReader
+from tidelog.errors import CorruptObjectError, InvariantError, RestoreError, TidelogError
+from tidelog.state.log_replay import LogReplay
+from tidelog.state.progress import RestoreProgress
+from tidelog.state.restore import RestoreConfig, Restorer
+from tidelog.table.memory import MemoryTableFactory
+from tidelog.table.port import Table, TableFactory
+from tidelog.verify.bench import Bench
+from tidelog.verify.store.hashed import HashedFiles
+from tidelog.verify.tables import rocks_factory
+
+_MIB: Final = 1 << 20
+_CONFIG: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
+"""Several partitions are restored side by side."""
+
+_FACTORIES: Final[Mapping[str, Callable[[], TableFactory]]] = {
+    "rocksdb": rocks_factory,
+    "memory": MemoryTableFactory,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """Restores states of one partition; `what` names it in messages."""
+
+    bench: Bench
+    what: str
+
+    @asynccontextmanager
+    async def table(
+        self,
+        state: SubtaskState,
+        files: Mapping[str, str],
+        then: SubtaskState | None = None,
+    ) -> AsyncIterator[Table]:
+        """The table of a state; with `then` the log of that one is replayed on top.
+
+        `files` are the objects that hold the files of the materialization, by the files' names.
+        Raises what `Restorer.restore` and `LogReplay.run` raise, and damage found by whoever
+        reads the table as CorruptObjectError.
+        """
+        run = self.bench.effects.offload.run
+        directory = self.bench.directory / "table"
+        progress = RestoreProgress.of(self.bench.effects.clock, [state])
+        factory = HashedFiles(_factory(state), files)
+        restorer = Restorer(self.bench.store, self.bench.effects, factory, progress, _CONFIG)
+        try:
+            restored = await restorer.restore(state, directory, self.what)
+            try:
+                if then is not None:
+                    await self._replay(restored.table, then, progress)
+                yield restored.table
+            finally:
+                await run(restored.table.close)
+        except (CorruptObjectError, InvariantError) as error:
+            if str(directory) not in f"{error.what} {error.found}":
+                raise
+            raise _damaged_table(error, state, files) from error
+        finally:
+            await run(shutil.rmtree, directory, True)
+
+    async def _replay(self, table: Table, state: SubtaskState, progress: RestoreProgress) -> None:
+        opened: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        opened.set_result(table)
+        inline = [open_block(data, 0, f"inline log of {self.what}") for data in state.inline]
+        replay = LogReplay(
+            SegmentReader(self.bench.store, 0, _CONFIG.concurrency),
+            self.bench.effects.offload,
+            progress,
+            state,
+            self.what,
+            _CONFIG.read_ahead_bytes,
+            _CONFIG.replay_bytes,
+        )
+        await replay.run(inline, opened)
+
+
+def _factory(state: SubtaskState) -> TableFactory:
+    factory = _FACTORIES.get(state.table)
+    if factory is None:
+        raise RestoreError(
+            f"the table of subtask {state.index}",
+            expected=f"kind {' or '.join(_FACTORIES)}",
+            found=f"kind {state.table!r}",
+            action="use the tidelog release that wrote it, or a newer one",
+        )
+    return factory()
+
+
+def _damaged_table(
+    error: TidelogError, state: SubtaskState, files: Mapping[str, str]
+) -> CorruptObjectError:
+    """The same error about what is stored: local files mean nothing to anyone."""
+    text = f"{error.what} {error.found}"
+    named = next((stored for name, stored in files.items() if f"/{name}" in text), None)
+    descriptor = state.materialization.descriptor if state.materialization else "no materialization"
+    found = (error.found or "another").replace(_folder(text), "")
+    return CorruptObjectError(
+        f"object {named or descriptor}",
+        expected=error.expected or "files that form a table",
+        found=found,
+        action=error.action,
+    )
+
+
+def _folder(text: str) -> str:
+    """The local directory that a text names first, with a slash; nothing when it names none."""
+    words = [word for word in text.split() if "/" in word]
+    return f"{Path(words[0]).parent}/" if words else ""

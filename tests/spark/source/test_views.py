@@ -1,0 +1,164 @@
+"""The views in a real Spark have the rows that the reader without Spark has."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.source.loading import load, plain, rows
+from tests.support.cli import lay_out
+from tests.support.jobs import config, contents, filled, run, word_count
+from tests.unit.spark import synthetic
+from tests.unit.spark.source.changelogs import content_of
+from tests.unit.spark.source.reading import bag, read, request
+from tests.unit.spark.source.reading import planned as parts
+from tests.unit.spark.synthetic import Synthetic
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.spark import TidelogDataSource
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(autouse=True)
+def registered(spark: "SparkSession") -> None:
+    spark.dataSource.register(TidelogDataSource)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lay_out(tmp_path_factory.mktemp("job"), filled())
+
+
+@pytest.fixture(scope="module")
+def query(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "content_of", content_of)
+        made = Synthetic(operators=2, stores=("default", "left"), piece_bytes=90)
+        made.stock(1).virtual(3).failed_attempt()
+    return lay_out(tmp_path_factory.mktemp("query"), made.objects)
+
+
+def expected(location: Path, **options: Any) -> list[dict[str, Any]]:
+    found = [plain(row) for row in read(location, **options)]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("view", ["checkpoints", "objects", "blocks", "changes", "state"])
+def test_a_view_of_a_store_has_the_rows_of_the_reader_without_spark(
+    spark: "SparkSession", job: Path, view: str
+) -> None:
+    options = {"view": view, **({"decode": "true"} if view in ("changes", "state") else {})}
+    assert bag(rows(load(spark, job, **options))) == bag(expected(job, **options))
+
+
+@pytest.mark.parametrize("view", ["checkpoints", "objects", "blocks", "changes"])
+def test_a_view_of_a_query_has_the_rows_of_the_reader_without_spark(
+    spark: "SparkSession", query: Path, view: str
+) -> None:
+    assert bag(rows(load(spark, query, view=view))) == bag(expected(query, view=view))
+
+
+def test_changes_within_manifests_are_read_too(spark: "SparkSession", tmp_path: Path) -> None:
+    memory = MemoryStore()
+    run(memory, word_count(), config(upload=UploadConfig(inline_bytes=600), table="memory"))
+    location = lay_out(tmp_path, contents(memory))
+    options = {"view": "changes", "slot": "all"}
+    found = rows(load(spark, location, **options))
+    assert any(paths.slot_of(row["object"]) is not None for row in found)
+    assert bag(found) == bag(expected(location, **options))
+
+
+def test_a_task_reads_one_object(spark: "SparkSession", job: Path, query: Path) -> None:
+    for location, view in ((job, "blocks"), (job, "changes"), (job, "state"), (query, "changes")):
+        frame = load(spark, location, view=view)
+        planned = parts(request(location, view=view))
+        assert frame.rdd.getNumPartitions() == len(planned) > 1
+    assert load(spark, job, view="changes", partitionBytes="1g").rdd.getNumPartitions() == 1
+
+
+def test_columns_are_chosen_by_an_option_or_a_schema(spark: "SparkSession", job: Path) -> None:
+    wanted = [{"seqno": r["seqno"], "value": r["value"]} for r in expected(job, view="changes")]
+    by_option = load(spark, job, view="changes", columns="seqno,value")
+    reader = spark.read.format("tidelog").schema("seqno bigint, value binary")
+    by_schema = reader.option("view", "changes").load(str(job))
+    for frame in (by_option, by_schema):
+        assert frame.columns == ["seqno", "value"]
+        assert bag(rows(frame)) == bag(wanted)
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_filters_are_sparks_own_unless_pushdown_is_asked_for(
+    spark: "SparkSession", job: Path, enabled: str
+) -> None:
+    spark.conf.set(PUSHDOWN, enabled)
+    frame = load(spark, job, view="changes", slot="all")
+    wanted = expected(job, view="changes", slot="all")
+    for slot in (7, 9):
+        found = rows(frame.where(f"slot = {slot} and subtask = 1"))
+        assert bag(found) == bag(r for r in wanted if r["slot"] == slot and r["subtask"] == 1)
+    assert bag(rows(frame)) == bag(wanted)
+
+
+def test_filters_that_are_pushed_down_leave_out_objects(spark: "SparkSession", job: Path) -> None:
+    spark.conf.set(PUSHDOWN, "true")
+    wanted = expected(job, view="changes", slot="all")
+    condition = "slot in (8, 9) and operator = 'process' and seqno >= 100 and op = 'put'"
+    frame = load(spark, job, view="changes", slot="all", pushdown="true").where(condition)
+    assert bag(rows(frame)) == bag(
+        row
+        for row in wanted
+        if row["slot"] in (8, 9)
+        and row["operator"] == "process"
+        and row["seqno"] >= 100
+        and row["op"] == "put"
+    )
+    whole = load(spark, job, view="changes", slot="all").rdd.getNumPartitions()
+    assert frame.rdd.getNumPartitions() < whole
+
+
+def test_what_matches_nothing_is_empty(spark: "SparkSession", job: Path) -> None:
+    assert rows(load(spark, job, view="changes", operator="nothing")) == []
+
+
+def test_views_can_be_queried_in_sql(spark: "SparkSession", job: Path) -> None:
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW counted USING tidelog "
+        f"OPTIONS (path '{job}', view 'state', decode 'true')"
+    )
+    found = spark.sql(
+        "SELECT key_json AS key, get_json_object(value_json, '$.count') AS count "
+        "FROM counted WHERE state = 'count'"
+    ).collect()
+    assert {row.key for row in found} >= {'"word-1"', '"word-39"'}
+    assert {row.key: int(row["count"]) for row in found} == {
+        row["key_json"]: _count(row)
+        for row in expected(job, view="state", decode="true")
+        if row["state"] == "count"
+    }
+
+
+def _count(row: dict[str, Any]) -> int:
+    import json  # noqa: PLC0415
+
+    return int(json.loads(row["value_json"])["count"])
+
+
+def test_errors_reach_the_user_with_the_next_action(
+    spark: "SparkSession", job: Path, tmp_path: Path
+) -> None:
+    for options, message in (
+        ({"view": "tables"}, "option view of the tidelog data source; expected one of"),
+        ({"view": "changes", "slot": "77"}, "slot 77 of store"),
+        ({"view": "changes", "oparator": "a"}, "option oparator"),
+    ):
+        with pytest.raises(Exception, match=message) as raised:
+            load(spark, job, **options).collect()
+        assert "Next: " in str(raised.value)
+    with pytest.raises(Exception, match="checkpoints/ of a tidelog job"):
+        load(spark, tmp_path, view="checkpoints").collect()

@@ -1,0 +1,168 @@
+"""Verification by a real Spark: stores of tidelog, checkpoints of queries, and truths."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.spark.support.place import Place
+from tests.spark.support.running import run_in_rounds
+from tests.spark.support.zoo.aggregations import TOTALS
+from tests.support.cli import files, lay_out
+from tests.support.damage import damaged, flipped, last_segment, missing
+from tests.support.jobs import filled, store_of, virtual_effects
+from tidelog.cli import main
+from tidelog.effects import Effects
+from tidelog.errors import AccessDeniedError, RestoreError
+from tidelog.verify.bench import Bench, UnitResult
+from tidelog.verify.local import LocalEngine
+from tidelog.verify.spark import SparkEngine
+from tidelog.verify.store.verification import verify_store
+from tidelog.verify.worker import Workplace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRUTH = Path(__file__).with_name("truths.py")
+
+
+@pytest.fixture
+def effects() -> Iterator[Effects]:
+    effects = Effects()
+    yield effects
+    effects.offload.close()
+
+
+def verify(spark: "SparkSession", directory: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """`tidelog verify` on the session of these tests: exit code and document."""
+    result = CliRunner().invoke(main, ["verify", str(directory), "--json", *options])
+    assert result.stdout, result.stderr
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_spark_finds_what_one_process_finds(spark: "SparkSession", tmp_path: Path) -> None:
+    objects = damaged(filled(), last_segment(filled(), 7), flipped)
+    directory = lay_out(tmp_path / "store", objects)
+    code, document = verify(spark, directory)
+    assert code == 1 and document["engine"] == "spark"
+
+    store, virtual = store_of(objects), virtual_effects()
+    engine = LocalEngine(store, virtual, Workplace(store.url), jobs=1)
+    here = asyncio.run(verify_store(store, engine))
+    assert [p["where"] for p in document["problems"]] == [p.where for p in here.problems]
+    assert [tuple(p["unusable"]) for p in document["problems"]] == [
+        p.unusable for p in here.problems
+    ]
+    verdicts = [(c["checkpoint"], c["verdict"], c["rows"]) for c in document["checkpoints"]]
+    assert verdicts == [(c.checkpoint, c.verdict, c.rows) for c in here.checkpoints]
+    assert files(directory) == objects
+
+
+def test_a_sound_store_passes_and_equals_what_spark_counts(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documented = Path(__file__).parents[3] / "docs" / "verify.md"
+    by_frame = re.findall(r"```python\n(.*?)```", documented.read_text(), re.DOTALL)[1]
+    (tmp_path / "documented_frame.py").write_text(by_frame)
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "one.txt").write_text("the tide rises\nthe tide falls\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    job = ["run", "wordcount", "--input", "input", "--store", "store", "--output", "counts"]
+    assert CliRunner().invoke(main, [*job, "--quiet", "--parallelism", "2"]).exit_code == 0
+    code, document = verify(spark, tmp_path / "store", "--against", "documented_frame:words")
+    assert code == 0 and document["passed"]
+    assert document["truth"]["equal"] and document["truth"]["keys"] == 4
+
+    (tmp_path / "input" / "one.txt").write_text("the tide turns and turns\n")
+    code, document = verify(spark, tmp_path / "store", "--against", "documented_frame:words")
+    assert code == 1 and document["problems"] == []
+    differing = {d["key"]: (d["state"], d["expected"]) for d in document["truth"]["differences"]}
+    assert differing == {
+        '"the"': ("2", "1"),
+        '"tide"': ("2", "1"),
+        '"rises"': ("1", None),
+        '"falls"': ("1", None),
+        '"turns"': (None, "2"),
+        '"and"': (None, "1"),
+    }
+
+
+class Failing:
+    """A unit that fails in a way nobody expects."""
+
+    label, weight = "failing", 1
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def check(self, bench: Bench) -> UnitResult:
+        raise self.error
+
+
+def engine_run(spark: "SparkSession", effects: Effects, error: Exception) -> None:
+    engine = SparkEngine(spark, effects, Workplace("memory://spark-verify"))
+    asyncio.run(engine.run([Failing(error)], lambda done, total: None))
+
+
+def test_an_error_of_an_executor_is_raised_as_it_was(
+    spark: "SparkSession", effects: Effects
+) -> None:
+    denied = AccessDeniedError("object x", expected="to read it", found="403", action="ask")
+    with pytest.raises(AccessDeniedError, match="object x"):
+        engine_run(spark, effects, denied)
+
+
+def test_a_task_that_fails_says_why_and_what_else_works(
+    spark: "SparkSession", effects: Effects
+) -> None:
+    with pytest.raises(RestoreError, match=r"KeyError: 'nobody expects'.*--engine local"):
+        engine_run(spark, effects, KeyError("nobody expects"))
+
+
+@pytest.fixture(scope="module")
+def totals(one_spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A place where the totals query has run over all of its input."""
+    place = Place(tmp_path_factory.mktemp("totals"))
+    run_in_rounds(one_spark.newSession(), TOTALS, place)
+    return place
+
+
+def test_a_query_of_spark_is_sound_and_equals_a_batch_aggregation(
+    spark: "SparkSession", totals: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(TRUTH.parent), *sys.path])
+    monkeypatch.setenv("TOTALS_INPUT", str(totals.source("events")))
+    code, document = verify(spark, totals.checkpoint, "--against", "truths:totals")
+    assert document["problems"] == [] and code == 0
+    assert document["layout"] == "spark"
+    verdicts = [c["verdict"] for c in document["checkpoints"]]
+    assert set(verdicts) <= {"sound", "expired"} and "expired" not in verdicts[2:]
+    assert sum(c["redundancy"]["equal"] for c in document["checkpoints"]) > 0
+    assert sum(c["redundancy"]["different"] for c in document["checkpoints"]) == 0
+    assert document["truth"]["equal"] and document["truth"]["keys"] == 12
+
+    code, document = verify(spark, totals.checkpoint, "--against", "truths:half_of_them")
+    assert code == 1 and document["truth"]["differing"] > 0
+
+
+@pytest.mark.plugin_only
+def test_damage_to_a_query_of_spark_is_named_with_what_it_costs(
+    spark: "SparkSession", totals: Place, tmp_path: Path
+) -> None:
+    objects = files(totals.checkpoint)
+    newest = max(name for name in objects if re.search(r"/segments/[^.].*\.seg$", name))
+    for number, damage in enumerate((flipped, missing)):
+        hurt = lay_out(tmp_path / str(number), damaged(objects, newest, damage))
+        code, document = verify(spark, hurt, "--engine", "local")
+        assert code == 1
+        assert {problem["where"] for problem in document["problems"]} == {newest}
+    sst = next(name for name in objects if re.search(r"/SSTs/[^.].*\.sst$", name))
+    code, document = verify(spark, lay_out(tmp_path / "sst", damaged(objects, sst, missing)))
+    assert code == 1 and {p["where"] for p in document["problems"]} == {sst}

@@ -1,0 +1,131 @@
+"""Jobs with known rates on the real runtime in virtual time; what they leave in a store.
+
+Sources, tasks, write buffers, uploader, checkpoints and materializations are the real ones; every
+figure that a test expects follows from the constants here.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+from tests.support.clock import VirtualClock
+from tests.support.jobs import contents
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.effects import Effects, InlineOffload
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sinks.callable import Callback
+from tidelog.runtime.source import Source, SplitReader
+from tidelog.storage.memory import MemoryStore
+
+TICK_S: Final = 0.1
+CHECKPOINT_S: Final = 1.0
+INTERVAL_S: Final = 20.0
+SECONDS: Final = 90.0
+"""How long a job runs: four materializations of each table."""
+PER_S: Final = 40
+"""Records a second that the jobs with windows read."""
+AGGREGATED_PER_S: Final = 400
+RETAIN: Final = 70
+"""Checkpoints that are kept: those in which windows open and fire alike."""
+KEYS: Final = 1_000
+"""Of the aggregate: a flush a second finds a part of them changed."""
+SLIDE_MS: Final = 2_000
+
+
+class Metered(Source):
+    """So many records a second of the job's clock: (number, time in milliseconds)."""
+
+    def __init__(self, clock: VirtualClock, per_s: int, seconds: float) -> None:
+        self.clock = clock
+        self.per_s = per_s
+        self.seconds = seconds
+
+    def discover(self) -> list[str]:
+        return ["all"]
+
+    def open(self, split: str, position: Any) -> "MeteredReader":
+        return MeteredReader(self, position or 0)
+
+
+class MeteredReader(SplitReader):
+    delay_s = TICK_S
+
+    def __init__(self, source: Metered, position: int) -> None:
+        self._source = source
+        self._idle = False
+        self.position = position
+
+    def read(self) -> list[Any] | None:
+        self._idle = not self._idle
+        if self._idle:
+            return []
+        now = self._source.clock.monotonic()
+        if now >= self._source.seconds:
+            return None
+        first, self.position = self.position, int(now * self._source.per_s)
+        return [(number, int(now * 1000)) for number in range(first, self.position)]
+
+
+def aggregate(clock: VirtualClock, seconds: float) -> Job:
+    """Sums per key; which keys come is drawn, so the write buffer combines some of the updates."""
+    rng = Random(5)
+    job = Job("aggregate")
+    source = job.source(Metered(clock, AGGREGATED_PER_S, seconds), parallelism=1)
+    keyed = source.key_by(lambda record: rng.randrange(KEYS))
+    summed = keyed.aggregate(lambda _: rng.random(), lambda a, b: a + b, name="sum")
+    summed.sink(Callback(lambda _: None))
+    return job
+
+
+def windows(clock: VirtualClock, seconds: float, per_record: int, keys: int | None = None) -> Job:
+    """Sliding windows, `per_record` of which hold a record; every record has a key of its own, or
+    one of a few.
+
+    Keys and values are random, so that the log compresses about as well as real ones.
+    """
+    rng = Random(7)
+    job = Job("windows")
+    source = job.source(Metered(clock, PER_S, seconds), parallelism=1)
+    keyed = source.event_time(lambda record: record[1]).key_by(
+        lambda _: rng.getrandbits(62) if keys is None else rng.randrange(keys)
+    )
+    counted = keyed.window(
+        per_record * SLIDE_MS, SLIDE_MS, value_of=lambda _: rng.random(), combine=lambda a, b: a + b
+    )
+    counted.sink(Callback(lambda _: None))
+    return job
+
+
+def run(job_of: Any, *arguments: Any, seconds: float = SECONDS, **changes: Any) -> MemoryStore:
+    """Run a job for so many seconds of its clock; `changes` are to its settings."""
+    clock = VirtualClock()
+    settings: dict[str, Any] = {
+        "parallelism": 2,
+        "key_groups": 16,
+        "table": "memory",
+        "retain": RETAIN,
+        "schedule": Schedule(interval=CHECKPOINT_S),
+        "materialize": MaterializeConfig(interval=INTERVAL_S),
+    }
+    store = MemoryStore()
+    effects = Effects(clock, Random(3), InlineOffload())
+    config = JobConfig(**{**settings, **changes})
+    asyncio.run(JobRunner(job_of(clock, seconds, *arguments), store, config, effects).run())
+    return store
+
+
+@cache
+def aggregated() -> Mapping[str, bytes]:
+    """The store of the aggregate."""
+    return contents(run(aggregate))
+
+
+@cache
+def windowed(per_record: int) -> Mapping[str, bytes]:
+    """The store of a job with sliding windows."""
+    return contents(run(windows, per_record))

@@ -1,0 +1,28 @@
+"""Measures stores in memory with the engine of this process."""
+
+import asyncio
+from collections.abc import Mapping
+
+from tests.support.jobs import store_of
+from tidelog.overhead.analysis import Question, measure
+from tidelog.overhead.local import LocalEngine
+from tidelog.overhead.missing import no_combine
+from tidelog.overhead.report import Combine, OperatorReport, Report
+from tidelog.overhead.windows import Span
+from tidelog.storage.port import ObjectStore
+
+
+def question(span: Span | None = None) -> Question:
+    """What a user asks without options, or with those for windows."""
+    return Question(Combine(None, no_combine()), span)
+
+
+def measured(objects: Mapping[str, bytes] | ObjectStore, span: Span | None = None) -> Report:
+    """The report on a store with these objects."""
+    store = store_of(objects) if isinstance(objects, Mapping) else objects
+    return asyncio.run(measure(store, LocalEngine(store), question(span)))
+
+
+def operator(report: Report, id: str) -> OperatorReport:
+    """One operator of a report."""
+    return next(each for each in report.operators if each.id == id)

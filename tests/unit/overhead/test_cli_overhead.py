@@ -1,0 +1,186 @@
+"""`tidelog overhead` on stores in directories: tables, JSON, options and errors."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.jobs import filled
+from tests.unit.overhead.jobs import INTERVAL_S, windowed
+from tidelog.cli import overhead
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "cli-json.md").read_text()
+SECTION = DOCUMENT[DOCUMENT.index("## tidelog overhead") :].partition("\n## ")[0]
+ESTIMATE = DOCUMENT[DOCUMENT.index("## tidelog estimate") :].partition("\n## ")[0]
+
+
+def document(location: Path, *options: str | Path) -> dict[str, Any]:
+    result = tidelog("overhead", location, "--engine", "local", "--json", *options)
+    assert result.exit_code in (0, 1), result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def keys(found: object) -> Iterator[str]:
+    if isinstance(found, Mapping):
+        yield from found
+        found = list(found.values())
+    if isinstance(found, list):
+        for item in found:
+            yield from keys(item)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return lay_out(tmp_path / "store", windowed(5))
+
+
+def test_every_field_is_documented(store: Path, tmp_path: Path) -> None:
+    found = document(store)
+    assert found["operators"][-1]["windows"]["ratio"] is not None
+    bill = {key for each in found["bills"] for key in each}
+    assert {key for key in bill if f"`{key}`" not in ESTIMATE} == set()
+    assert {key for key in keys(found) if f"`{key}`" not in SECTION} - bill == set()
+    little = document(lay_out(tmp_path / "little", filled()))
+    assert set(keys(little)) <= set(keys(found))
+
+
+def test_people_get_a_table_the_rule_for_windows_and_the_bill(store: Path) -> None:
+    result = tidelog("overhead", store, "--engine", "local", "--provider", "aws-s3-standard")
+    assert result.exit_code == 0
+    row = next(line for line in result.stdout.splitlines() if line.startswith("window "))
+    assert f"every {INTERVAL_S:.1f} s" in row
+    assert "5 per record" in result.stdout
+    assert "2 x (windows + timers) x bytes x interval = " in result.stdout
+    assert "combine factor: unknown: a store holds the changes" in result.stdout
+    assert "space amplification: " in result.stdout
+    assert "aws-s3-standard  USD" in result.stdout
+    assert "prices: aws-s3-standard is " in result.stdout
+
+
+def test_nothing_is_written(store: Path) -> None:
+    document(store)
+    assert files(store) == windowed(5)
+
+
+def test_a_store_that_cannot_tell_exits_with_1_and_says_why(tmp_path: Path) -> None:
+    result = tidelog("overhead", lay_out(tmp_path, filled()), "--engine", "local")
+    assert result.exit_code == 1
+    assert "expected two materializations or more" in result.stdout
+    assert "Next: let them span 3 materialization intervals: `tidelog run ... --retain N`" in (
+        result.stdout
+    )
+    assert result.stderr == ""
+
+
+def test_the_combine_factor_comes_from_what_the_job_reports(store: Path, tmp_path: Path) -> None:
+    lines = [
+        {"event": "progress", "job": "windows", "state": {"updates": 10, "changes": 10}},
+        {"a record": "of the job itself"},
+        {"event": "progress", "job": "windows", "state": {"updates": 90, "changes": 30}},
+    ]
+    status = tmp_path / "status"
+    status.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"event": "prog')
+    assert document(store, "--status", status)["combine"] == {"factor": 3.0, "reason": None}
+    shown = tidelog("overhead", store, "--engine", "local", "--status", status).stdout
+    assert "combine factor: 3.00 updates per logged change" in shown
+
+
+def test_the_output_of_a_real_run_is_a_status(tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.write_text("to be or not to be\n" * 200)
+    ran = tidelog(
+        *("run", "wordcount", "--input", words, "--store", tmp_path / "store"),
+        *("--output", tmp_path / "counts", "--json"),
+    )
+    assert ran.exit_code == 0
+    (tmp_path / "status").write_text(ran.stdout)
+    found = document(tmp_path / "store", "--status", tmp_path / "status")
+    state = json.loads(ran.stdout.splitlines()[-1])["state"]
+    assert found["job"] == "wordcount"
+    assert found["combine"]["factor"] == state["updates"] / state["changes"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("", "no line with an event"),
+        ('{"count": 1}\n', "no line with an event"),
+        (
+            '{"event": "result", "job": "another", "state": {"updates": 1, "changes": 1}}\n',
+            "another",
+        ),
+    ],
+)
+def test_a_file_that_is_no_status_of_the_job_is_refused(
+    content: str, found: str, store: Path, tmp_path: Path
+) -> None:
+    status = tmp_path / "status"
+    status.write_text(content)
+    result = tidelog("overhead", store, "--engine", "local", "--status", status)
+    assert result.exit_code == 2
+    assert "--status" in result.stderr and found in result.stderr and "Next: " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--slide", "1s"], "--window, --slide"),
+        (["--window", "1s", "--slide", "2s"], "a slide that is not larger"),
+        (["--master", "local[2]"], "--engine spark with them"),
+        (["--conf", "spark.executor.memory=1g"], "--engine spark with them"),
+        (["--conf", "nonsense"], "NAME=VALUE"),
+        (["--provider", "nobody"], "no price book of that name"),
+        (["--status", "nowhere"], "--status nowhere"),
+    ],
+)
+def test_wrong_options_exit_with_2(options: list[str], message: str, store: Path) -> None:
+    result = tidelog("overhead", store, "--engine", "local", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_without_spark_the_engine_is_the_local_one(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overhead, "_has_spark", lambda: False)
+    result = tidelog("overhead", store, "--json")
+    assert json.loads(result.stdout)["engine"] == "local"
+
+
+def test_the_local_engine_needs_nothing_of_spark(store: Path) -> None:
+    script = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from tidelog.cli import main\n"
+        f"ran = CliRunner().invoke(main, ['overhead', {str(store)!r}, '--engine', 'local'])\n"
+        "assert ran.exit_code == 0, ran.output\n"
+        "print(sorted({'pyspark', 'py4j', 'pyarrow', 'pandas'} & set(sys.modules)))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert run.stdout.decode().strip() == "[]"
+
+
+def test_a_store_in_memory_is_not_for_spark() -> None:
+    result = tidelog("overhead", "memory://x", "--engine", "spark")
+    assert result.exit_code == 2
+    assert "use --engine local" in result.stderr
+
+
+def test_places_without_a_job_are_refused(tmp_path: Path) -> None:
+    empty = tidelog("overhead", tmp_path / "typo", "--engine", "local")
+    assert empty.exit_code == 1 and "Next: check the URL" in empty.stderr
+    query = lay_out(tmp_path / "query", {"commits/0": b"v1\n{}"})
+    refused = tidelog("overhead", query, "--engine", "local")
+    assert refused.exit_code == 2 and "tidelog spark checkpoints" in refused.stderr
+
+
+def test_the_command_explains_itself() -> None:
+    shown = tidelog("overhead", "--help").stdout
+    for option in ("--engine", "--status", "--window", "--provider", "--json", "--debug"):
+        assert option in shown

@@ -1,0 +1,89 @@
+"""What the formulas predict of the log is what the runtime leaves in a store, within 10 %.
+
+Three jobs run on the real tasks, write buffers, uploader, checkpoints and materializations, in
+virtual time: rates come from counts of records and from the times that manifests record.
+"""
+
+import pytest
+
+from tests.unit.overhead.jobs import (
+    AGGREGATED_PER_S,
+    CHECKPOINT_S,
+    INTERVAL_S,
+    KEYS,
+    PER_S,
+    SLIDE_MS,
+    aggregated,
+    run,
+    windowed,
+    windows,
+)
+from tests.unit.overhead.measuring import measured, operator
+from tidelog.estimate.formulas import log_peak_bytes, window_log_peak_bytes
+from tidelog.estimate.zipf import expected_distinct
+from tidelog.overhead.report import OperatorReport
+
+WITHIN = 0.1
+
+
+def check_peaks(found: OperatorReport) -> None:
+    """Of the operator and of each subtask; what single intervals hold of it varies more."""
+    assert found.compared == len(found.subtasks) == 2
+    assert found.peak is not None and found.peak.ratio == pytest.approx(1, abs=WITHIN)
+    assert found.interval_s == pytest.approx(INTERVAL_S, rel=0.01)
+    for subtask in found.subtasks:
+        assert subtask.peak is not None and subtask.peak.ratio == pytest.approx(1, abs=WITHIN)
+        assert len(subtask.intervals) >= 2
+        for interval in subtask.intervals:
+            assert interval.checkpoints == INTERVAL_S / CHECKPOINT_S
+            assert interval.seconds == pytest.approx(INTERVAL_S, rel=0.02)
+            assert subtask.changes_per_s is not None
+            logged = subtask.changes_per_s * INTERVAL_S
+            assert interval.changes == pytest.approx(logged, rel=WITHIN)
+
+
+def test_the_log_of_a_keyed_aggregate_is_rate_x_bytes_x_interval() -> None:
+    found = operator(measured(aggregated()), "sum")
+    check_peaks(found)
+    # A flush a second logs each key once, however often it came.
+    rate = expected_distinct(KEYS, 0.0, AGGREGATED_PER_S)
+    assert found.changes_per_s == pytest.approx(rate, rel=WITHIN)
+    assert found.peak is not None and found.bytes_per_change is not None
+    predicted = log_peak_bytes(rate, found.bytes_per_change.stored, INTERVAL_S)
+    assert found.peak.measured_bytes == pytest.approx(predicted, rel=WITHIN)
+    assert found.windows is None
+
+
+@pytest.mark.parametrize("per_record", [10, 5])
+def test_the_log_of_sliding_windows_is_twice_their_rate_x_bytes_x_interval(per_record: int) -> None:
+    found = operator(measured(windowed(per_record)), "window")
+    check_peaks(found)
+    rule = found.windows
+    assert rule is not None and rule.peak is not None and rule.missing is None
+    assert rule.peak.ratio == pytest.approx(1, abs=WITHIN)
+    assert (rule.size_ms, rule.slide_ms) == (per_record * SLIDE_MS, SLIDE_MS)
+    assert rule.windows_per_record == per_record
+    # Every record has a key of its own, so it opens all of its windows, each with a timer.
+    opened_per_s = PER_S * per_record
+    assert rule.windows_per_s == pytest.approx(opened_per_s, rel=WITHIN)
+    assert rule.timers_per_s == pytest.approx(opened_per_s, rel=WITHIN)
+    assert rule.writes_per_window == pytest.approx(1, abs=WITHIN)
+    assert rule.window_bytes is not None and rule.timer_bytes is not None
+    predicted = window_log_peak_bytes(
+        opened_per_s, opened_per_s, rule.window_bytes, rule.timer_bytes, INTERVAL_S
+    )
+    assert rule.peak.measured_bytes == pytest.approx(predicted, rel=WITHIN)
+    assert rule.bytes_per_record == pytest.approx(
+        found.peak.measured_bytes / (PER_S * INTERVAL_S) if found.peak else None, rel=WITHIN
+    )
+
+
+def test_windows_that_are_written_more_than_once_are_said_to_exceed_the_rule() -> None:
+    found = operator(measured(run(windows, 5, 30)), "window")
+    rule = found.windows
+    assert found.peak is not None and found.peak.ratio == pytest.approx(1, abs=WITHIN)
+    assert rule is not None and rule.peak is not None and rule.writes_per_window is not None
+    # A record per key and second, so most flushes find a window of ten seconds changed.
+    assert 5 < rule.writes_per_window < 10
+    exceeds = (1 + rule.writes_per_window) / 2
+    assert rule.peak.ratio == pytest.approx(1 / exceeds, rel=0.2)

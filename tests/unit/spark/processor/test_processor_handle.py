@@ -1,0 +1,184 @@
+"""What means something else on Spark is refused; timers behave as embedded."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.spark.processor.fake import Expiry, Handle, Query, SparkRow, Times
+from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
+from tidelog.spark.processor.adapter import SparkProcessor
+from tidelog.spark.processor.handle import SparkHandle
+from tidelog.spark.processor.output import Shape
+from tidelog.state.processor import StatefulProcessor, TimeMode
+from tidelog.state.row import Row
+
+ANY = Shape()
+
+
+@pytest.mark.parametrize("mode", ["none", "event"])
+def test_state_that_expires_needs_processing_time(mode: TimeMode) -> None:
+    handle = SparkHandle(Handle(), mode)
+    with pytest.raises(ConfigError, match=r"state 'brief' with a TTL.*time_mode='processing'"):
+        handle.getValueState("brief", "n int", 1_000)
+    SparkHandle(Handle(), "processing").getMapState("brief", "n int", "n int", 1_000)
+
+
+@pytest.mark.parametrize("ttl", [0, -1])
+def test_a_ttl_of_nothing_is_refused_because_spark_takes_it_for_none(ttl: int) -> None:
+    with pytest.raises(ConfigError, match="TTL of state 'brief'"):
+        SparkHandle(Handle(), "processing").getListState("brief", "n int", ttl)
+
+
+@pytest.mark.parametrize("name", ["", "default", "_mine", "$mine", " mine", "taken"])
+def test_a_name_that_spark_reserves_is_refused(name: str) -> None:
+    handle = SparkHandle(Handle(), "none")
+    handle.getValueState("taken", "n int")
+    with pytest.raises(ConfigError, match="Next: rename it"):
+        handle.getListState(name, "n int")
+
+
+def test_a_state_is_defined_in_init_only() -> None:
+    handle = SparkHandle(Handle(), "none")
+    handle.initialized()
+    with pytest.raises(StateSchemaError, match="within init"):
+        handle.getValueState("late", "n int")
+
+
+def test_delete_if_exists_is_refused_because_it_takes_the_state_of_all_keys() -> None:
+    handle = SparkHandle(Handle(), "none")
+    handle.getValueState("mine", "n int")
+    with pytest.raises(ConfigError, match="state of all keys on Spark"):
+        handle.deleteIfExists("mine")
+
+
+def test_without_a_time_mode_there_are_neither_timers_nor_times() -> None:
+    class Asks(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+            for call in (
+                lambda: self.handle.registerTimer(1),
+                lambda: self.handle.deleteTimer(1),
+                self.handle.listTimers,
+                timerValues.getCurrentProcessingTimeInMs,
+                timerValues.getCurrentWatermarkInMs,
+            ):
+                with pytest.raises(ConfigError, match="pass time_mode= to transform"):
+                    call()
+            yield Row(asked=True)
+
+    adapter = SparkProcessor(Asks, "none", (), ANY)
+    adapter.init(Handle())
+    assert list(adapter.handleInputRows(("a",), iter(()), Times(-1, -1))) == [Row(asked=True)]
+
+
+class Chain(StatefulProcessor):
+    """Every timer that fires deletes the next one, and says what is left."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        for row in rows:
+            for time in row.times:
+                self.handle.registerTimer(time)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        time = expiredTimerInfo.getExpiryTimeInMs()
+        self.handle.deleteTimer(time + 1)
+        if time == 3:
+            self.handle.deleteTimer(5)
+            self.handle.registerTimer(5)
+        yield Row(fired=time, left=list(self.handle.listTimers()))
+
+
+def test_a_timer_deleted_by_a_handler_does_not_fire_though_spark_has_read_it() -> None:
+    query = Query(SparkProcessor(Chain, "event", ("k", "at", "times"), ANY), "at", 0)
+    assert query.run("k", [{"k": "a", "at": 100, "times": [1, 2, 3, 5, 200]}]) == []
+    assert query.run("k", []) == [
+        Row(fired=1, left=[1, 3, 5, 200]),
+        Row(fired=3, left=[3, 5, 200]),
+        Row(fired=5, left=[5, 200]),
+    ]
+    assert query.store.timers == {(200, ("a",))}
+
+
+class Echo(StatefulProcessor):
+    """Yields what it is told to."""
+
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        seen = [(row.asDict(recursive=True), type(row)) for row in rows]
+        yield Row(key=key, seen=seen, watermark=timerValues.getCurrentWatermarkInMs())
+
+
+def test_rows_have_the_columns_of_the_stream_in_their_order_and_structs_are_rows() -> None:
+    adapter = SparkProcessor(Echo, "event", ("n", "k", "inner"), ANY)
+    adapter.init(Handle())
+    names = ("k", "n", "inner", "tidelog_event_time")
+    given = [SparkRow.of(names, (b"x", 1, {"many": [{"v": 2}]}, None))]
+    (out,) = adapter.handleInputRows([bytearray(b"x")], given, Times(5, 0))
+    assert out.key == (b"x",)
+    assert out.seen == [({"n": 1, "k": b"x", "inner": {"many": [{"v": 2}]}}, Row)]
+    assert out.watermark == -1, "Spark's 0 before the first watermark is our -1"
+
+
+def test_a_function_that_returns_nothing_yields_no_rows() -> None:
+    class Silent(Echo):
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            return None
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+            return None
+
+    adapter = SparkProcessor(Silent, "event", (), ANY)
+    adapter.init(Handle())
+    assert list(adapter.handleInputRows(("a",), iter(()), Times(0, 0))) == []
+    assert list(adapter.handleExpiredTimer(("a",), Times(0, 9), Expiry(9))) == []
+
+
+def test_errors_of_the_function_carry_its_name() -> None:
+    class Broken(Echo):
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            yield Row(n=1)
+            raise ValueError("no such thing")
+
+    adapter = SparkProcessor(Broken, "event", (), ANY)
+    adapter.init(Handle())
+    with pytest.raises(UserFunctionError, match=r"Broken.handleInputRows.*no such thing"):
+        list(adapter.handleInputRows(("a",), iter(()), Times(0, 0)))
+
+
+INNER = Shape(("x", "y"), (ANY, ANY))
+SHAPE = Shape(("a", "b"), (ANY, Shape(None, (INNER,))))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Row(a=1, b=[Row(x=1, y=2)]),
+        Row(b=[Row(y=2, x=1)], a=1),
+        {"b": [{"y": 2, "x": 1}], "a": 1},
+        (1, [(1, 2)]),
+        SparkRow.of(("b", "a"), ([SparkRow.of(("y", "x"), (2, 1))], 1)),
+    ],
+)
+def test_output_goes_by_names_and_without_names_by_place(value: Any) -> None:
+    fitted = SHAPE.fit(value)
+    assert fitted.asDict(True) == {"a": 1, "b": [{"x": 1, "y": 2}]}
+    assert list(fitted.asDict()) == ["a", "b"]
+    assert SHAPE.fit(Row(a=None, b=None)) == Row(a=None, b=None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Row(a=1), Row(a=1, b=[], c=2), Row(a=1, c=[]), (1,), 7, "ab", {"a": 1}, (1, [Row(x=1)])],
+)
+def test_output_with_other_fields_is_refused_where_spark_would_write_nulls(value: Any) -> None:
+    with pytest.raises(UserFunctionError, match=r"expected the fields (a, b|x, y)"):
+        SHAPE.fit(value)

@@ -1,0 +1,69 @@
+"""The data source without Spark: planned and read as Spark does it, parts sent by pickle."""
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from tidelog.spark.source.access import connected
+from tidelog.spark.source.frames import schema
+from tidelog.spark.source.options import read_options
+from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.planning import plan
+from tidelog.spark.source.views import chosen
+from tidelog.spark.source.wanted import Wanted
+
+Row = dict[str, Any]
+
+
+def request(location: Path | str, *, streaming: bool = False, **options: object) -> Request:
+    """What a load with these options asks for."""
+    given = {name: str(value) for name, value in options.items()}
+    read = read_options({"path": str(location), **given}, streaming=streaming)
+    return Request(read, chosen(read.view, read.columns, decode=read.decode), read.wanted)
+
+
+def planned(asked: Request) -> list[Part]:
+    """The parts of a request, after their way to an executor."""
+    with connected(asked.options.url, asked.options.endpoint) as session:
+        parts: list[Part] = pickle.loads(
+            pickle.dumps(list(session.run(plan(session.store, asked))))
+        )
+    return parts
+
+
+def batches(asked: Request, parts: Iterable[Part]) -> list[pa.RecordBatch]:
+    """What the parts yield; each batch has the schema that Spark insists on."""
+    with connected(asked.options.url, asked.options.endpoint) as session:
+        task = Task(asked, session)
+        found = [batch for part in parts for batch in part.read(task)]
+    assert all(batch.schema == schema(asked.columns) for batch in found)
+    for batch in found:
+        batch.validate(full=True)
+    return found
+
+
+def rows_of(asked: Request, parts: Iterable[Part]) -> list[Row]:
+    return [row for batch in batches(asked, parts) for row in batch.to_pylist()]
+
+
+def read(location: Path | str, **options: object) -> list[Row]:
+    """All rows of a load."""
+    asked = request(location, **options)
+    return rows_of(asked, planned(asked))
+
+
+def narrowed(asked: Request, wanted: Wanted) -> list[Row]:
+    """The rows of a request when filters have narrowed it."""
+    asked = Request(asked.options, asked.columns, wanted)
+    return rows_of(asked, planned(asked))
+
+
+def bag(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> Counter[str]:
+    """Rows as a multiset, or some columns of them."""
+    kept = ({name: row[name] for name in columns} if columns else dict(row) for row in rows)
+    return Counter(msgspec.json.encode(row, order="sorted", enc_hook=str).decode() for row in kept)

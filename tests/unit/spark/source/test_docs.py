@@ -1,0 +1,44 @@
+"""The documentation names every view, column and option, and no others."""
+
+import re
+from pathlib import Path
+
+from tidelog.spark.source import options
+from tidelog.spark.source.views import VIEWS
+
+TEXT = (Path(__file__).parents[4] / "docs" / "data-source.md").read_text()
+NAME = re.compile(r"`(\w+)`")
+
+
+def section(title: str, level: str) -> str:
+    """The text under a heading, up to the next one of any level."""
+    found = re.search(rf"^{level} {re.escape(title)}\n(.*?)(?=^##|\Z)", TEXT, re.M | re.S)
+    assert found is not None, title
+    return found[1]
+
+
+def named(text: str) -> set[str]:
+    """The names in the first column of the tables in a text."""
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    return {name for cell in rows for name in NAME.findall(cell)}
+
+
+def test_every_view_has_a_section_that_names_its_columns() -> None:
+    assert set(re.findall(r"^### `(\w+)`$", TEXT, re.M)) == set(VIEWS)
+    for name, view in VIEWS.items():
+        text = section(f"`{name}`", "###")
+        documented = named(text) if name != "state" else set(NAME.findall(text))
+        assert documented & {column.name for column in view.columns} == {
+            column.name for column in view.columns
+        }
+        if name != "state":
+            assert documented == {column.name for column in view.columns}
+
+
+def test_decoded_columns_are_named() -> None:
+    text = section("`changes`", "###")
+    assert {column.name for column in VIEWS["changes"].decoded} <= set(NAME.findall(text))
+
+
+def test_every_option_is_in_the_table() -> None:
+    assert named(section("Options", "##")) == set(options._NAMES)

@@ -1,0 +1,370 @@
+"""The views of a store agree with what the other readers of the same store say."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.cli import lay_out, tidelog
+from tests.support.damage import (
+    a_table_file,
+    checkpoint_in,
+    damaged,
+    flipped,
+    last_segment,
+    missing,
+    truncated,
+)
+from tests.support.jobs import (
+    config,
+    contents,
+    every_kind,
+    filled,
+    run,
+    run_until_break,
+    store_of,
+    word_count,
+)
+from tests.unit.spark.source.reading import Row, bag, planned, read, request
+from tidelog.checkpoint.inventory import read_slots
+from tidelog.checkpoint.manifest import encode_entry
+from tidelog.checkpoint.sweep import plan_sweep
+from tidelog.dstl.segment import read_footer
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
+from tidelog.ids import Slot
+from tidelog.spark.source.job.objects import kind_of
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+
+CHECKPOINTS = (7, 8, 9)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lay_out(tmp_path_factory.mktemp("store"), filled())
+
+
+@pytest.fixture(scope="module")
+def inline_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose manifests hold the tails of the log; its memory tables have few rows."""
+    memory = MemoryStore()
+    settings = config(upload=UploadConfig(inline_bytes=600), table="memory")
+    run(memory, word_count(), settings)
+    return lay_out(tmp_path_factory.mktemp("inline"), contents(memory))
+
+
+def printed(command: str, store: Path, *options: str) -> list[dict[str, Any]]:
+    result = tidelog(command, store, "--json", *options)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def decoded(row: Row) -> Row:
+    """A decoded row in the words of `tidelog log` and `tidelog restore`."""
+    parts = {
+        name: None if row[f"{name}_json"] is None else json.loads(row[f"{name}_json"])
+        for name in ("key", "entry", "value", "expires")
+    }
+    return {
+        "operator": row["operator"],
+        "subtask": row["subtask"],
+        "key_group": row["key_group"],
+        "state": row["state"],
+        "kind": row["state_kind"],
+        "key": parts["key"],
+        "entry": parts["entry"],
+        "value": parts["value"],
+        "expires_ms": parts["expires"],
+    }
+
+
+def without(rows: Iterable[Mapping[str, Any]], *names: str) -> Counter[str]:
+    return bag({k: v for k, v in row.items() if k not in names} for row in rows)
+
+
+def test_checkpoints_are_what_the_command_lists(store: Path) -> None:
+    (listed,) = printed_document("checkpoints", "list", store)
+    found = read(store, view="checkpoints")
+    same = ["slot", "kind", "generation", "checkpoint_id", "job", "final", "manifest_bytes"]
+    same += ["log_bytes", "materialized_bytes", "inline_bytes"]
+    assert bag(found, same) == bag(listed["slots"], same)
+    created = {row["slot"]: row["created_ms"] for row in listed["slots"]}
+    assert {row["slot"]: row["created"].timestamp() * 1000 for row in found} == created
+    checkpoint = checkpoint_in(filled(), 9)
+    (newest,) = read(store, view="checkpoints", slot=9)
+    assert newest["operators"] == len(checkpoint.operators)
+    assert newest["subtasks"] == len(list(checkpoint.subtasks()))
+
+
+def printed_document(*arguments: str | Path) -> list[dict[str, Any]]:
+    result = tidelog(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(result.stdout)]
+
+
+def test_a_slot_that_cannot_be_read_is_a_row_that_says_so(tmp_path: Path) -> None:
+    name = paths.checkpoint(Slot(8))
+    directory = lay_out(tmp_path, damaged(filled(), name, flipped))
+    rows = {row["slot"]: row for row in read(directory, view="checkpoints")}
+    assert rows[8]["kind"] == "unreadable" and name in rows[8]["error"]
+    assert rows[9]["kind"] == "checkpoint" and rows[9]["error"] is None
+
+
+def test_objects_are_all_that_is_stored(store: Path) -> None:
+    found = {row["name"]: row for row in read(store, view="objects")}
+    assert {name: row["bytes"] for name, row in found.items()} == {
+        name: len(data) for name, data in filled().items()
+    }
+    assert Counter(row["kind"] for row in found.values()) == Counter(map(kind_of, filled()))
+    assert {"slot", "segment", "table", "materialization"} <= {r["kind"] for r in found.values()}
+
+
+def test_an_object_names_the_checkpoints_that_need_it(store: Path) -> None:
+    found = {row["name"]: row["referenced_by"] for row in read(store, view="objects")}
+    for slot in CHECKPOINTS:
+        for _, state in checkpoint_in(filled(), slot).subtasks():
+            for part in state.log:
+                assert slot in found[part.segment]
+    assert 9 in found[a_table_file(filled(), 9)]
+
+
+def test_orphans_are_what_a_sweep_would_delete(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    run_until_break(memory, every_kind(breaks_at=200))
+    run(memory, every_kind())
+    stray = paths.segment(checkpoint_in(contents(memory), 9).author.generation, "late", 1)
+    old = paths.segment(checkpoint_in(contents(memory), 9).author.generation - 4, "dead", 1)
+    objects = {**contents(memory), stray: b"x", old: b"y", "notes.txt": b"z"}
+    found = {row["name"]: row["orphan"] for row in read(lay_out(tmp_path, objects), view="objects")}
+    sweep = asyncio.run(plan_sweep(store_of(objects)))
+    assert {name for name, orphan in found.items() if orphan} == {o.name for o in sweep.garbage}
+    assert old in {name for name, orphan in found.items() if orphan}
+    undecided = {o.name for o in sweep.undecided}
+    assert {name for name, orphan in found.items() if orphan is None} == undecided | {"notes.txt"}
+    assert stray in undecided
+
+
+@pytest.mark.parametrize("view", ["objects", "blocks"])
+def test_references_that_are_unknown_are_an_error(view: str, tmp_path: Path) -> None:
+    name = paths.checkpoint(Slot(8))
+    directory = lay_out(tmp_path, damaged(filled(), name, truncated))
+    with pytest.raises(CorruptObjectError, match=name):
+        read(directory, view=view)
+
+
+def test_blocks_are_what_the_footers_say(store: Path) -> None:
+    found = read(store, view="blocks")
+    expected = []
+    for name, data in filled().items():
+        if not name.startswith(paths.SEGMENTS):
+            continue
+        for entry in read_footer(data, name).entries:
+            expected.append(
+                {
+                    "object": name,
+                    "offset": entry.offset,
+                    "operator": entry.operator,
+                    "subtask": entry.subtask,
+                    "first_seqno": entry.first,
+                    "changes": entry.count,
+                    "stored_bytes": entry.length,
+                    "key_group_min": entry.key_group_min,
+                    "key_group_max": entry.key_group_max,
+                }
+            )
+    assert expected
+    assert bag(found, list(expected[0])) == bag(expected)
+    assert {row["kind"] for row in found} == {"changes", "metadata"}
+    assert all(row["raw_bytes"] > 0 and row["codec"] in {"none", "zstd"} for row in found)
+    assert any(row["codec"] == "zstd" and row["raw_bytes"] > row["stored_bytes"] for row in found)
+
+
+def test_without_what_headers_say_only_footers_are_read(store: Path, tmp_path: Path) -> None:
+    columns = "object,offset,operator,subtask,kind,first_seqno,end_seqno,changes,stored_bytes"
+    assert bag(read(store, view="blocks", columns=columns)) == bag(
+        read(store, view="blocks"), columns.split(",")
+    )
+    # A damaged block: the footer does not mind, who reads the headers does.
+    name = last_segment(filled(), 9)
+    at = 44 + 50
+    data = filled()[name]
+    broken = {**filled(), name: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]}
+    directory = lay_out(tmp_path, broken)
+    assert read(directory, view="blocks", columns=columns)
+    with pytest.raises(CorruptObjectError, match=name):
+        read(directory, view="blocks", columns="raw_bytes")
+
+
+def test_a_block_names_the_checkpoints_that_need_it(store: Path) -> None:
+    found = read(store, view="blocks")
+    created = {slot: checkpoint_in(filled(), slot).created_ms for slot in CHECKPOINTS}
+    for row in found:
+        expected = [
+            slot
+            for slot in CHECKPOINTS
+            for _, state in checkpoint_in(filled(), slot).subtasks()
+            for part in state.log
+            if part.segment == row["object"]
+            and part.offset <= row["offset"] < part.offset + part.length
+        ]
+        assert row["referenced_by"] == expected
+        time = None if row["time"] is None else row["time"].timestamp() * 1000
+        assert time == (created[expected[0]] if expected else None)
+
+
+def test_blocks_within_manifests_are_blocks_too(inline_store: Path) -> None:
+    rows = [
+        row for row in read(inline_store, view="blocks") if paths.slot_of(row["object"]) is not None
+    ]
+    assert rows
+    for row in rows:
+        assert row["referenced_by"] == [paths.slot_of(row["object"])]
+        assert row["offset"] is None
+
+
+@pytest.mark.parametrize("slot", CHECKPOINTS)
+def test_changes_are_what_the_log_command_prints(store: Path, slot: int) -> None:
+    found = read(store, view="changes", slot=slot, decode="true")
+    log = printed("log", store, "--slot", str(slot))
+    assert {line["encoding"] for line in log} == {"decoded"}
+    assert found
+    rows = [
+        {**decoded(row), "slot": row["slot"], "seqno": row["seqno"], "op": row["op"]}
+        for row in found
+    ]
+    assert bag(rows) == without(log, "encoding")
+
+
+def test_changes_within_manifests_are_changes_too(inline_store: Path) -> None:
+    found = read(inline_store, view="changes", slot="all")
+    assert any(paths.slot_of(row["object"]) is not None for row in found)
+    slots = sorted({row["slot"] for row in found})
+    assert len(slots) > 1
+    for slot in slots:
+        log = printed("log", inline_store, "--slot", str(slot))
+        same = ["operator", "subtask", "seqno", "op", "key_group", "state"]
+        assert bag([r for r in found if r["slot"] == slot], same) == bag(log, same)
+
+
+def test_a_delete_is_a_change_without_a_value(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    run(memory, every_kind(timer_ms=1), config())
+    directory = lay_out(tmp_path, contents(memory))
+    deletes = [row for row in read(directory, view="changes") if row["op"] == "delete"]
+    assert deletes and all(row["value"] is None for row in deletes)
+    log = [line for line in printed("log", directory) if line["op"] == "delete"]
+    assert bag(deletes, ["seqno", "subtask"]) == bag(log, ["seqno", "subtask"])
+
+
+@pytest.mark.parametrize("slot", CHECKPOINTS)
+def test_state_is_what_a_restore_writes(store: Path, slot: int, tmp_path: Path) -> None:
+    to = tmp_path / "state"
+    command = ("restore", store, "--to", to, "--format", "jsonl", "--slot", str(slot))
+    assert tidelog(*command).exit_code == 0
+    lines = [json.loads(line) for file in to.iterdir() for line in file.read_text().splitlines()]
+    rows = read(store, view="state", slot=slot, decode="true")
+    assert rows and {row["slot"] for row in rows} == {slot}
+    assert bag(map(decoded, rows)) == without(lines, "encoding")
+
+
+def test_state_of_memory_tables_is_read_as_well(inline_store: Path, tmp_path: Path) -> None:
+    to = tmp_path / "state"
+    assert tidelog("restore", inline_store, "--to", to, "--format", "jsonl").exit_code == 0
+    lines = [json.loads(line) for file in to.iterdir() for line in file.read_text().splitlines()]
+    rows = read(inline_store, view="state", decode="true")
+    assert bag(map(decoded, rows)) == without(lines, "encoding")
+
+
+def test_the_raw_key_and_value_are_the_stored_bytes(store: Path) -> None:
+    rows = read(store, view="state", columns="state,key,value,value_json")
+    counts = [row for row in rows if row["state"] == "count"]
+    assert counts
+    for row in counts:
+        assert msgspec.msgpack.decode(row["value"]) == [json.loads(row["value_json"])["count"]]
+        assert isinstance(msgspec.msgpack.decode(row["key"]), str | list)
+
+
+def test_all_checkpoints_can_be_read_at_once(store: Path) -> None:
+    for view in ("changes", "state"):
+        every = read(store, view=view, slot="all")
+        assert bag(every) == sum(
+            (bag(read(store, view=view, slot=s)) for s in CHECKPOINTS), Counter()
+        )
+        assert bag(read(store, view=view, slot="7,9")) == bag(
+            row for row in every if row["slot"] != 8
+        )
+
+
+def test_every_object_of_a_log_is_a_part_of_its_own(store: Path) -> None:
+    segments = {
+        part.segment
+        for slot in CHECKPOINTS
+        for _, state in checkpoint_in(filled(), slot).subtasks()
+        for part in state.log
+        if part.end > (state.materialization.upto if state.materialization else 0)
+        and part.first < min(part.end, state.seqno)
+    }
+    assert len(planned(request(store, view="changes", slot="all"))) == len(segments) > 3
+    stored = [name for name in filled() if name.startswith(paths.SEGMENTS)]
+    assert len(planned(request(store, view="blocks"))) == len(stored)
+    slots = asyncio.run(read_slots(store_of(filled()))).sizes
+    assert len(planned(request(store, view="checkpoints"))) == len(slots)
+    subtasks = list(checkpoint_in(filled(), 9).subtasks())
+    assert len(planned(request(store, view="state"))) == len(subtasks)
+
+
+def test_small_objects_can_share_a_part(store: Path) -> None:
+    apart = request(store, view="changes", slot="all")
+    together = request(store, view="changes", slot="all", partitionBytes="1g")
+    assert len(planned(together)) == 1 < len(planned(apart))
+    some = request(store, view="changes", slot="all", partitionBytes="10k")
+    assert 1 < len(planned(some)) < len(planned(apart))
+    assert bag(read(store, view="changes", slot="all", partitionBytes="10k")) == bag(
+        read(store, view="changes", slot="all")
+    )
+
+
+def test_a_slot_that_is_not_there_is_an_error(store: Path) -> None:
+    with pytest.raises(ObjectNotFoundError, match="slot 77"):
+        read(store, view="changes", slot=77)
+    with pytest.raises(ObjectNotFoundError, match="option slot"):
+        read(store, view="state", slot="77-99")
+    with pytest.raises(RestoreError, match="slot 4"):
+        read(store, view="state", slot=4)
+
+
+def test_a_location_without_checkpoints_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ObjectNotFoundError, match="expected checkpoints/ of a tidelog job"):
+        read(tmp_path, view="checkpoints")
+    with pytest.raises(ObjectNotFoundError, match="option layout is query"):
+        read(lay_out(tmp_path, filled()), view="checkpoints", layout="query")
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated, missing])
+@pytest.mark.parametrize("view", ["changes", "state"])
+def test_a_damaged_segment_is_an_error_that_names_it(
+    view: str, damage: Any, tmp_path: Path
+) -> None:
+    name = last_segment(filled(), 9)
+    directory = lay_out(tmp_path, damaged(filled(), name, damage))
+    with pytest.raises((CorruptObjectError, RestoreError), match=name):
+        read(directory, view=view)
+
+
+def test_a_gap_in_a_log_is_an_error_whatever_is_wanted(tmp_path: Path) -> None:
+    name = paths.checkpoint(Slot(9))
+    checkpoint = checkpoint_in(filled(), 9)
+    operators = []
+    for operator in checkpoint.operators:
+        subtasks = tuple(msgspec.structs.replace(s, log=s.log[1:]) for s in operator.subtasks)
+        operators.append(msgspec.structs.replace(operator, subtasks=subtasks))
+    broken = encode_entry(msgspec.structs.replace(checkpoint, operators=tuple(operators)))
+    directory = lay_out(tmp_path, {**filled(), name: broken})
+    with pytest.raises(CorruptObjectError, match=name):
+        read(directory, view="changes", seqno=0)

@@ -1,0 +1,121 @@
+"""Options say what is read; a wrong one is refused by its name."""
+
+import pytest
+
+from tests.unit.spark.source.reading import request
+from tidelog.errors import ConfigError
+from tidelog.spark.source.intervals import Intervals
+from tidelog.spark.source.options import Options, read_options
+from tidelog.spark.source.views import VIEWS, checked, chosen, ddl
+
+
+def options(streaming: bool = False, **given: str) -> Options:
+    return read_options({"path": "/store", **given}, streaming=streaming)
+
+
+def test_without_options_the_log_of_the_newest_checkpoint_is_read() -> None:
+    found = options()
+    assert (found.view.name, found.slots, found.layout) == ("changes", "latest", None)
+    assert found.partition_bytes == 0 and found.fail_on_data_loss and found.poll_ms == 1000
+
+
+def test_names_of_options_are_compared_without_case() -> None:
+    assert options(PARTITIONBYTES="8m").partition_bytes == 8 << 20
+    assert options(partitionbytes="8m") == options(partitionBytes="8m")
+
+
+def test_locations_are_read_as_spark_writes_them() -> None:
+    assert read_options({"path": "s3a://bucket/query"}).url == "s3://bucket/query"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"slot": "7"}, "these"),
+        ({"slot": "latest"}, "latest"),
+        ({"slot": "all"}, "all"),
+        ({"view": "checkpoints"}, "all"),
+        ({"view": "checkpoints", "slot": "3-"}, "these"),
+        ({"view": "blocks"}, "all"),
+    ],
+)
+def test_slots_are_chosen_by_word_or_number(given: dict[str, str], expected: str) -> None:
+    assert options(**given).slots == expected
+
+
+def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
+    wanted = options(operator="a, b", subtask="0,2-", seqno="10-20", keyGroup="5").wanted
+    assert wanted.texts["operator"] == {"a", "b"}
+    assert wanted.of("subtask") == Intervals.of([(0, 0), (2, 2**63 - 1)])
+    assert wanted.of("key_group") == Intervals.numbers([5])
+    assert wanted.has(operator="a", subtask=2, seqno=20)
+    assert not wanted.has(operator="c") and not wanted.has(subtask=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"view": "tables"}, "option view .*expected one of checkpoints, objects"),
+        ({"oparator": "a"}, "option oparator .*no such option"),
+        ({"slot": "newest"}, "option slot .*expected latest, all, or numbers"),
+        ({"view": "checkpoints", "slot": "latest"}, "option slot .*expected all, or numbers"),
+        ({"subtask": "a"}, "option subtask .*expected numbers such as"),
+        ({"view": "state", "seqno": "3"}, "option seqno .*expected its use with view changes"),
+        ({"view": "objects", "operator": "a"}, "option operator .*view blocks or changes or state"),
+        ({"layout": "stock"}, "option layout .*expected auto, job or query"),
+        ({"partitionBytes": "many"}, "option partitionBytes"),
+        ({"decode": "yes"}, "option decode .*expected true or false"),
+        ({"startingSlot": "7"}, "option startingSlot .*expected its use with readStream"),
+        ({"path": ""}, "location to load"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_its_name(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        options(**given)
+    assert raised.value.action
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"view": "state"}, "option view .*expected changes, in a stream"),
+        ({"slot": "7"}, "option slot .*without a stream"),
+        ({"startingSlot": "-1"}, "option startingSlot .*earliest, latest or"),
+        ({"pollInterval": "soon"}, "option pollInterval"),
+    ],
+)
+def test_streams_refuse_what_is_not_for_them(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        options(streaming=True, **given)
+
+
+def test_a_stream_starts_where_it_is_told() -> None:
+    assert options(streaming=True).starting == "earliest"
+    assert options(streaming=True, startingSlot="12").starting == 12
+    assert options(streaming=True, startingSlot="latest").starting == "latest"
+
+
+def test_columns_are_those_asked_for_in_that_order() -> None:
+    asked = request("/store", view="changes", columns="value, seqno,key_json")
+    assert ddl(asked.columns) == "value binary, seqno bigint, key_json string"
+
+
+@pytest.mark.parametrize("names", ["seqno,nothing", "seqno,seqno"])
+def test_columns_that_are_none_or_twice_are_refused(names: str) -> None:
+    with pytest.raises(ConfigError, match="columns of view changes"):
+        request("/store", view="changes", columns=names)
+
+
+def test_decoded_columns_are_there_on_demand_only() -> None:
+    names = {column.name for column in chosen(VIEWS["state"], None, decode=False)}
+    assert "key" in names and "key_json" not in names
+    assert {"key", "key_json"} <= {c.name for c in chosen(VIEWS["state"], None, decode=True)}
+
+
+def test_a_schema_chooses_columns_and_must_fit_them() -> None:
+    fields = [("seqno", "bigint"), ("op", "string")]
+    assert checked(VIEWS["changes"], fields) == tuple(fields)
+    with pytest.raises(ConfigError, match=r"column seqno .*expected type bigint; found int"):
+        checked(VIEWS["changes"], [("seqno", "int")])
+    with pytest.raises(ConfigError, match="found missing"):
+        checked(VIEWS["changes"], [("missing", "int")])

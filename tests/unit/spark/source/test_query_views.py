@@ -1,0 +1,270 @@
+"""The views of a Spark query's checkpoint agree with what was put into it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden.golden_spark import CHANGELOGS
+from tests.support.cli import lay_out, tidelog
+from tests.support.damage import flipped
+from tests.unit.spark import synthetic
+from tests.unit.spark.source.changelogs import COLUMNS, expected, real_changelogs, rows_of
+from tests.unit.spark.source.reading import bag, planned, read, request
+from tests.unit.spark.synthetic import Synthetic, roll_up_object
+from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, RestoreError
+from tidelog.spark.format.changelog import read_changelog
+from tidelog.spark.format.names import ChangelogName
+from tidelog.spark.format.segment import read_footer
+
+__all__ = ["real_changelogs"]
+
+GOLDEN = Path(__file__).parents[3] / "golden"
+
+
+def made(**changes: Any) -> Synthetic:
+    """Twelve batches of two operators, one of them with two stores; a roll-up; a failed attempt."""
+    settings: dict[str, Any] = {
+        "operators": 2,
+        "partitions": 3,
+        "stores": ("default", "left-keyToNumValues"),
+    }
+    return Synthetic(**{**settings, **changes}).virtual(12).failed_attempt()
+
+
+def test_changes_are_the_records_of_all_committed_changelogs(tmp_path: Path) -> None:
+    checkpoint = made()
+    found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
+    assert bag(found, COLUMNS) == bag(expected(checkpoint))
+    assert {row["operator"] for row in found} == {
+        *("0", "0/left-keyToNumValues", "1", "1/left-keyToNumValues")
+    }
+    assert all(row["object"] in checkpoint.objects for row in found)
+
+
+def test_a_changelog_in_several_pieces_and_segments_is_read_whole(tmp_path: Path) -> None:
+    checkpoint = made(piece_bytes=40)
+    found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
+    assert bag(found, COLUMNS) == bag(expected(checkpoint))
+
+
+@pytest.mark.parametrize("golden", CHANGELOGS)
+def test_what_spark_itself_wrote_is_read(
+    golden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = (GOLDEN / golden).read_bytes()
+    monkeypatch.setattr(synthetic, "content_of", lambda name: data)
+    checkpoint = Synthetic(partitions=1, executors=1).virtual(1)
+    found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
+    records = read_changelog(data, golden).records
+    assert [(row["op"], row["key"], row["value"]) for row in found] == [
+        (record.kind.name.lower(), record.key, record.value) for record in records
+    ]
+    assert [row["position"] for row in found] == list(range(len(records)))
+
+
+def test_each_segment_is_a_part_of_its_own(tmp_path: Path) -> None:
+    checkpoint = made()
+    directory = lay_out(tmp_path, checkpoint.objects)
+    committed = len(checkpoint.segments()) - checkpoint.executors
+    assert len(planned(request(directory, view="changes"))) == committed
+    assert len(planned(request(directory, view="blocks"))) == len(checkpoint.segments())
+
+
+def test_a_batch_can_be_chosen(tmp_path: Path) -> None:
+    checkpoint = made()
+    directory = lay_out(tmp_path, checkpoint.objects)
+    wanted = [row for row in expected(checkpoint) if row["slot"] in (3, 10)]
+    assert bag(read(directory, view="changes", slot="3,10"), COLUMNS) == bag(wanted)
+    assert len(planned(request(directory, view="changes", slot="3"))) == checkpoint.executors
+    with pytest.raises(ObjectNotFoundError, match="here 0 to 11; found none of them"):
+        read(directory, view="changes", slot="12-")
+
+
+def test_operator_partition_and_version_can_be_chosen(tmp_path: Path) -> None:
+    checkpoint = made()
+    directory = lay_out(tmp_path, checkpoint.objects)
+    found = read(
+        directory, view="changes", operator="1,0/left-keyToNumValues", subtask="1-", seqno="5-7"
+    )
+    wanted = [
+        row
+        for row in expected(checkpoint)
+        if row["operator"] in ("1", "0/left-keyToNumValues")
+        and row["subtask"] >= 1
+        and 5 <= row["seqno"] <= 7
+    ]
+    assert wanted and bag(found, COLUMNS) == bag(wanted)
+
+
+def test_changelogs_of_batches_that_are_not_retained_are_left_out(tmp_path: Path) -> None:
+    checkpoint = Synthetic().virtual(25).snapshots(10).snapshots(20).purge(until=15)
+    found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
+    assert bag(found, COLUMNS) == bag(row for row in expected(checkpoint) if row["slot"] >= 15)
+
+
+def test_changelogs_from_before_the_plug_in_are_read_too(tmp_path: Path) -> None:
+    checkpoint = Synthetic().stock(5).virtual(5)
+    lost = next(iter(checkpoint.names(2, attempt="f")))
+    checkpoint.objects[f"state/{lost.path}"] = b"of an attempt that lost"
+    found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
+    assert bag(found, COLUMNS) == bag(expected(checkpoint))
+
+
+def test_a_damaged_index_is_made_up_for_by_footers(tmp_path: Path) -> None:
+    checkpoint = Synthetic().virtual(2).failed_attempt().virtual(2)
+    commit = checkpoint.objects["commits/2"]
+    checkpoint.objects["commits/2"] = commit[:-9] + flipped(commit[-9:])
+    found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
+    assert bag(found, COLUMNS) == bag(expected(checkpoint))
+
+
+def test_a_damaged_commit_is_an_error_where_its_batch_is_wanted(tmp_path: Path) -> None:
+    checkpoint = Synthetic().virtual(4)
+    checkpoint.objects["commits/2"] = b"nothing of Spark's"
+    directory = lay_out(tmp_path, checkpoint.objects)
+    with pytest.raises(CorruptObjectError, match="commits/2"):
+        read(directory, view="changes")
+    found = read(directory, view="changes", slot="0,3")
+    assert bag(found, COLUMNS) == bag(r for r in expected(checkpoint) if r["slot"] in (0, 3))
+
+
+def test_a_segment_that_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
+    checkpoint = Synthetic(executors=1).virtual(5)
+    segment = checkpoint.segments()[3]
+    del checkpoint.objects[segment]
+    directory = lay_out(tmp_path, checkpoint.objects)
+    with pytest.raises(RestoreError, match=segment):
+        read(directory, view="changes")
+    assert read(directory, view="changes", slot="0-2")
+
+
+def test_a_damaged_segment_is_an_error_that_names_it(tmp_path: Path) -> None:
+    checkpoint = Synthetic(executors=1).virtual(3)
+    segment = checkpoint.segments()[1]
+    objects = {**checkpoint.objects, segment: flipped(checkpoint.objects[segment])}
+    with pytest.raises(CorruptObjectError, match=segment):
+        read(lay_out(tmp_path, objects), view="changes")
+
+
+def test_what_spark_alone_can_decode_is_refused(tmp_path: Path) -> None:
+    directory = lay_out(tmp_path, Synthetic().virtual(1).objects)
+    with pytest.raises(ConfigError, match=r"key_json.*statestore"):
+        read(directory, view="changes", decode="true")
+    with pytest.raises(ConfigError, match=r"view state.*statestore"):
+        read(directory, view="state")
+
+
+def test_a_checkpoint_that_does_not_name_what_it_committed_is_refused(tmp_path: Path) -> None:
+    checkpoint = Synthetic().stock(2)
+    for batch in range(2):
+        checkpoint.objects[f"commits/{batch}"] = b'v1\n{"nextBatchWatermarkMs":0}'
+    with pytest.raises(ConfigError, match="found format 1"):
+        read(lay_out(tmp_path, checkpoint.objects), view="changes")
+
+
+def test_checkpoints_are_what_the_command_lists(tmp_path: Path) -> None:
+    checkpoint = made().snapshots(8)
+    directory = lay_out(tmp_path, checkpoint.objects)
+    listed = json.loads(tidelog("spark", "checkpoints", directory, "--json").stdout)["batches"]
+    found = {row["slot"]: row for row in read(directory, view="checkpoints")}
+    assert list(found) == [batch["batch"] for batch in listed]
+    for batch in listed:
+        row = found[batch["batch"]]
+        assert (row["operators"], row["subtasks"]) == (batch["operators"], batch["partitions"])
+        assert row["log_bytes"] == batch["log_bytes"]
+        assert row["created"].timestamp() * 1000 == batch["started_ms"]
+        assert row["manifest_bytes"] == len(checkpoint.objects[f"commits/{batch['batch']}"])
+    assert [row["slot"] for row in read(directory, view="checkpoints", slot="3-5")] == [3, 4, 5]
+
+
+def test_a_damaged_commit_is_a_row_that_says_so(tmp_path: Path) -> None:
+    checkpoint = made()
+    checkpoint.objects["commits/4"] = b"nothing of Spark's"
+    checkpoint.objects["commits/5"] = flipped(checkpoint.objects["commits/5"])
+    rows = {
+        row["slot"]: row for row in read(lay_out(tmp_path, checkpoint.objects), view="checkpoints")
+    }
+    assert rows[4]["kind"] == "unreadable" and "commits/4" in rows[4]["error"]
+    assert "commits/5" in rows[5]["error"]
+    assert rows[6]["error"] is None
+
+
+def test_objects_are_all_that_is_stored(tmp_path: Path) -> None:
+    checkpoint = made().stock(1).snapshots(8)
+    checkpoint.objects["metadata"] = b"{}"
+    checkpoint.objects["commits/.3.crc"] = b"crc"
+    found = {
+        row["name"]: row for row in read(lay_out(tmp_path, checkpoint.objects), view="objects")
+    }
+    assert {name: row["bytes"] for name, row in found.items()} == {
+        name: len(data) for name, data in checkpoint.objects.items()
+    }
+    assert found["metadata"]["kind"] == "other"
+    assert found["commits/.3.crc"]["kind"] == "checksum"
+    assert found["commits/3"]["referenced_by"] == [3]
+    assert found[roll_up_object(0)]["kind"] == "index"
+    assert found[roll_up_object(0)]["referenced_by"] == list(range(10))
+    snapshot = next(row for row in found.values() if row["kind"] == "snapshot")
+    assert snapshot["referenced_by"] == [7] and snapshot["orphan"] is None
+    changelog = next(row for row in found.values() if row["kind"] == "changelog")
+    assert changelog["referenced_by"] == [12]
+
+
+def test_segments_that_no_index_names_are_orphans(tmp_path: Path) -> None:
+    checkpoint = Synthetic().virtual(3)
+    committed = set(checkpoint.segments())
+    checkpoint.failed_attempt()
+    directory = lay_out(tmp_path, checkpoint.objects)
+    found = {r["name"]: r for r in read(directory, view="objects") if r["kind"] == "segment"}
+    assert {name for name, row in found.items() if row["orphan"] is False} == committed
+    assert {name for name, row in found.items() if row["orphan"]} == set(found) - committed
+    assert all((row["referenced_by"] == []) == row["orphan"] for row in found.values())
+
+
+def test_blocks_are_what_the_footers_say(tmp_path: Path) -> None:
+    checkpoint = made(piece_bytes=40)
+    found = read(lay_out(tmp_path, checkpoint.objects), view="blocks")
+    wanted = [
+        {
+            "object": segment,
+            "offset": entry.offset,
+            "operator": entry.name.operator_id,
+            "subtask": entry.name.partition,
+            "first_seqno": entry.name.version,
+            "stored_bytes": entry.length,
+            "raw_bytes": entry.length - 40,
+            "id": entry.name.id,
+            "piece": entry.piece,
+            "pieces": entry.pieces,
+        }
+        for segment in checkpoint.segments()
+        for entry in read_footer(checkpoint.objects[segment], segment)[1]
+    ]
+    assert bag(found, list(wanted[0])) == bag(wanted)
+    for row in found:
+        name = ChangelogName.of(*_directory(row), row["first_seqno"], row["id"])
+        committed = name in checkpoint.model
+        assert row["referenced_by"] == ([row["first_seqno"] - 1] if committed else [])
+        started = 1_700_000_000 + row["first_seqno"] - 1
+        assert (row["time"] and row["time"].timestamp()) == (started if committed else None)
+
+
+def _directory(row: dict[str, Any]) -> tuple[str]:
+    operator, slash, store = row["operator"].partition("/")
+    return (f"{operator}/{row['subtask']}{slash}{store}",)
+
+
+def test_blocks_with_an_index_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
+    checkpoint = made()
+    checkpoint.objects["commits/5"] = flipped(checkpoint.objects["commits/5"])
+    with pytest.raises(CorruptObjectError, match="commits/5"):
+        read(lay_out(tmp_path, checkpoint.objects), view="blocks")
+
+
+def test_rows_of_one_changelog_are_in_its_order(tmp_path: Path) -> None:
+    checkpoint = Synthetic(operators=1, partitions=1, executors=1).virtual(1)
+    (name,) = checkpoint.model
+    found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
+    assert [{column: row[column] for column in COLUMNS} for row in found] == rows_of(name)

@@ -1,0 +1,145 @@
+"""Stores to verify, and how tests verify them: in this process, in virtual time."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from tests.support.jobs import config, contents, run, store_of, virtual_effects, word_count
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    Descriptor,
+    MaterializationRef,
+    decode_descriptor,
+    decode_entry,
+    encode_descriptor,
+    encode_entry,
+)
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
+from tidelog.table.frame import Row, decode_rows, encode_rows
+from tidelog.verify.bench import Choice
+from tidelog.verify.local import LocalEngine
+from tidelog.verify.report import Report
+from tidelog.verify.store.verification import verify_store
+from tidelog.verify.worker import Workplace
+
+Objects = Mapping[str, bytes]
+
+LONG_WORDS = [f"{number % 60:02d}-" + "x" * 3000 for number in range(400)]
+"""Large enough for tables that are stored in files of their own."""
+
+
+def verified(objects: Objects, chosen: Choice = "all") -> Report:
+    """The report on a store with these objects."""
+    return report_on(store_of(objects), chosen)
+
+
+def report_on(store: ObjectStore, chosen: Choice = "all") -> Report:
+    """The report on a store."""
+    effects = virtual_effects()
+    engine = LocalEngine(store, effects, Workplace(store.url), jobs=1)
+    return asyncio.run(verify_store(store, engine, chosen=chosen))
+
+
+def verdicts(report: Report) -> dict[int, str]:
+    return {checkpoint.checkpoint: checkpoint.verdict for checkpoint in report.checkpoints}
+
+
+@cache
+def small() -> Objects:
+    """Tables in memory with files of their own, several materializations: quick to restore."""
+    store = MemoryStore()
+    run(store, word_count(LONG_WORDS), config(table="memory", retain=4))
+    objects = contents(store)
+    assert any(name.startswith(paths.TABLES) for name in objects)
+    return objects
+
+
+@cache
+def tiny() -> Objects:
+    """All rows of the tables lie in the descriptors; ten checkpoints."""
+    store = MemoryStore()
+    run(store, word_count(), config(table="memory", retain=10))
+    return contents(store)
+
+
+def needed_by(objects: Objects, name: str) -> set[int]:
+    """The checkpoints that need an object, read from the manifests alone."""
+    slots = {slot for n in objects if (slot := paths.slot_of(n)) is not None}
+    needed = set()
+    for slot in slots:
+        entry = decode_entry(objects[paths.checkpoint(slot)], "")
+        if isinstance(entry, Checkpoint):
+            names = {paths.checkpoint(slot)}
+            for _, state in entry.subtasks():
+                names |= {part.segment for part in state.log}
+                if state.materialization is not None:
+                    descriptor = state.materialization.descriptor
+                    names.add(descriptor)
+                    shared = decode_descriptor(objects[descriptor], "").shared
+                    names |= {file.object for file in shared}
+            if name in names:
+                needed.add(int(slot))
+    return needed
+
+
+def with_manifest(objects: Objects, slot: int, change: Callable[[Checkpoint], Any]) -> Objects:
+    """The objects with another manifest in a slot, its checksum right."""
+    name = f"checkpoints/{slot:08d}.json"
+    entry = decode_entry(objects[name], name)
+    assert isinstance(entry, Checkpoint)
+    return {**objects, name: encode_entry(change(entry))}
+
+
+def with_subtask(checkpoint: Checkpoint, operator: str, index: int, **changes: Any) -> Checkpoint:
+    """A checkpoint with one subtask changed."""
+    replace = msgspec.structs.replace
+    operators = tuple(
+        replace(
+            each,
+            subtasks=tuple(
+                replace(state, **changes) if (each.id, state.index) == (operator, index) else state
+                for state in each.subtasks
+            ),
+        )
+        for each in checkpoint.operators
+    )
+    return replace(checkpoint, operators=operators)
+
+
+def with_rows(
+    objects: Objects, descriptor_name: str, change: Callable[[list[Row]], list[Row]]
+) -> Objects:
+    """The objects with other rows in a materialization, every checksum and length right."""
+    descriptor = decode_descriptor(objects[descriptor_name], descriptor_name)
+    assert not descriptor.shared, "the rows were meant to lie in the descriptor"
+    parts = {n: decode_rows(d, n) for n, d in descriptor.private.items()}  # type: ignore[arg-type]
+    index = [name.decode() for name, _ in parts["INDEX"]]
+    rows = change([row for name in index for row in parts[name]])
+    private = {"all.rows": encode_rows(rows), "INDEX": encode_rows([(b"all.rows", b"")])}
+    written = msgspec.structs.replace(descriptor, private=private)
+    return with_descriptor(objects, descriptor_name, written)
+
+
+def with_descriptor(objects: Objects, name: str, descriptor: Descriptor) -> Objects:
+    """The objects with another descriptor, which all manifests name as it is."""
+    data = encode_descriptor(descriptor)
+    changed = {**objects, name: data}
+
+    def named(ref: MaterializationRef | None) -> MaterializationRef | None:
+        if ref is None or ref.descriptor != name:
+            return ref
+        return msgspec.structs.replace(ref, size=len(data), table_bytes=descriptor.table_bytes)
+
+    for slot in (s for n in objects if (s := paths.slot_of(n)) is not None):
+        entry = decode_entry(objects[paths.checkpoint(slot)], "")
+        if isinstance(entry, Checkpoint):
+            for operator, state in entry.subtasks():
+                ref = named(state.materialization)
+                entry = with_subtask(entry, operator.id, state.index, materialization=ref)
+            changed[paths.checkpoint(slot)] = encode_entry(entry)
+    return changed

@@ -1,0 +1,222 @@
+"""`tidelog verify` on stores in directories: its table, its JSON, its exit code."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.damage import damaged, flipped, last_segment, missing
+from tests.support.jobs import filled
+from tests.unit.cli.test_cli_json_docs import keys
+from tests.unit.verify.query.spark_store import SparkStore
+from tests.unit.verify.stores import tiny, with_rows
+from tidelog.verify.problems import Check
+
+DOCS = Path(__file__).parents[3] / "docs"
+SECTION = (DOCS / "cli-json.md").read_text().partition("## tidelog verify")[2].partition("\n## ")[0]
+
+
+def verify(directory: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and document of a verification without Spark."""
+    result = tidelog("verify", directory, "--engine", "local", "--json", *options)
+    assert result.stderr == ""
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return lay_out(tmp_path / "store", filled())
+
+
+def test_a_sound_store_passes_and_is_not_written_to(store: Path) -> None:
+    code, document = verify(store)
+    assert code == 0 and document["passed"] and document["problems"] == []
+    assert document["layout"] == "tidelog" and document["engine"] == "local"
+    assert [(c["checkpoint"], c["verdict"]) for c in document["checkpoints"]] == [
+        (7, "sound"),
+        (8, "sound"),
+        (9, "sound"),
+    ]
+    assert document["newest_sound"] == 9 and document["truth"] is None
+    assert files(store) == filled()
+
+
+def test_the_table_names_what_is_sound_and_what_was_not_checked(store: Path) -> None:
+    shown = tidelog("verify", store, "--engine", "local")
+    assert shown.exit_code == 0
+    assert "   9  sound             4   753      854  2 of 4" in shown.stdout
+    assert "not checked in two ways: only one materialization: process-0" in shown.stdout
+    assert shown.stdout.endswith(
+        "passed: 3 of 3 checkpoints are sound; the newest is 9; 0 problems\n"
+    )
+
+
+def test_damage_is_told_with_object_partition_checkpoints_and_what_still_works(
+    tmp_path: Path,
+) -> None:
+    segment = last_segment(filled(), 7)
+    hurt = lay_out(tmp_path, damaged(filled(), segment, missing))
+    shown = tidelog("verify", hurt, "--engine", "local")
+    assert shown.exit_code == 1
+    assert f"{segment} (objects)" in shown.stdout
+    assert "  partition: process-1, source-0, source-1" in shown.stdout
+    assert "  makes unusable: slot 7, 8, 9" in shown.stdout
+    assert "  next: bring the object back from a backup; no other checkpoint" in shown.stdout
+    assert "FAILED: 0 of 3 checkpoints are sound" in shown.stdout
+
+
+def test_damage_that_costs_nothing_fails_the_verification_too(tmp_path: Path) -> None:
+    start = "checkpoints/00000000.json"
+    code, document = verify(lay_out(tmp_path, damaged(filled(), start, flipped)))
+    (problem,) = document["problems"]
+    assert code == 1 and problem["where"] == start
+    assert problem["unusable"] == problem["doubtful"] == []
+    assert "every checkpoint works without it" in problem["action"]
+    assert {c["verdict"] for c in document["checkpoints"]} == {"sound"}
+
+
+def test_a_checkpoint_of_a_query_is_known_by_what_lies_there(tmp_path: Path) -> None:
+    query = SparkStore(tmp_path / "rocksdb").batches(4).snapshot().batches(2)
+    directory = lay_out(tmp_path / "query", query.objects)
+    code, document = verify(directory)
+    assert code == 0 and document["layout"] == "spark"
+    assert [c["checkpoint"] for c in document["checkpoints"]] == [0, 1, 2, 3, 4, 5]
+    shown = tidelog("verify", f"file:{directory}", "--engine", "local").stdout
+    assert shown.startswith("batch  verdict")
+
+
+TRUTH = """
+counts = {f"word-{number}": 20 for number in range(40)}
+
+def right(asked):
+    return counts
+
+def wrong(asked):
+    return {**counts, "word-3": 4, "more": 1}
+"""
+
+
+@pytest.fixture
+def truths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cli_truths.py").write_text(TRUTH)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+
+@pytest.mark.usefixtures("truths")
+def test_a_state_is_compared_with_what_a_function_returns(store: Path) -> None:
+    chosen = ("--operator", "process", "--state", "count")
+    code, document = verify(store, "--against", "cli_truths:right", *chosen)
+    assert code == 0 and document["truth"]["equal"] and document["truth"]["checkpoint"] == 9
+
+    code, document = verify(store, "--against", "cli_truths:wrong", *chosen)
+    assert code == 1 and not document["passed"] and document["problems"] == []
+    assert document["truth"]["differing"] == 2
+    shown = tidelog(
+        "verify", store, "--engine", "local", "--against", "cli_truths:wrong", *chosen
+    ).stdout
+    assert "DIFFERS from the truth in 2 keys (40 in the state, 41 expected)" in shown
+    assert '"word-3"  20     4' in shown and '"more"    -      1' in shown
+
+
+@pytest.mark.usefixtures("truths")
+def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
+    contradicted = with_rows(tiny(), "materializations/00000000/count-1-2.json", lambda r: r[1:])
+    directory = lay_out(tmp_path / "store", contradicted)
+    _, document = verify(directory, "--against", "cli_truths:wrong", "--slot", "6")
+    assert document["truth"]["differences"] and document["problems"] and document["not_checked"]
+    found = set(keys(document))
+    assert {key for key in found if f"`{key}`" not in SECTION} == set()
+    every = (DOCS / "cli-json.md").read_text()
+    assert {check for check in Check if f"| `{check}` |" not in every} == set()
+    for verdict in ("sound", "doubtful", "unusable", "expired", "gone"):
+        assert f"`{verdict}`" in SECTION
+
+
+@pytest.mark.parametrize("slot", ["new", "-1", "1.5"])
+def test_a_slot_is_a_number_latest_or_all(slot: str) -> None:
+    result = tidelog("verify", "x", "--slot", slot)
+    assert result.exit_code == 2 and "'latest'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--operator", "count"), "Next: add --against"),
+        (("--against", "nothing"), "expected module:function"),
+        (("--against", "no_such_module_here:f"), "no module 'no_such_module_here'"),
+        (("--work-dir", "/no/such/place"), "choose another --work-dir"),
+    ],
+)
+def test_wrong_usage_exits_with_2(store: Path, options: tuple[str, ...], message: str) -> None:
+    result = tidelog("verify", store, "--engine", "local", *options)
+    assert result.exit_code == 2 and message in result.stderr and result.stdout == ""
+
+
+def test_settings_are_written_as_name_and_value(store: Path) -> None:
+    assert "NAME=VALUE" in tidelog("verify", store, "--conf", "spark.x").stderr
+
+
+def test_a_query_is_compared_by_spark_only(tmp_path: Path) -> None:
+    query = lay_out(tmp_path / "query", SparkStore(tmp_path / "rocksdb").batches(1).objects)
+    name = "tests.unit.verify.test_truth:everything"
+    result = tidelog("verify", query, "--engine", "local", "--against", name)
+    assert result.exit_code == 2 and "leave --engine out" in result.stderr
+
+
+def test_a_place_with_nothing_in_it_is_an_error(tmp_path: Path) -> None:
+    result = tidelog("verify", tmp_path / "typo", "--engine", "local")
+    assert result.exit_code == 1
+    assert "Next: check the URL" in result.stderr and result.stdout == ""
+    assert not (tmp_path / "typo").exists()
+
+
+def test_without_pyspark_the_error_says_what_else_works(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    result = tidelog("verify", store)
+    assert result.exit_code == 2 and "pip install" in result.stderr
+    assert "--engine local" in result.stderr
+
+
+def test_the_command_explains_itself() -> None:
+    shown = tidelog("verify", "--help")
+    assert shown.exit_code == 0
+    for option in ("--json", "--endpoint", "--debug", "--engine", "--master", "--against"):
+        assert option in shown.stdout
+
+
+def test_without_spark_nothing_of_it_is_imported(store: Path) -> None:
+    script = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from tidelog.cli import main\n"
+        f"ran = CliRunner().invoke(main, ['verify', {str(store)!r}, '--engine', 'local'])\n"
+        "assert ran.exit_code == 0, ran.output\n"
+        "print(sorted({'pyspark', 'py4j', 'pandas', 'pyarrow', 'numpy'} & set(sys.modules)))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert run.stdout.decode().strip() == "[]"
+
+
+def test_the_word_count_of_the_documentation_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = re.findall(r"```python\n(.*?)```", (DOCS / "verify.md").read_text(), re.DOTALL)[0]
+    (tmp_path / "input" / "below").mkdir(parents=True)
+    (tmp_path / "input" / "one.txt").write_text("the tide rises\nthe tide falls\n")
+    (tmp_path / "input" / "below" / "two.txt").write_text("the sea\n")
+    (tmp_path / "documented_truth.py").write_text(first)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    job = ("wordcount", "--input", "input", "--store", "store", "--output", "counts", "--quiet")
+    assert tidelog("run", *job).exit_code == 0
+    code, document = verify(tmp_path / "store", "--against", "documented_truth:words")
+    assert code == 0 and document["truth"]["equal"] and document["truth"]["keys"] == 5

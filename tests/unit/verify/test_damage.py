@@ -1,0 +1,223 @@
+"""Damage of every kind to every object is found, named, and costs what needs the object."""
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+import msgspec
+import pytest
+
+from tests.support.damage import (
+    a_descriptor,
+    damaged,
+    flipped,
+    missing,
+    of_a_newer_release,
+    truncated,
+)
+from tests.support.jobs import filled
+from tests.unit.verify.stores import (
+    Objects,
+    needed_by,
+    small,
+    tiny,
+    verdicts,
+    verified,
+    with_manifest,
+    with_subtask,
+)
+from tidelog.checkpoint.manifest import decode_entry
+from tidelog.dstl.segment import HEADER_BYTES
+from tidelog.storage import paths
+
+ALL = {5, 6, 7, 8}
+"""The checkpoints of `small`."""
+
+
+def flipped_at(share: float) -> Callable[[bytes], bytes]:
+    """One bit is another, so far into the object."""
+
+    def damage(data: bytes) -> bytes:
+        at = min(int(len(data) * share), len(data) - 1)
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+    return damage
+
+
+def lengthened(data: bytes) -> bytes:
+    return data + data[:7]
+
+
+def emptied(data: bytes) -> bytes:
+    return b""
+
+
+DAMAGES = {
+    **{f"flipped at {share}": flipped_at(share) for share in (0, 0.3, 0.83, 1)},
+    "truncated": truncated,
+    "lengthened": lengthened,
+    "emptied": emptied,
+    "missing": missing,
+}
+
+
+def is_start(name: str) -> bool:
+    slot = paths.slot_of(name)
+    return slot is not None and slot not in ALL
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_object_is_named_and_costs_the_checkpoints_that_need_it(kind: str) -> None:
+    damage = DAMAGES[kind]
+    objects = small()
+    for name in objects:
+        needs = needed_by(objects, name)
+        report = verified(damaged(objects, name, damage))
+        found = verdicts(report)
+        if damage is missing and paths.slot_of(name) in ALL:
+            # A checkpoint that retention has dropped looks the same.
+            assert report.passed and set(found) == ALL - needs
+            continue
+        if not needs and not is_start(name):
+            assert report.passed, f"nothing needs {name}"
+            continue
+        assert not report.passed
+        assert {problem.where for problem in report.problems} == {name}
+        costs = {number for problem in report.problems for number in problem.unusable}
+        assert costs <= needs
+        assert found == {n: "unusable" if n in costs else "sound" for n in found}
+        whole = name.startswith((paths.TABLES, paths.MATERIALIZATIONS, paths.CHECKPOINTS))
+        if whole or damage in (missing, emptied):
+            assert costs == needs, f"all of {name} is needed"
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated, missing])
+def test_damaged_files_of_rocksdb_tables_are_named_with_their_partition(
+    damage: Callable[[bytes], bytes | None],
+) -> None:
+    objects = filled()
+    for name in (name for name in objects if name.startswith(paths.TABLES)):
+        needs = needed_by(objects, name)
+        (problem,) = verified(damaged(objects, name, damage)).problems
+        assert problem.where == name and problem.unusable == tuple(sorted(needs))
+        assert problem.partitions and f"-{problem.partitions[0]}-" in name
+
+
+def test_every_bit_of_a_segment_counts_and_costs_what_it_is_used_for() -> None:
+    objects = tiny()
+    name = max(name for name in objects if name.startswith(paths.SEGMENTS))
+    uses = list(ranges(objects, name))
+    data = objects[name]
+    for at in range(0, len(data), 7):
+        hurt = {**objects, name: data[:at] + bytes([data[at] ^ 64]) + data[at + 1 :]}
+        report = verified(hurt, "latest")
+        assert {problem.where for problem in report.problems} == {name}, f"byte {at}"
+        used = any(begin <= at < end for begin, end in uses)
+        assert verdicts(report) == {8: "unusable" if used else "sound"}, f"byte {at}"
+    assert not any(begin < HEADER_BYTES for begin, _ in uses)
+
+
+def ranges(objects: Objects, segment: str) -> Iterator[tuple[int, int]]:
+    """The bytes of a segment that the newest checkpoint uses."""
+    for operator in decode_entry(objects["checkpoints/00000008.json"], "").operators:  # type: ignore[union-attr]
+        for state in operator.subtasks:
+            for part in state.log:
+                if part.segment == segment:
+                    yield part.offset, part.offset + part.length
+
+
+@pytest.mark.parametrize(
+    "prefix", [paths.SEGMENTS, paths.TABLES, paths.MATERIALIZATIONS, paths.CHECKPOINTS]
+)
+def test_objects_that_are_swapped_are_found(prefix: str) -> None:
+    objects = small()
+    names = sorted(name for name in objects if name.startswith(prefix))
+    needed = [name for name in names if needed_by(objects, name) or is_start(name)]
+    for one, other in combinations(needed, 2):
+        if objects[one] == objects[other]:
+            continue
+        report = verified({**objects, one: objects[other], other: objects[one]})
+        assert not report.passed
+        named = {name for p in report.problems for name in (one, other) if name in p.where}
+        assert named == {one, other}, f"{one} and {other}"
+        touched = needed_by(objects, one) | needed_by(objects, other)
+        sound = {number for number, verdict in verdicts(report).items() if verdict == "sound"}
+        assert sound >= ALL - touched
+
+
+@pytest.mark.parametrize("slot", [6, 7, 8])
+def test_a_slot_with_an_older_manifest_in_it_is_found(slot: int) -> None:
+    objects = {**small(), f"checkpoints/{slot:08d}.json": small()["checkpoints/00000005.json"]}
+    report = verified(objects)
+    assert verdicts(report) == {n: "unusable" if n == slot else "sound" for n in ALL}
+    checks = {problem.check for problem in report.problems}
+    assert "slot-name" in checks
+
+
+def test_a_manifest_put_back_under_its_own_number_has_too_few_changes() -> None:
+    older = decode_entry(small()["checkpoints/00000005.json"], "")
+    rewound = with_manifest(
+        small(),
+        8,
+        lambda newest: msgspec.structs.replace(newest, operators=older.operators),  # type: ignore[union-attr]
+    )
+    report = verified(rewound)
+    assert verdicts(report) == {5: "sound", 6: "sound", 7: "sound", 8: "doubtful"}
+    assert {problem.check for problem in report.problems} == {"order"}
+    assert all("as slot 7 has" in problem.expected for problem in report.problems)
+
+
+def test_a_manifest_of_a_newer_release_is_refused_not_called_damaged() -> None:
+    name = "checkpoints/00000008.json"
+    (problem,) = verified(damaged(small(), name, of_a_newer_release)).problems
+    assert problem.newer_format and problem.unusable == (8,)
+
+
+def test_a_range_that_belongs_to_another_partition_is_found() -> None:
+    def stolen(checkpoint):  # type: ignore[no-untyped-def]
+        states = {(o.id, s.index): s for o, s in checkpoint.subtasks()}
+        log = states["count", 1].log
+        return with_subtask(
+            checkpoint, "count", 0, log=log, seqno=states["count", 1].seqno, materialization=None
+        )
+
+    report = verified(with_manifest(tiny(), 1, stolen))
+    assert {problem.check for problem in report.problems} == {"owner", "rows"}
+    (owner,) = (problem for problem in report.problems if problem.check == "owner")
+    assert owner.unusable == (1,) and owner.found == "log of count-1"
+
+
+def test_rows_outside_of_the_key_groups_of_their_subtask_are_found() -> None:
+    def narrowed(checkpoint):  # type: ignore[no-untyped-def]
+        first = with_subtask(checkpoint, "count", 0, last_key_group=3)
+        return with_subtask(first, "count", 1, first_key_group=4)
+
+    report = verified(with_manifest(tiny(), 8, narrowed))
+    (problem,) = report.problems
+    assert problem.check == "rows" and problem.doubtful == (8,)
+    assert problem.expected == "rows of key groups 0 to 3"
+
+
+def test_key_groups_that_nobody_owns_are_found() -> None:
+    report = verified(
+        with_manifest(small(), 8, lambda c: with_subtask(c, "count", 1, first_key_group=9))
+    )
+    (problem,) = report.problems
+    assert problem.check == "key-groups" and problem.unusable == (8,)
+
+
+def test_a_missing_change_below_a_checkpoint_is_found() -> None:
+    def shortened(checkpoint):  # type: ignore[no-untyped-def]
+        states = {(o.id, s.index): s for o, s in checkpoint.subtasks()}
+        return with_subtask(checkpoint, "count", 0, log=states["count", 0].log[1:])
+
+    (problem,) = verified(with_manifest(tiny(), 2, shortened)).problems
+    assert problem.check == "log" and problem.unusable == (2,)
+
+
+def test_several_damages_are_all_named() -> None:
+    objects = small()
+    descriptor, _ = a_descriptor(objects, 8)
+    segment = max(name for name in objects if name.startswith(paths.SEGMENTS))
+    start = "checkpoints/00000000.json"
+    hurt = damaged(damaged(damaged(objects, segment, missing), descriptor, flipped), start, missing)
+    assert {problem.where for problem in verified(hurt).problems} == {segment, descriptor, start}

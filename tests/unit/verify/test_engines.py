@@ -1,0 +1,93 @@
+"""Units come back the same from other processes, and errors come back whole."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import files, lay_out
+from tests.support.damage import damaged, flipped
+from tests.support.jobs import virtual_effects
+from tests.unit.verify.stores import small, verdicts, verified
+from tidelog.effects import Effects
+from tidelog.errors import AccessDeniedError, ConfigError, StorageError
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.open import open_store
+from tidelog.verify.bench import Bench, UnitResult
+from tidelog.verify.local import LocalEngine
+from tidelog.verify.report import Report
+from tidelog.verify.store.verification import verify_store
+from tidelog.verify.worker import Workplace, work
+
+
+def verified_by_processes(directory: Path, scratch: Path) -> Report:
+    effects = Effects()
+    store = open_store(str(directory), effects)
+    place = Workplace(store.url, directory=str(scratch))
+    engine = LocalEngine(store, effects, place, jobs=2)
+    try:
+        return asyncio.run(verify_store(store, engine))
+    finally:
+        effects.offload.close()
+
+
+def test_processes_find_what_one_process_finds_and_leave_nothing_behind(tmp_path: Path) -> None:
+    objects = damaged(small(), max(n for n in small() if n.startswith("tables/")), flipped)
+    store = lay_out(tmp_path / "store", objects)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    there, here = verified_by_processes(store, scratch), verified(objects)
+    assert there.problems == here.problems and here.problems
+    assert there.checkpoints == here.checkpoints and there.unchecked == here.unchecked
+    assert "unusable" in verdicts(there).values()
+    assert files(store) == objects and list(scratch.iterdir()) == []
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A unit that meets an error which is no finding."""
+
+    label: str = "failing"
+    weight: int = 1
+
+    async def check(self, bench: Bench) -> UnitResult:
+        raise AccessDeniedError(
+            "object x", expected="to read it", found="403", action="set credentials"
+        )
+
+
+def test_an_error_in_another_process_is_raised_as_it_was() -> None:
+    effects = virtual_effects()
+    engine = LocalEngine(MemoryStore(), effects, Workplace("memory://engines"), jobs=2)
+    with pytest.raises(AccessDeniedError, match="set credentials"):
+        asyncio.run(engine.run([Failing(), Failing()], lambda done, total: None))
+
+
+def test_a_worker_returns_an_error_instead_of_raising_it() -> None:
+    found = work(Failing(), Workplace("memory://engines"))
+    assert isinstance(found, AccessDeniedError) and isinstance(found, StorageError)
+
+
+def test_a_work_directory_that_is_not_there_is_an_error_that_names_the_option() -> None:
+    found = work(Failing(), Workplace("memory://engines", directory="/no/such/directory"))
+    assert isinstance(found, ConfigError) and "--work-dir" in found.action
+
+
+def test_progress_is_told_after_every_unit() -> None:
+    effects, store = virtual_effects(), MemoryStore()
+    seen: list[tuple[int, int]] = []
+
+    @dataclass(frozen=True)
+    class Nothing:
+        label: str = "nothing"
+        weight: int = 0
+
+        async def check(self, bench: Bench) -> UnitResult:
+            assert list(bench.directory.iterdir()) == []
+            return UnitResult()
+
+    engine = LocalEngine(store, effects, Workplace(store.url))
+    units = [Nothing(), Nothing(), Nothing()]
+    asyncio.run(engine.run(units, lambda done, total: seen.append((done, total))))
+    assert seen == [(1, 3), (2, 3), (3, 3)]

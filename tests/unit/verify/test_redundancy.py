@@ -1,0 +1,156 @@
+"""A materialization that is wrong, though every checksum is right, contradicts the older one."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.damage import Damage, checkpoint_in, damaged
+from tests.support.jobs import filled
+from tests.unit.verify.stores import (
+    Objects,
+    tiny,
+    verdicts,
+    verified,
+    with_descriptor,
+    with_rows,
+)
+from tidelog.checkpoint.manifest import TableObject, decode_descriptor
+from tidelog.dstl.segment import LogRange
+from tidelog.ids import Generation
+from tidelog.storage import paths
+from tidelog.storage.document import checksum
+from tidelog.table.frame import Row
+from tidelog.table.rocksdb import RocksTableFactory
+
+HISTORY = (4).to_bytes(2, "big")
+"""The state of `filled` that lists elements."""
+LOG_ALONE = [f"checkpoints/{slot:08d}.json" for slot in (1, 2)]
+"""The checkpoints of `tiny` without a materialization of count-1."""
+FIRST, SECOND = (f"materializations/00000000/count-1-{n}.json" for n in (1, 2))
+
+
+def changed(rows: list[Row]) -> list[Row]:
+    (key, value), *rest = rows
+    return [(key, bytes([value[0] ^ 1]) + value[1:]), *rest]
+
+
+def dropped(rows: list[Row]) -> list[Row]:
+    return rows[1:]
+
+
+def unchanged(rows: list[Row]) -> list[Row]:
+    return rows
+
+
+@pytest.mark.parametrize("wrong", [changed, dropped])
+def test_a_wrong_materialization_is_found_though_its_checksums_are_right(wrong) -> None:  # type: ignore[no-untyped-def]
+    report = verified(with_rows(tiny(), SECOND, wrong))
+    (problem,) = report.problems
+    assert problem.check == "redundancy" and problem.where == SECOND
+    assert problem.partitions == ("count-1",) and problem.unusable == ()
+    assert "key groups" in problem.found and "one of the two is wrong" in str(problem.action)
+    # The log of slots 7 and 8 writes the row again, and those of the first materialization are
+    # confirmed by the log alone.
+    assert problem.doubtful == (6,)
+    assert {c.checkpoint for c in report.checkpoints if c.different} == {6}
+    assert not report.passed
+    assert verdicts(report) == {n: "doubtful" if n == 6 else "sound" for n in range(1, 9)}
+
+
+def test_without_a_third_way_either_of_the_two_may_be_wrong() -> None:
+    later = {n: d for n, d in tiny().items() if n not in LOG_ALONE}
+    (problem,) = verified(with_rows(later, SECOND, changed)).problems
+    assert problem.doubtful == (3, 4, 5, 6)
+
+
+def test_rows_that_were_only_laid_out_anew_contradict_nothing() -> None:
+    report = verified(with_rows(tiny(), SECOND, unchanged))
+    assert report.passed and set(verdicts(report).values()) == {"sound"}
+
+
+def test_a_wrong_first_materialization_contradicts_the_log_it_was_made_of() -> None:
+    report = verified(with_rows(tiny(), FIRST, changed))
+    (problem,) = report.problems
+    assert problem.where == FIRST and "no materialization of slot 2" in problem.expected
+    assert 3 in problem.doubtful
+    assert verdicts(report)[8] == "sound"
+
+
+def test_a_damaged_way_is_told_by_the_partition_it_belongs_to() -> None:
+    part = log_of_slot(5, "count", 1)[1]
+    assert part not in log_of_slot(6, "count", 1)
+    report = verified(damaged(tiny(), part.segment, in_the_block_at(part.offset)), 6)
+    assert report.passed
+    reasons = {reason for partition, reason, _ in report.unchecked if partition == "count-1"}
+    assert reasons == {"only one materialization: the way from the older one is damaged"}
+
+
+def log_of_slot(slot: int, operator: str, index: int) -> tuple[LogRange, ...]:
+    """The log of one partition of `tiny`."""
+    states = checkpoint_in(tiny(), slot).subtasks()
+    (log,) = (s.log for o, s in states if (o.id, s.index) == (operator, index))
+    return log
+
+
+def in_the_block_at(offset: int) -> Damage:
+    def damage(data: bytes) -> bytes:
+        at = offset + 50
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+    return damage
+
+
+def test_a_wrong_rocksdb_materialization_is_found(tmp_path: Path) -> None:
+    objects = filled()
+    name = "materializations/00000004/process-1-1.json"
+    report = verified(with_other_table(objects, name, tmp_path))
+    assert [(p.check, p.where) for p in report.problems] == [("redundancy", name)]
+    assert report.problems[0].doubtful == (7, 8, 9), "those of the older way may be the wrong ones"
+
+
+def with_other_table(objects: Objects, name: str, directory: Path) -> Objects:
+    """The objects with one row less in a RocksDB materialization, every checksum right."""
+    descriptor = decode_descriptor(objects[name], name)
+    table_directory = directory / "table"
+    table_directory.mkdir()
+    for file in descriptor.shared:
+        (table_directory / file.name).write_bytes(objects[file.object])
+    for private, content in descriptor.private.items():
+        (table_directory / private).write_bytes(content)
+    table = RocksTableFactory().restore(table_directory)
+    # No later change touches an element of a list.
+    key = next(key for key, _ in table.scan(b"", None) if key[2:4] == HISTORY)
+    table.write([key], [None])
+    table.prepare_snapshot()
+    files = table.snapshot(directory / "snapshot")
+    table.close()
+    added, shared, private_files = {}, [], {}
+    for each in files:
+        data = each.path.read_bytes()
+        if not each.shared:
+            private_files[each.name] = data
+            continue
+        label = f"{hashlib.blake2b(data, digest_size=16).hexdigest()}-process-1-9"
+        stored = paths.table_file(Generation(4), label)
+        added[stored] = data
+        shared.append(TableObject(each.name, stored, len(data), checksum(data)))
+    other = msgspec.structs.replace(descriptor, shared=tuple(shared), private=private_files)
+    return with_descriptor({**objects, **added}, name, other)
+
+
+def test_a_table_file_under_the_name_of_another_is_found_though_their_crcs_are_equal() -> None:
+    objects = filled()
+    name = "materializations/00000004/process-1-1.json"
+    descriptor = decode_descriptor(objects[name], name)
+    one, other = descriptor.shared[:2]
+    said = tuple(
+        msgspec.structs.replace(file, size=one.size, crc32c=one.crc32c) if file is other else file
+        for file in descriptor.shared
+    )
+    renamed = {**objects, other.object: objects[one.object]}
+    hurt = with_descriptor(renamed, name, msgspec.structs.replace(descriptor, shared=said))
+    (problem,) = verified(hurt).problems
+    assert problem.where == other.object
+    assert problem.expected == "the content whose hash is in its name"

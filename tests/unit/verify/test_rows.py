@@ -1,0 +1,100 @@
+"""Rows that cannot be where they are found are told by the rule they break."""
+
+import msgspec
+import pytest
+
+from tidelog.checkpoint.manifest import StateInfo
+from tidelog.ids import KeyGroup
+from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
+from tidelog.verify.store.rows import Row, RowScan
+
+GROUPS = 8
+TIME = (1 << 63).to_bytes(8, "big")
+KINDS = ["value", "list", "map", "timers", "aggregate", "splits", "window-aggregate"]
+
+
+def info(kind: str, name: str = "state") -> StateInfo:
+    return StateInfo(3, name, kind, ())
+
+
+def own_key(kind: str, name: str, key: object) -> bytes:
+    """A row's own key, as the state of this kind writes it."""
+    encoded = encode_key(key)
+    match kind:
+        case "map":
+            return encoded + msgspec.msgpack.encode(("entry", 1))
+        case "timers" if name.endswith("-by-time"):
+            return TIME + encoded
+        case "list" | "timers" | "window-aggregate":
+            return encoded + TIME
+        case "window-records":
+            return encoded + TIME + TIME
+    return encoded
+
+
+def row(kind: str, name: str, key: object, *, group: int | None = None, state: int = 3) -> Row:
+    right = key_group(encode_key(key), GROUPS)
+    prefix = (right if group is None else group).to_bytes(2, "big") + state.to_bytes(2, "big")
+    return prefix + own_key(kind, name, key), b"value"
+
+
+def scanned(rows: list[Row], states: list[StateInfo], first: int = 0, last: int = 7) -> RowScan:
+    scan = RowScan(GROUPS, KeyGroupRange(KeyGroup(first), KeyGroup(last)), states)
+    scan.take(sorted(rows))
+    return scan
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((kind, "state") for kind in KINDS),
+        ("window-records", "windows"),
+        ("timers", "$timers-by-time"),
+    ],
+)
+def test_keys_of_every_kind_lie_in_the_key_group_of_their_hash(kind: str, name: str) -> None:
+    keys = ["a", ("b", 7), 12, "ä" * 40, None]
+    right = [row(kind, name, key) for key in keys]
+    scan = scanned(right, [info(kind, name)])
+    assert scan.misfits == {} and scan.total.rows == len(keys)
+
+    key = keys[0]
+    elsewhere = (key_group(encode_key(key), GROUPS) + 1) % GROUPS
+    moved = scanned([*right[1:], row(kind, name, key, group=elsewhere)], [info(kind, name)])
+    (misfit,) = moved.misfits.values()
+    assert misfit.expected == "every key in the key group of its hash" and misfit.rows == 1
+
+
+def test_rows_of_other_subtasks_are_counted() -> None:
+    rows = [row("value", "state", key) for key in range(40)]
+    outside = [key for key, _ in rows if key[1] > 3]
+    (misfit,) = scanned(rows, [info("value")], last=3).misfits.values()
+    assert misfit.expected == "rows of key groups 0 to 3"
+    assert misfit.rows == len(outside)
+    assert misfit.found.startswith(f"row {min(outside).hex()}, and {len(outside) - 1} rows more")
+
+
+def test_rows_of_states_that_the_manifest_does_not_name_are_told() -> None:
+    (misfit,) = scanned([row("value", "state", 1, state=9)], [info("value")]).misfits.values()
+    assert misfit.expected == "rows of states that the manifest names"
+
+
+def test_a_key_too_short_to_have_a_state_is_told() -> None:
+    (misfit,) = scanned([(b"\0\1\0", b"")], [info("value")]).misfits.values()
+    assert misfit.expected == "row keys of 4 bytes or more"
+
+
+def test_a_map_key_that_is_no_msgpack_is_told() -> None:
+    (misfit,) = scanned([(b"\0\0\0\3\xc1", b"")], [info("map")]).misfits.values()
+    assert misfit.expected == "every key in the key group of its hash"
+
+
+def test_a_kind_of_a_newer_release_is_not_looked_into() -> None:
+    assert scanned([(b"\0\0\0\3whatever", b"")], [info("bloom-filter")]).misfits == {}
+
+
+def test_every_key_group_has_its_own_fingerprint() -> None:
+    rows = [row("value", "state", key) for key in range(40)]
+    scan = scanned(rows, [info("value")])
+    assert set(scan.groups) == {key[1] for key, _ in rows}
+    assert sum(each.rows for each in scan.groups.values()) == 40

@@ -1,0 +1,77 @@
+"""What a running job drops while its store is verified is no damage."""
+
+import asyncio
+
+import pytest
+
+from tests.support.jobs import virtual_effects
+from tests.unit.verify.stores import needed_by, small, verdicts
+from tidelog.errors import StoreUnreachableError
+from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
+from tidelog.storage.memory import MemoryStore
+from tidelog.verify.local import LocalEngine
+from tidelog.verify.report import Report
+from tidelog.verify.store.verification import verify_store
+from tidelog.verify.worker import Workplace
+
+OLDEST, NEWEST = 5, 8
+
+
+class Dropping(MemoryStore):
+    """A job drops checkpoints as soon as someone reads the newest one."""
+
+    dropped: tuple[int, ...] = ()
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(name, start, length)
+        if name == f"checkpoints/{NEWEST:08d}.json":
+            left = {n for n in range(OLDEST, NEWEST + 1) if n not in self.dropped}
+            for gone in small():
+                if needed_by(small(), gone) and not needed_by(small(), gone) & left:
+                    await self.delete(gone)
+        return data
+
+
+def report_while_dropping(*dropped: int) -> Report:
+    objects = small()
+    store, effects = Dropping(), virtual_effects()
+    store.dropped = dropped
+
+    async def verify() -> Report:
+        for name, data in objects.items():
+            await store.put(name, data)
+        return await verify_store(store, LocalEngine(store, effects, Workplace(store.url)))
+
+    return asyncio.run(verify())
+
+
+@pytest.mark.parametrize("dropped", [(5,), (5, 6), (5, 6, 7)])
+def test_checkpoints_that_are_dropped_meanwhile_are_gone_and_no_problem(
+    dropped: tuple[int, ...],
+) -> None:
+    report = report_while_dropping(*dropped)
+    assert report.problems == () and report.passed
+    expected = {n: "gone" if n in dropped else "sound" for n in range(OLDEST, NEWEST + 1)}
+    assert verdicts(report) == expected
+    assert not {n for _, _, at in report.unchecked for n in at} & set(dropped)
+
+
+def test_nothing_is_passed_when_every_checkpoint_is_gone() -> None:
+    report = report_while_dropping(5, 6, 7, 8)
+    assert set(verdicts(report).values()) == {"gone"}
+    assert report.problems == () and not report.passed
+
+
+def test_a_store_out_of_reach_is_an_error_and_no_damage() -> None:
+    objects = small()
+    store, effects = MemoryStore(), virtual_effects()
+
+    async def verify() -> Report:
+        for name, data in objects.items():
+            await store.put(name, data)
+        fault = Fault(FaultKind.FAIL, operation="get", prefix="segments/")
+        broken = FaultyStore(store, [fault], effects.clock, effects.rng)
+        return await verify_store(broken, LocalEngine(broken, effects, Workplace(store.url)))
+
+    with pytest.raises(StoreUnreachableError):
+        asyncio.run(verify())

@@ -1,0 +1,147 @@
+"""What jobs leave behind is found sound, and what could not be checked is said."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support.damage import checkpoint_in
+from tests.support.jobs import (
+    Tide,
+    config,
+    contents,
+    every_kind,
+    filled,
+    run,
+    run_until_break,
+    virtual_effects,
+    word_count,
+)
+from tests.unit.verify.stores import report_on, small, tiny, verdicts, verified
+from tidelog.dstl.uploader import UploadConfig
+from tidelog.errors import ObjectNotFoundError, RestoreError
+from tidelog.ids import Slot
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sinks.callable import Callback
+from tidelog.storage.memory import MemoryStore
+
+OFTEN = MaterializeConfig(interval=1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        config(),
+        config(changelog=False),
+        config(upload=UploadConfig(inline_bytes=50_000)),
+        config(table="memory", materialize=OFTEN),
+        config(parallelism=3, retain=10, materialize=OFTEN),
+        config(parallelism=1, upload=UploadConfig(segment_bytes=500)),
+    ],
+    ids=["log", "no log", "inline", "memory", "often", "many segments"],
+)
+@pytest.mark.parametrize("job", [word_count, every_kind])
+def test_every_checkpoint_of_a_job_that_was_restarted_is_sound(
+    job: Any, settings: JobConfig
+) -> None:
+    store = MemoryStore()
+    run_until_break(store, job(breaks_at=200), settings)
+    run(store, job(), settings)
+    before = contents(store)
+    report = report_on(store)
+    assert report.problems == () and report.passed
+    assert set(verdicts(report).values()) == {"sound"}
+    assert report.checkpoints
+    assert contents(store) == before
+
+
+def windows(breaks_at: int) -> Job:
+    """Windows of both kinds over numbers that are their own event time in seconds."""
+    job = Job("windows")
+    source = Tide([str(number) for number in range(400)], breaks_at)
+    timed = job.source(source).event_time(lambda number: int(number) * 1000)
+    by_digit = timed.key_by(lambda number: number[-1])
+    sums = by_digit.window(30_000, 10_000, value_of=int, combine=lambda a, b: a + b, name="sums")
+    sums.sink(Callback(lambda _: None))
+    kept = by_digit.window_records(60_000, function=lambda *window: window, name="kept")
+    kept.sink(Callback(lambda _: None))
+    return job
+
+
+def test_keys_of_open_windows_are_where_they_belong() -> None:
+    store = MemoryStore()
+    run_until_break(store, windows(breaks_at=200), config(materialize=OFTEN))
+    report = report_on(store)
+    assert report.problems == () and report.passed
+    kinds = {s.kind for o in checkpoint_in(contents(store), 3).operators for s in o.states}
+    assert {"window-aggregate", "window-records", "timers"} <= kinds
+    assert {content.operator for content in report.checkpoints[-1].contents} >= {"sums", "kept"}
+
+
+def test_a_job_that_went_back_to_an_older_checkpoint_has_no_false_contradiction() -> None:
+    """What the abandoned generation did is not taken for the history of the one that goes on."""
+    store, settings = MemoryStore(), config(retain=20, table="memory", materialize=OFTEN)
+    run_until_break(store, word_count(breaks_at=200), settings)
+    job = word_count([f"other-{number % 9}" for number in range(400)])
+    runner = JobRunner(job, store, settings, virtual_effects(), restore_slot=Slot(2))
+    asyncio.run(runner.run())
+    report = report_on(store)
+    assert report.problems == ()
+    assert sum(checkpoint.equal for checkpoint in report.checkpoints) > 0
+
+
+def test_a_second_way_is_taken_where_there_is_one_and_only_there() -> None:
+    report = verified(tiny())
+    ways = {c.checkpoint: (c.equal, c.different, c.unchecked) for c in report.checkpoints}
+    assert ways[1] == (0, 0, 4), "the first checkpoint has no materialization"
+    assert ways[8] == (2, 0, 2)
+    reasons = {(partition, reason) for partition, reason, at in report.unchecked if 8 in at}
+    cut = "only one materialization: the log between it and the older one is cut"
+    assert reasons == {("count-0", cut), ("source-1", cut)}
+    alone = [at for _, reason, at in report.unchecked if reason.startswith("no materialization")]
+    assert alone == [(1, 2), (1, 2), (1,), (1,)]
+
+
+def test_checkpoints_that_share_their_bytes_are_restored_once() -> None:
+    report = verified(filled())
+    assert {c.checkpoint: c.partitions for c in report.checkpoints} == {7: 4, 8: 4, 9: 4}
+
+
+def test_rows_and_fingerprints_do_not_depend_on_parallelism_or_table() -> None:
+    found = []
+    for settings in (config(), config(parallelism=3, table="memory"), config(changelog=False)):
+        store = MemoryStore()
+        run(store, word_count(), settings)
+        (content, _) = report_on(store, "latest").checkpoints[-1].contents
+        assert content.operator == "count" and content.rows == 40
+        found.append(content.fingerprint)
+    assert len(set(found)) == 1 and len(str(found[0])) == 32
+
+
+def test_other_rows_have_another_fingerprint() -> None:
+    def latest(words: list[str]) -> str | None:
+        store = MemoryStore()
+        run(store, word_count(words), config(table="memory"))
+        return report_on(store, "latest").checkpoints[-1].contents[0].fingerprint
+
+    words = [f"word-{number % 40}" for number in range(400)]
+    assert latest(words) != latest([*words[:-1], words[0]])
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [("latest", [8]), (6, [6]), ("all", [5, 6, 7, 8])])
+def test_one_checkpoint_can_be_chosen(chosen: Any, expected: list[int]) -> None:
+    assert list(verdicts(verified(small(), chosen))) == expected
+
+
+def test_a_checkpoint_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
+    with pytest.raises(ObjectNotFoundError, match="one of 5, 6, 7, 8"):
+        verified(small(), 4)
+
+
+def test_a_store_with_starts_only_is_an_error() -> None:
+    starts = {name: data for name, data in small().items() if name.endswith("0000.json")}
+    with pytest.raises(RestoreError, match="starts only"):
+        verified({name: starts[name] for name in starts if name.startswith("checkpoints/")})
