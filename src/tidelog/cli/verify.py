@@ -1,8 +1,10 @@
 """`tidelog verify`: every checkpoint restored, and compared with what it should be."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -26,6 +28,7 @@ from tidelog.verify.truth.result import TruthResult
 from tidelog.verify.worker import Workplace
 
 _MEMORY: Final = "memory://"
+_S3: Final = re.compile(r"^s3://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,8 @@ async def command(
 def _engine(invocation: StoreCommand, options: Options, layout: Layout) -> Iterator[Engine]:
     """The engine that was asked for; raises ConfigError when it cannot be had."""
     settings = {} if invocation.endpoint is None else {"endpoint_url": invocation.endpoint}
-    place = Workplace(invocation.store.url, settings, options.work_dir)
+    scratch = None if options.work_dir is None else str(Path(options.work_dir).absolute())
+    place = Workplace(invocation.store.url, settings, scratch)
     if options.engine == "local":
         if options.question is not None and layout == "spark":
             raise ConfigError(
@@ -190,7 +194,6 @@ async def _truth(
 ) -> TruthResult:
     store, effects = invocation.store, invocation.effects
     if layout == "spark" and isinstance(engine, SparkEngine):
-        return await QueryTruth(store, effects, engine, invocation.url, question).compare(
-            checkpoint
-        )
+        location = _S3.sub("s3a://", invocation.url)
+        return await QueryTruth(store, effects, engine, location, question).compare(checkpoint)
     return await StoreTruth(store, effects, engine, options.work_dir, question).compare(checkpoint)

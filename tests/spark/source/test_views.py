@@ -1,5 +1,6 @@
 """The views in a real Spark have the rows that the reader without Spark has."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,8 +145,6 @@ def test_views_can_be_queried_in_sql(spark: "SparkSession", job: Path) -> None:
 
 
 def _count(row: dict[str, Any]) -> int:
-    import json  # noqa: PLC0415
-
     return int(json.loads(row["value_json"])["count"])
 
 

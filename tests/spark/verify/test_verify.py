@@ -42,7 +42,7 @@ def effects() -> Iterator[Effects]:
 def verify(spark: "SparkSession", directory: Path, *options: str) -> tuple[int, dict[str, Any]]:
     """`tidelog verify` on the session of these tests: exit code and document."""
     result = CliRunner().invoke(main, ["verify", str(directory), "--json", *options])
-    assert result.stdout, result.stderr
+    assert result.stdout, result.output
     return result.exit_code, json.loads(result.stdout)
 
 
@@ -69,6 +69,8 @@ def test_a_sound_store_passes_and_equals_what_spark_counts(
 ) -> None:
     documented = Path(__file__).parents[3] / "docs" / "verify.md"
     by_frame = re.findall(r"```python\n(.*?)```", documented.read_text(), re.DOTALL)[1]
+    assert by_frame.count('"input"') == 1
+    by_frame = by_frame.replace("input", str(tmp_path / "input"))
     (tmp_path / "documented_frame.py").write_text(by_frame)
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / "one.txt").write_text("the tide rises\nthe tide falls\n")

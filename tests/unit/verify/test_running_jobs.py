@@ -6,7 +6,10 @@ import pytest
 
 from tests.support.jobs import virtual_effects
 from tests.unit.verify.stores import needed_by, small, verdicts
+from tidelog.checkpoint.manifest import Author, Start, encode_entry
 from tidelog.errors import StoreUnreachableError
+from tidelog.ids import Generation, Slot
+from tidelog.storage import paths
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.local import LocalEngine
@@ -60,6 +63,31 @@ def test_nothing_is_passed_when_every_checkpoint_is_gone() -> None:
     report = report_while_dropping(5, 6, 7, 8)
     assert set(verdicts(report).values()) == {"gone"}
     assert report.problems == () and not report.passed
+
+
+class Restarting(MemoryStore):
+    """A new start of the job writes its slot, and a segment, while the store is listed."""
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(name, start, length)
+        if name == f"checkpoints/{NEWEST:08d}.json":
+            author = Author(Generation(9), "attempt")
+            await self.put("checkpoints/00000009.json", encode_entry(Start(Slot(9), author, 0, "")))
+            await self.put(paths.segment(Generation(9), "process", 1), b"its first segment")
+        return data
+
+
+def test_a_job_that_starts_meanwhile_is_no_gap_between_generations() -> None:
+    objects = small()
+    store, effects = Restarting(), virtual_effects()
+
+    async def verify() -> Report:
+        for name, data in objects.items():
+            await store.put(name, data)
+        return await verify_store(store, LocalEngine(store, effects, Workplace(store.url)))
+
+    report = asyncio.run(verify())
+    assert report.problems == () and report.passed
 
 
 def test_a_store_out_of_reach_is_an_error_and_no_damage() -> None:

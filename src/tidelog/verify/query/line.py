@@ -28,13 +28,17 @@ class Line:
     broken: TidelogError | None = None
     """Why it starts no earlier, where that leaves the oldest batches without a base."""
 
+    def behind(self, start: Version) -> "Line":
+        """The part of it that comes behind one of its versions."""
+        behind = tuple(version for version in self.versions if version[0] > start[0])
+        return Line(start[0], start, behind)
+
 
 @dataclass(slots=True)
 class LineFinder:
     """Finds the line to `wanted`, the ids of retained batches by version.
 
-    `snapshots` are the versions that have one; `bases` those among them that can be opened, as far
-    as that is known.
+    `snapshots` are the versions that have one.
     """
 
     wanted: Mapping[int, str]

@@ -71,13 +71,16 @@ class Replay:
 
     async def _start(self, finder: LineFinder) -> Line:
         """Find the line and make its base."""
-        bad: set[Version] = set()
+        bad: list[Version] = []
         while (line := await finder.find(frozenset(bad))).start is not None:
             base = await self._open(line.start)
             if base is not None:
                 await self._go_on_from(base)
                 return line
-            bad.add(line.start)
+            bad.append(line.start)
+        if line.broken is not None and bad:
+            # What would lead to the damaged snapshot from before may be cleaned up.
+            return line.behind(bad[0])
         if line.broken is not None:
             self.findings.breaks(line.broken, line.base)
         else:

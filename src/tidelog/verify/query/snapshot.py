@@ -17,6 +17,7 @@ from tidelog.effects import Offload
 from tidelog.errors import CorruptObjectError, InvariantError
 from tidelog.spark.checkpoint import STATE
 from tidelog.spark.format.damage import damaged
+from tidelog.table.failures import translate
 from tidelog.table.rocksdb import RocksTable
 from tidelog.table.rocksdb_snapshot import pack
 from tidelog.verify.fingerprint import Fingerprint, fingerprint
@@ -61,7 +62,7 @@ class SnapshotFiles:
             local = _plain(sst.local_file_name, name)
             stored[local] = f"{STATE}{self.directory}/SSTs/{sst.dfs_sst_file_name}"
             content = await self._sst(stored[local], sst.size_bytes)
-            await self.offload.run((target / local).write_bytes, content)
+            await self.offload.run(_write, target / local, content)
         return await self.offload.run(_read, target, name, stored)
 
     async def _sst(self, stored: str, size: int) -> bytes:
@@ -102,7 +103,15 @@ def _plain(member: str, name: str) -> str:
 def _lay_out(target: Path, members: Mapping[str, bytes]) -> None:
     target.mkdir(parents=True)
     for member, content in members.items():
-        (target / member).write_bytes(content)
+        _write(target / member, content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a local file; raises StoreFullError and StorageError."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise translate(error, path.parent) from error
 
 
 def _read(

@@ -38,17 +38,18 @@ async def verify_query(
     Raises ObjectNotFoundError for a batch that is not there, RestoreError when none is committed,
     and what the store raises.
     """
-    checkpoint = await read_checkpoint(store)
+    checkpoint = await read_checkpoint(store, progress)
     retained = _retained(checkpoint)
     # A commit that is missing takes a part of the index with it.
-    located = await locate(store, checkpoint, all_footers=_has_gaps(checkpoint, retained))
+    gaps = _has_gaps(checkpoint, retained)
+    located = await locate(store, checkpoint, all_footers=gaps, progress=progress)
     batches = _batches(checkpoint, retained, chosen)
     listed = await _listed(store, checkpoint, batches, retained)
     work = plan(checkpoint, located, listed, batches)
     problems = Problems()
     problems.add(work.problems)
     results = await engine.run(work.units, progress)
-    present = await _present(store, batches)
+    present = await _present(store, batches, retained)
     for result in results:
         problems.add(result.problems)
     left = still_concerning(problems, present)
@@ -145,8 +146,11 @@ async def _offsets(store: ObjectStore, batch: int) -> dict[str, Any] | str:
     return settings or {}
 
 
-async def _present(store: ObjectStore, batches: Iterable[int]) -> set[int]:
-    """The batches that are still retained: purged are offsets and commits from the oldest on."""
+async def _present(store: ObjectStore, batches: Iterable[int], retained: range) -> set[int]:
+    """The batches that are still retained: offsets and commits are purged from the oldest on."""
     leaves = [info.name.removeprefix(OFFSETS) async for info in store.list(OFFSETS)]
     oldest = min((int(leaf) for leaf in leaves if leaf.isdecimal()), default=0)
+    if oldest > retained[0]:
+        # The query goes on: state of the next ones may have been cleaned up meanwhile.
+        oldest += _KEPT_LONGER
     return {batch for batch in batches if batch >= oldest}

@@ -3,13 +3,16 @@
 Invariants: nothing is written to it; what a running job drops meanwhile is no damage.
 """
 
+from collections.abc import Container
+
 from tidelog.checkpoint.bounded import Progress, no_progress
 from tidelog.checkpoint.inventory import Inventory, list_slots, read_inventory
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import CheckpointId, Slot
+from tidelog.storage import paths
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.bench import Choice, Engine
-from tidelog.verify.problems import without_confirmed
+from tidelog.verify.problems import Problem, without_confirmed
 from tidelog.verify.report import Report, checkpoint_reports, not_checked, still_concerning
 from tidelog.verify.store.plan import plan
 from tidelog.verify.store.structure import known_starts, structural_problems
@@ -27,7 +30,7 @@ async def verify_store(
     Raises ObjectNotFoundError for a slot that is not there, RestoreError when there is no
     checkpoint at all, and what the store raises.
     """
-    inventory = await read_inventory(store)
+    inventory = await read_inventory(store, progress)
     ids = _checkpoints(store, inventory, chosen)
     problems = structural_problems(inventory)
     units = plan(inventory, problems.all(), [Slot(number) for number in ids])
@@ -42,7 +45,11 @@ async def verify_store(
     }
     for result in results:
         problems.add(without_confirmed(problem, confirmed) for problem in result.problems)
-    left = still_concerning(problems, present)
+    left = tuple(
+        problem
+        for problem in still_concerning(problems, present)
+        if not _appeared(problem, inventory, present)
+    )
     return Report(
         url=store.url,
         layout="tidelog",
@@ -51,6 +58,12 @@ async def verify_store(
         problems=left,
         unchecked=not_checked(results, present),
     )
+
+
+def _appeared(problem: Problem, inventory: Inventory, present: Container[Slot]) -> bool:
+    """Whether it is about a slot that a job has written meanwhile: a start that was no gap."""
+    slot = paths.slot_of(problem.where)
+    return slot is not None and slot in present and slot not in inventory.slots.sizes
 
 
 def _checkpoints(

@@ -34,6 +34,7 @@ class QueryTruth:
     effects: Effects
     engine: SparkEngine
     location: str
+    """As Hadoop takes it: s3a://, where tidelog says s3://."""
     question: Question
 
     async def compare(self, batch: int) -> TruthResult:

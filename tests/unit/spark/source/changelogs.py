@@ -9,7 +9,6 @@ import zstandard
 from tests.unit.spark import synthetic
 from tests.unit.spark.synthetic import Synthetic
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.source.query.changes import SEGMENTS, STATE
 
 Row = dict[str, Any]
 
@@ -41,7 +40,7 @@ def real_changelogs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "content_of", content_of)
 
 
-def expected(made: Synthetic, *, object_of: bool = False) -> list[Row]:
+def expected(made: Synthetic) -> list[Row]:
     """The rows of view `changes` for everything a synthetic checkpoint has committed."""
     return [row for name in made.model for row in rows_of(name)]
 
@@ -63,5 +62,3 @@ def rows_of(name: ChangelogName) -> list[Row]:
 
 
 COLUMNS = ("slot", "operator", "subtask", "seqno", "position", "op", "key", "value")
-
-__all__ = ["COLUMNS", "SEGMENTS", "STATE", "content_of", "expected", "real_changelogs", "rows_of"]

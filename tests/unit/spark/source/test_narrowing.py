@@ -1,6 +1,7 @@
 """Reading less gives exactly the rows that a filter would leave."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,10 @@ CONDITIONS = {
 }
 
 
-def everything(store: Path, view: str, known: dict[str, list[Row]] = {}) -> list[Row]:  # noqa: B006
-    """All rows of a view, read once."""
-    if view not in known:
-        known[view] = read(store, view=view, **_slots(view))
-    return known[view]
+@cache
+def everything(store: Path, view: str) -> list[Row]:
+    """All rows of a view."""
+    return read(store, view=view, **_slots(view))
 
 
 def _slots(view: str) -> dict[str, str]:
