@@ -66,6 +66,7 @@ def _settings(context: object, parameter: object, values: tuple[str, ...]) -> di
     "--slot",
     "chosen",
     type=_choice,
+    metavar="N",
     default="all",
     show_default=True,
     help="One checkpoint: its slot (of a Spark query: its batch), or latest.",

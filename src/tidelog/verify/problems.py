@@ -21,6 +21,9 @@ from tidelog.errors import (
 UNREADABLE: Final = (CorruptObjectError, FormatVersionError, ObjectNotFoundError, RestoreError)
 """Errors that are findings about stored objects; all others end the verification."""
 
+NOTHING: Final = "no such object"
+"""What is found where an object is missing."""
+
 _AT_BYTE: Final = re.compile(r"at byte \d+")
 
 
@@ -71,13 +74,16 @@ class Problem:
     """The object was written by a newer release; it need not be damaged."""
     action: str | None = None
     """What to do next, where it is not to restore another checkpoint."""
-    part_of: int | None = None
-    """Of something missing: the checkpoint it was written for, even if that can do without."""
 
     @property
     def checkpoints(self) -> set[int]:
         """All checkpoints it concerns."""
         return {*self.unusable, *self.doubtful}
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether an object is not there at all."""
+        return self.check == Check.OBJECTS and self.found == NOTHING
 
 
 def problem_of(
@@ -93,7 +99,7 @@ def problem_of(
     place = _AT_BYTE.search(error.what)
     found = error.found or str(error)
     if isinstance(error, (ObjectNotFoundError, RestoreError)):
-        check = Check.OBJECTS if error.found == "no such object" else Check.RESTORE
+        check = Check.OBJECTS if error.found == NOTHING else Check.RESTORE
     return Problem(
         check=check,
         where=named or error.what,
@@ -147,5 +153,4 @@ def _merged(one: Problem, other: Problem) -> Problem:
         doubtful=tuple(sorted({*one.doubtful, *other.doubtful})),
         newer_format=one.newer_format or other.newer_format,
         action=one.action or other.action,
-        part_of=max((n for n in (one.part_of, other.part_of) if n is not None), default=None),
     )

@@ -176,7 +176,6 @@ def still_concerning(problems: Problems, present: Collection[int]) -> tuple[Prob
             unusable=tuple(number for number in problem.unusable if number in present),
             doubtful=tuple(number for number in problem.doubtful if number in present),
         )
-        dropped = problem.part_of is not None and problem.part_of not in present
-        if left.checkpoints or not (problem.checkpoints or dropped):
+        if left.checkpoints or not problem.checkpoints:
             kept.append(left)
     return tuple(kept)

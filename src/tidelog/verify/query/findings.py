@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidelog.errors import ConfigError, RestoreError, TidelogError
+from tidelog.errors import ConfigError, TidelogError
 from tidelog.verify.problems import Check, Problem, problem_of
 
 FALL_BACK: Final = (
@@ -26,8 +26,6 @@ class Finding:
 
     error: TidelogError
     check: Check
-    batch: int
-    """That wrote what it is about."""
     action: str | None = None
     unusable: list[int] = field(default_factory=list)
     doubtful: list[int] = field(default_factory=list)
@@ -43,18 +41,18 @@ class Findings:
     _passed_over: list[Finding] = field(default_factory=list)
     _doubts: list[Finding] = field(default_factory=list)
 
-    def breaks(self, error: TidelogError, batch: int) -> None:
-        """Nothing can be restored from this batch on to the next whole snapshot."""
-        self._add(self._breaks, Finding(error, Check.READABLE, batch))
+    def breaks(self, error: TidelogError) -> None:
+        """Nothing can be restored from here to the next whole snapshot."""
+        self._add(self._breaks, Finding(error, Check.READABLE))
 
-    def passed_over(self, error: TidelogError, batch: int) -> None:
+    def passed_over(self, error: TidelogError) -> None:
         """The line goes on without a snapshot, or without a changelog that cannot be told."""
         action = error.action if isinstance(error, ConfigError) else FALL_BACK
-        self._add(self._passed_over, Finding(error, Check.READABLE, batch, action))
+        self._add(self._passed_over, Finding(error, Check.READABLE, action))
 
-    def contradicts(self, error: TidelogError, check: Check, batch: int, so_far: list[int]) -> None:
+    def contradicts(self, error: TidelogError, check: Check, so_far: list[int]) -> None:
         """Two things disagree: that concerns all batches from now on, and those `so_far`."""
-        self._add(self._doubts, Finding(error, check, batch, TWO_WAYS, doubtful=[*so_far]))
+        self._add(self._doubts, Finding(error, check, TWO_WAYS, doubtful=[*so_far]))
 
     def whole_snapshot(self) -> None:
         """What comes now can be restored from here."""
@@ -81,7 +79,6 @@ class Findings:
                 unusable=tuple(finding.unusable),
                 doubtful=tuple(sorted({*finding.doubtful})),
                 action=finding.action,
-                part_of=finding.batch if isinstance(error, RestoreError) else None,
             )
 
     def _add(self, kind: list[Finding], finding: Finding) -> None:

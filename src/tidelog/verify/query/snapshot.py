@@ -134,4 +134,5 @@ def _read(
         text = f"{error.what} {error.found}"
         named = next((full for local, full in stored.items() if f"/{local}" in text), name)
         found = (error.found or "another").replace(f"{target}/", "")
-        raise damaged(f"object {named}", "files that form a database", found) from error
+        expected = "it and its SST files to form a database"
+        raise damaged(f"object {named}", expected, found) from error

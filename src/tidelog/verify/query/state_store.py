@@ -13,6 +13,7 @@ from tidelog.verify.bench import Bench, UnitResult
 from tidelog.verify.query.changelogs import Changelogs, Version
 from tidelog.verify.query.files import CheckedFiles
 from tidelog.verify.query.findings import Findings
+from tidelog.verify.query.held import Held
 from tidelog.verify.query.line import LineFinder
 from tidelog.verify.query.replay import Replay
 from tidelog.verify.query.snapshot import SnapshotFiles
@@ -51,15 +52,13 @@ class StateStoreUnit:
         files, offload = CheckedFiles(bench.store, sizes), bench.effects.offload
         known = dict(self.changelogs)
         changelogs = Changelogs(bench.store, files, offload, self.directory, known)
-        replay = Replay(
+        held = Held(
             bench=bench,
-            wanted=frozenset(self.wanted),
-            changelogs=changelogs,
             snapshots=SnapshotFiles(files, offload, self.directory, sizes),
             objects={version: self._zip(version) for version in self.snapshots},
-            findings=Findings(self.directory),
             unfollowable=self.unfollowable,
         )
+        replay = Replay(frozenset(self.wanted), changelogs, held, Findings(self.directory))
 
         async def lineage_of(version: Version) -> Sequence[LineageItem]:
             return (await changelogs.read(version)).lineage

@@ -10,7 +10,7 @@ import msgspec
 
 from tidelog.checkpoint.bounded import Progress, no_progress
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.checkpoint import COMMITS, OFFSETS, STATE, Checkpoint
+from tidelog.spark.checkpoint import COMMITS, OFFSETS, SEGMENTS, STATE, Checkpoint
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
 from tidelog.spark.locate import locate
 from tidelog.spark.reading import gathered, read_checkpoint
@@ -49,9 +49,14 @@ async def verify_query(
     problems = Problems()
     problems.add(work.problems)
     results = await engine.run(work.units, progress)
-    present = await _present(store, batches, retained)
-    for result in results:
-        problems.add(result.problems)
+    present = await _present(store, batches)
+    there = {*listed.sizes, *(SEGMENTS + name for name in checkpoint.segments)}
+    for problem in (problem for result in results for problem in result.problems):
+        if problem.is_missing and problem.where in there:
+            # It was there when the verification began: Spark has cleaned it up since.
+            present -= set(problem.unusable)
+        else:
+            problems.add([problem])
     left = still_concerning(problems, present)
     return Report(
         url=store.url,
@@ -146,11 +151,8 @@ async def _offsets(store: ObjectStore, batch: int) -> dict[str, Any] | str:
     return settings or {}
 
 
-async def _present(store: ObjectStore, batches: Iterable[int], retained: range) -> set[int]:
+async def _present(store: ObjectStore, batches: Iterable[int]) -> set[int]:
     """The batches that are still retained: offsets and commits are purged from the oldest on."""
     leaves = [info.name.removeprefix(OFFSETS) async for info in store.list(OFFSETS)]
     oldest = min((int(leaf) for leaf in leaves if leaf.isdecimal()), default=0)
-    if oldest > retained[0]:
-        # The query goes on: state of the next ones may have been cleaned up meanwhile.
-        oldest += _KEPT_LONGER
     return {batch for batch in batches if batch >= oldest}

@@ -132,6 +132,17 @@ def test_without_an_older_way_a_damaged_snapshot_costs_its_batches_and_is_all_th
     assert unusable(report) == {13, 14, 15} and doubtful(report) == set()
 
 
+def test_changelogs_before_a_damaged_snapshot_may_be_cleaned_up(tmp_path: Path) -> None:
+    store = SparkStore(tmp_path / "rocksdb").batches(4).snapshot().batches(2).purge(3)
+    # Version 2 is deleted, while the index and the other segments still have versions 1 and 3.
+    del store.objects["_tidelog/segments/0a1b2c3d-driver-00000001.seg"]
+    sst = next(name for name in store.objects if "state/0/1/SSTs" in name)
+    assert verified(store.objects).passed
+    report = verified(damaged(store.objects, sst, flipped))
+    assert {problem.where for problem in report.problems} == {sst}
+    assert unusable(report) == {3, 4, 5}
+
+
 def test_every_flipped_byte_counts_where_checksums_lie_beside_the_files(query: SparkStore) -> None:
     objects = query.with_checksums().objects
     kinds = {"sst": ".sst", "zip": ".zip", "commit": "commits/3", "offsets": "offsets/3"}
@@ -364,7 +375,25 @@ def test_batches_that_are_purged_meanwhile_are_gone(query: SparkStore) -> None:
 
     report = asyncio.run(verify())
     assert report.problems == () and report.passed
-    # Of the two oldest that are left, state may have been cleaned up as well.
+    assert verdicts(report) == {n: "gone" if n < 3 else "sound" for n in ALL}
+
+
+def test_state_that_spark_cleans_up_meanwhile_is_gone(query: SparkStore) -> None:
+    """Its maintenance runs on while no batch comes."""
+    store, effects = Purging(), virtual_effects()
+    third = [name for name in query.objects if "/3_" in name or "/1_" in name]
+    store.gone = (
+        *third,
+        *(f"_tidelog/segments/0a1b2c3d-driver-{batch:08d}.seg" for batch in range(4)),
+    )
+
+    async def verify() -> Report:
+        for name, data in query.objects.items():
+            await store.put(name, data)
+        return await verify_query(store, LocalEngine(store, effects, Workplace(store.url)))
+
+    report = asyncio.run(verify())
+    assert report.problems == () and report.passed
     assert verdicts(report) == {n: "gone" if n < 5 else "sound" for n in ALL}
 
 
