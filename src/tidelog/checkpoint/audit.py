@@ -20,6 +20,7 @@ from tidelog.checkpoint.invariants import (
 )
 from tidelog.checkpoint.inventory import Inventory, Slots, list_slots, read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, TableObject
+from tidelog.checkpoint.table_file import check_table_file
 from tidelog.dstl.reader import SegmentReader
 from tidelog.dstl.segment import LogRange
 from tidelog.errors import (
@@ -31,7 +32,6 @@ from tidelog.errors import (
 )
 from tidelog.ids import CheckpointId, Slot
 from tidelog.storage import paths
-from tidelog.storage.document import checksum
 from tidelog.storage.port import ObjectStore
 
 _UNREADABLE = (CorruptObjectError, FormatVersionError, ObjectNotFoundError, RestoreError)
@@ -158,22 +158,11 @@ async def _check_bytes(
             if isinstance(part, LogRange):
                 await reader.read_range(part)
             else:
-                _check_table_file(part, await store.get(part.object))
+                check_table_file(part, await store.get(part.object), "restore an older slot")
         except _UNREADABLE as error:
             findings.add_error(name, error, *users[part])
 
     await gather_bounded(users, check, progress)
-
-
-def _check_table_file(file: TableObject, data: bytes) -> None:
-    found = checksum(data)
-    if found != file.crc32c:
-        raise CorruptObjectError(
-            f"object {file.object} is damaged",
-            expected=f"CRC32C {file.crc32c}",
-            found=found,
-            action="restore an older slot",
-        )
 
 
 def _report(inventory: Inventory, findings: _Findings, present: Container[Slot]) -> AuditReport:

@@ -7,7 +7,6 @@ Invariants:
 - nothing refers to a snapshot before its descriptor is durable.
 """
 
-import hashlib
 import shutil
 from collections import deque
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from tidelog.checkpoint.manifest import (
     TableObject,
     encode_descriptor,
 )
+from tidelog.checkpoint.table_file import content_hash
 from tidelog.dstl.cadence import Cadence
 from tidelog.effects import Effects
 from tidelog.ids import Generation, MaterializationId, SeqNo
@@ -32,7 +32,6 @@ from tidelog.storage.port import ObjectStore
 from tidelog.storage.raising import from_os_error
 from tidelog.table.port import Table, TableFile
 
-_HASH_BYTES = 16
 PATIENCE_S = 2.0
 """How long a file waits at most for a gap between checkpoints."""
 _RECENT: Final = 256
@@ -188,5 +187,4 @@ class TableSnapshots:
 
 
 def _fingerprint(data: bytes) -> tuple[str, str]:
-    digest = hashlib.blake2b(data, digest_size=_HASH_BYTES).hexdigest()
-    return digest, checksum(data)
+    return content_hash(data), checksum(data)

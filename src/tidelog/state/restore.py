@@ -12,6 +12,7 @@ from typing import Any
 from tidelog.changelog.block import Block, SealedBlock, open_block
 from tidelog.checkpoint.bounded import gather_bounded
 from tidelog.checkpoint.manifest import Descriptor, SubtaskState, TableObject, decode_descriptor
+from tidelog.checkpoint.table_file import check_table_file
 from tidelog.dstl.reader import SegmentReader
 from tidelog.dstl.segment import LogRange
 from tidelog.effects import Effects
@@ -19,7 +20,6 @@ from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import SeqNo
 from tidelog.state.log_replay import LogReplay
 from tidelog.state.progress import RestoreProgress
-from tidelog.storage.document import checksum
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import translate
 from tidelog.table.port import Table, TableFactory
@@ -175,13 +175,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _check_and_write(file: TableObject, data: bytes, path: Path) -> None:
-    if len(data) != file.size or checksum(data) != file.crc32c:
-        raise CorruptObjectError(
-            f"object {file.object} is damaged",
-            expected=f"{file.size} bytes with CRC32C {file.crc32c}",
-            found=f"{len(data)} bytes with {checksum(data)}",
-            action=_OLDER,
-        )
+    check_table_file(file, data, _OLDER)
     _write(path, data)
 
 

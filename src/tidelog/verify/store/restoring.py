@@ -22,7 +22,6 @@ from tidelog.state.restore import RestoreConfig, Restorer
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
 from tidelog.verify.bench import Bench
-from tidelog.verify.store.hashed import HashedFiles
 from tidelog.verify.tables import rocks_factory
 
 _MIB: Final = 1 << 20
@@ -58,7 +57,7 @@ class Restoring:
         run = self.bench.effects.offload.run
         directory = self.bench.directory / "table"
         progress = RestoreProgress.of(self.bench.effects.clock, [state])
-        factory = HashedFiles(_factory(state), files)
+        factory = _factory(state)
         restorer = Restorer(self.bench.store, self.bench.effects, factory, progress, _CONFIG)
         try:
             restored = await restorer.restore(state, directory, self.what)
