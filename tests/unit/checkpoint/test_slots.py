@@ -155,6 +155,20 @@ def test_a_damaged_slot_in_the_way_is_an_error_never_a_free_slot() -> None:
     scenario(steps)
 
 
+def test_a_slot_with_the_manifest_of_another_is_an_error() -> None:
+    async def steps(store: SteerableStore) -> None:
+        writer = Writer(store, 1)
+        await writer.start()
+        await writer.append(1)
+        await writer.append(2)
+        older = await store.get(paths.checkpoint(writer.written[0]))
+        await store.put(paths.checkpoint(writer.written[1]), older)
+        with pytest.raises(CorruptObjectError, match="of slot 2; found that of slot 1"):
+            await writer.log.read(writer.written[1])
+
+    scenario(steps)
+
+
 def test_names_that_are_no_slots_are_ignored() -> None:
     async def steps(store: SteerableStore) -> None:
         await store.put(f"{paths.CHECKPOINTS}notes.txt", b"mine")

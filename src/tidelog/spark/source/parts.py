@@ -4,15 +4,17 @@ Invariants: a part can be pickled and says all that is needed to read it, so exe
 up; together the parts of a plan have every row once.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from tidelog.spark.source import frames
 from tidelog.spark.source.access import Session
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.options import Options
 from tidelog.spark.source.views import Column
 from tidelog.spark.source.wanted import Wanted
+from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +60,21 @@ class Part(Protocol):
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
         """Its rows; raises what the store raises, and the errors of what is damaged."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All rows of a view: a listing is one sequence of requests, whoever makes it."""
+
+    rows: Callable[[ObjectStore], Coroutine[Any, Any, list[dict[str, Any]]]]
+    """A function of a module, so that it can be pickled."""
+    size: int = 0
+
+    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+        """The rows in their order, in batches."""
+        rows = task.session.run(self.rows(task.session.store))
+        for at in range(0, len(rows), frames.ROWS):
+            yield frames.from_rows(task.request.columns, rows[at : at + frames.ROWS])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,14 @@ unknown, because a slot or descriptor cannot be read, that is an error.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from tidelog.checkpoint.inventory import Inventory, read_inventory
 from tidelog.checkpoint.retention import sweepable
-from tidelog.spark.source import frames
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage import paths
 from tidelog.storage.port import ObjectInfo, ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _KINDS: Final = {
     paths.SEGMENTS: "segment",
@@ -27,21 +22,8 @@ _KINDS: Final = {
 
 
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
-    """One part: a listing is one sequence of requests, whoever makes it."""
-    return [ObjectsPart()]
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectsPart:
-    """All objects of a store."""
-
-    size: int = 0
-
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """A row per object, by name."""
-        rows = task.session.run(_rows(task.session.store))
-        for at in range(0, len(rows), frames.ROWS):
-            yield frames.from_rows(task.request.columns, rows[at : at + frames.ROWS])
+    """One part with a row per object, by name."""
+    return [Listing(_rows)]
 
 
 async def _rows(store: ObjectStore) -> list[dict[str, Any]]:

@@ -6,9 +6,8 @@ removes, and while a part of the index cannot be read, it is not said.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from tidelog.spark.checkpoint import (
     COMMITS,
@@ -21,12 +20,8 @@ from tidelog.spark.checkpoint import (
 )
 from tidelog.spark.entries import indexed
 from tidelog.spark.reading import read_checkpoint
-from tidelog.spark.source import frames
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage.port import ObjectInfo, ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _KINDS: Final = {
     SEGMENTS: "segment",
@@ -39,21 +34,8 @@ _VERSIONED: Final = re.compile(r"(\d+)(?:_[^/]+)?\.(zip|changelog)")
 
 
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
-    """One part: a listing is one sequence of requests, whoever makes it."""
-    return [ObjectsPart()]
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectsPart:
-    """All objects of a checkpoint."""
-
-    size: int = 0
-
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """A row per object, by name."""
-        rows = task.session.run(_rows(task.session.store))
-        for at in range(0, len(rows), frames.ROWS):
-            yield frames.from_rows(task.request.columns, rows[at : at + frames.ROWS])
+    """One part with a row per object, by name."""
+    return [Listing(_rows)]
 
 
 async def _rows(store: ObjectStore) -> list[dict[str, Any]]:
