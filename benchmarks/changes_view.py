@@ -10,6 +10,8 @@ Needs pyspark and Java.
 """
 
 import argparse
+import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +72,7 @@ def fill(spec: RunSpec, store: Path) -> Any:
 
 def session(cores: int, directory: Path) -> SparkSession:
     """A local Spark with the sources registered."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.driver.memory", "2g")

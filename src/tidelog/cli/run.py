@@ -133,7 +133,7 @@ def command(
 ) -> None:
     """Run JOB until its input ends.
 
-    JOB is wordcount, sessions, or module:attribute, where the attribute is a Job or a function
+    JOB is wordcount, sessions, outages, or module:attribute: the attribute is a Job or a function
     that returns one and may take a JobArguments. The same command started again resumes from the
     last checkpoint in the store.
     """
