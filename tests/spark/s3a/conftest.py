@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import py4j.java_gateway
+import py4j.protocol
 import pytest
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
@@ -69,6 +71,14 @@ def jvm(s3a_jars: list[Path]) -> Iterator[Any]:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait()
+
+
+@pytest.fixture(autouse=True)
+def _errors_of_this_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once this process has had a session, pyspark has py4j ask that session's JVM about every
+    error; the JVM of these tests is another.
+    """
+    monkeypatch.setattr(py4j.java_gateway, "get_return_value", py4j.protocol.get_return_value)
 
 
 def s3a_options(server: S3Server, endpoint: str | None = None) -> dict[str, str]:
