@@ -13,6 +13,7 @@ from tidelog.cli.estimate_description import price_warnings, today
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
 from tidelog.cli.overhead_fields import fields
 from tidelog.cli.overhead_output import show
+from tidelog.cli.spark_engine import on_spark
 from tidelog.errors import ConfigError
 from tidelog.estimate.bill import bill
 from tidelog.estimate.prices import choose_books, read_book
@@ -28,13 +29,6 @@ _MEMORY: Final = "memory://"
 _NAMED: Final = {"spark.app.name": "tidelog overhead"}
 
 
-def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    if not all(key and equals for key, equals, _ in pairs):
-        raise click.BadParameter("write it as NAME=VALUE")
-    return {key: value for key, _, value in pairs}
-
-
 @click.command("overhead")
 @on_store
 @click.option(
@@ -42,10 +36,7 @@ def _settings(context: object, parameter: object, values: tuple[str, ...]) -> di
     type=click.Choice(["spark", "local"]),
     help="A Spark job, or plain Python on this machine.  [default: spark where it is installed]",
 )
-@click.option("--master", metavar="URL", help="Spark's master; by default local[*].")
-@click.option(
-    "--conf", multiple=True, callback=_settings, metavar="NAME=VALUE", help="A Spark setting."
-)
+@on_spark
 @click.option(
     "--status",
     type=click.Path(dir_okay=False, path_type=Path),

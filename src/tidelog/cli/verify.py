@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
+from tidelog.cli.spark_engine import on_spark
 from tidelog.cli.spark_options import on_checkpoint
 from tidelog.cli.verify_output import fields, show
 from tidelog.errors import ConfigError
@@ -53,13 +54,6 @@ def _choice(text: str) -> Choice:
     return int(text)
 
 
-def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    if not all(key and equals for key, equals, _ in pairs):
-        raise click.BadParameter("write it as NAME=VALUE")
-    return {key: value for key, _, value in pairs}
-
-
 @click.command("verify")
 @on_checkpoint
 @click.option(
@@ -78,10 +72,7 @@ def _settings(context: object, parameter: object, values: tuple[str, ...]) -> di
     show_default=True,
     help="A Spark job, or plain Python on this machine.",
 )
-@click.option("--master", metavar="URL", help="Spark's master; by default local[*].")
-@click.option(
-    "--conf", multiple=True, callback=_settings, metavar="NAME=VALUE", help="A Spark setting."
-)
+@on_spark
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="--engine local: processes; by default as needed."
 )
