@@ -15,8 +15,9 @@ from tidelog.runtime.output import Output
 from tidelog.runtime.sink import Sink, SinkContext
 from tidelog.runtime.sink_output import SinkOutput
 from tidelog.runtime.source_task import SourceTask, SplitEnumerator
+from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
-from tidelog.runtime.task import CheckpointListener, StreamTask, Task, TaskId, TaskParts
+from tidelog.runtime.task import CheckpointListener, Task, TaskId, TaskParts
 from tidelog.runtime.wiring import Wiring
 from tidelog.runtime.worktime import WorkTime
 from tidelog.state.registry import StateRegistry

@@ -28,8 +28,9 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.deploy import Deployment
 from tidelog.runtime.graph import Job, Vertex, compile_job
 from tidelog.runtime.matching import match_states
+from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
-from tidelog.runtime.task import StreamTask, TaskId
+from tidelog.runtime.task import TaskId
 from tidelog.runtime.workdir import open_work_dir
 from tidelog.state.progress import RestoreProgress
 from tidelog.storage.ledger import Ledger
