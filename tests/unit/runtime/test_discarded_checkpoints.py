@@ -1,0 +1,218 @@
+"""A checkpoint counts as a whole or not at all: one part that fails or is late discards it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.support.faults import SteerableStore
+from tests.support.harness import retained_objects
+from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.errors import CheckpointFailedError, StoreUnreachableError
+from tidelog.ids import CheckpointId, Slot
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sink import SinkContext, SinkWriter
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+
+NUMBERS = Portions({f"split-{s}": list(range(s, 150, 3)) for s in range(3)}, portion=1, pause=0.1)
+BAD = CheckpointId(4)
+
+
+class Failing(Outside):
+    """Subtask 1 cannot pre-commit the given checkpoints."""
+
+    def __init__(self, bad: Sequence[int]) -> None:
+        super().__init__()
+        self.bad = bad
+        self.order: list[tuple[int, bytes]] = []
+        """(checkpoints completed by then, transaction) of every commit."""
+        self.completed: Callable[[], int] = lambda: 0
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        return _FailingWriter(self, context, super().open(context))
+
+
+class _FailingWriter(SinkWriter):
+    def __init__(self, sink: Failing, context: SinkContext, inner: SinkWriter) -> None:
+        self._sink = sink
+        self._inner = inner
+        self._subtask = context.subtask
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        self._inner.recover(transactions)
+
+    def write(self, records: Sequence[Any]) -> None:
+        self._inner.write(records)
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        if self._subtask == 1 and checkpoint in self._sink.bad:
+            raise StoreUnreachableError("the sink", found="no connection", action="mend it")
+        return self._inner.pre_commit(checkpoint)
+
+    def commit(self, transaction: bytes) -> None:
+        self._sink.order.append((self._sink.completed(), transaction))
+        self._inner.commit(transaction)
+
+
+def copy(sink: Outside) -> Job:
+    job = Job("copy")
+    job.source(NUMBERS).rebalance().map(lambda n: n, name="copy").sink(sink)
+    return job
+
+
+async def checkpoints(store: MemoryStore) -> list[Checkpoint]:
+    slots = SlotLog(store, effects())
+    entries = [await slots.read(slot) for slot in await slots.slots()]
+    return [entry for entry in entries if isinstance(entry, Checkpoint)]
+
+
+async def check_nothing_is_left_over(store: MemoryStore) -> None:
+    names, needed = await retained_objects(store, effects())
+    assert set(store._objects) == names | needed
+
+
+def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() -> None:
+    store, sink = MemoryStore("memory://one"), Failing([BAD])
+    runner = JobRunner(copy(sink), store, config(retain=50), effects())
+    sink.completed = lambda: runner.driver.metrics.completed if runner.driver else 0
+    asyncio.run(runner.run())
+
+    assert runner.driver is not None
+    metrics = runner.driver.metrics
+    assert metrics.failed == 1
+    assert metrics.last_failure is not None and "no connection" in metrics.last_failure
+    assert runner.driver.coordinator.consecutive_failures == 0, "the next one forgave it"
+    ids = [checkpoint.checkpoint_id for checkpoint in asyncio.run(checkpoints(store))]
+    assert BAD not in ids and ids[:4] == [1, 2, 3, 5]
+    # Subtask 0 had pre-committed; it commits with checkpoint 5, the fourth that completed.
+    commits = {transaction.rpartition(b"-")[2]: done for done, transaction in sink.order}
+    assert (commits[b"3"], commits[b"4"], commits[b"5"]) == (3, 4, 4)
+    assert sorted(sink.records) == list(range(150))
+    asyncio.run(check_nothing_is_left_over(store))
+
+
+def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job() -> None:
+    store, sink = MemoryStore("memory://row"), Failing(range(2, 99))
+    settings = config(schedule=Schedule(interval=1.0, timeout=60.0, tolerable_failures=2))
+    runner = JobRunner(copy(sink), store, settings, effects())
+    with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row failed"):
+        asyncio.run(runner.run())
+    assert runner.driver is not None and runner.driver.metrics.failed == 3
+    # What was not committed comes again, and nothing else does.
+    sink.bad = ()
+    asyncio.run(JobRunner(copy(sink), store, config(), effects(2)).run())
+    assert sorted(sink.records) == list(range(150))
+    assert sink.prepared == {}
+
+
+def test_a_timeout_discards_the_checkpoint_and_all_its_state() -> None:
+    inner, sink, source = MemoryStore("memory://late"), Outside(), words(2, 40)
+    store = SteerableStore(inner)
+    settings = config(retain=50, schedule=Schedule(interval=1.0, timeout=5.0))
+    runner = JobRunner(word_count(source, sink), store, settings, effects())
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(runner.run())
+        sleep = runner.effects.clock.sleep
+        while runner.driver is None or not runner.driver.metrics.completed:
+            await sleep(0.05)
+        store.hold(paths.SEGMENTS)
+        while not runner.driver.metrics.failed:
+            await sleep(0.05)
+        assert runner.driver.coordinator.consecutive_failures == 1
+        store.release()
+        await running
+
+    asyncio.run(scenario())
+    assert runner.driver is not None
+    failure = runner.driver.metrics.last_failure
+    assert failure is not None and failure.startswith("timed out after 5.0 s")
+    found = asyncio.run(checkpoints(inner))
+    ids = [checkpoint.checkpoint_id for checkpoint in found]
+    late = set(range(1, max(ids))) - set(ids)
+    assert len(late) == runner.driver.metrics.failed
+    assert sorted(sink.records) == sorted(Counter(source.records).items())
+    asyncio.run(check_nothing_is_left_over(inner))
+
+
+def test_the_barrier_goes_on_before_the_snapshot_is_taken() -> None:
+    store, sink = MemoryStore("memory://order"), Outside()
+    runner = JobRunner(word_count(words(), sink), store, config(), effects())
+    steps: list[tuple[str, int, str]] = []
+
+    def watch() -> None:
+        assert runner.deployment is not None
+        for task in runner.deployment.tasks:
+            _watch(str(task.id), task.parts, steps)
+
+    asyncio.run(runner.run(watch))
+    tasks = {task for task, _, _ in steps}
+    assert len(tasks) == 4, "two sources and two consumers"
+    for task in tasks:
+        of_task = [(checkpoint, step) for who, checkpoint, step in steps if who == task]
+        ids = sorted({checkpoint for checkpoint, _ in of_task})
+        assert len(ids) > 2
+        assert of_task == [(n, step) for n in ids for step in ("barrier", "snapshot")]
+
+
+def _watch(task: str, parts: Any, steps: list[tuple[str, int, str]]) -> None:
+    announce, snapshotter = parts.output.announce, parts.snapshotter
+
+    async def announced(event: Any) -> None:
+        if hasattr(event, "checkpoint"):
+            steps.append((task, event.checkpoint, "barrier"))
+        await announce(event)
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(snapshotter, name)
+
+        async def capture(self, checkpoint: CheckpointId, position: Any) -> Any:
+            steps.append((task, checkpoint, "snapshot"))
+            return await snapshotter.capture(checkpoint, position)
+
+    parts.output.announce = announced
+    parts.snapshotter = Watched()
+
+
+def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() -> None:
+    """By reference, then in the background: what changes meanwhile is in the next checkpoint."""
+    inner, source = MemoryStore("memory://behind"), words(2, 60)
+    store = SteerableStore(inner)
+    runner = JobRunner(word_count(source, Outside()), store, config(retain=50), effects())
+
+    async def scenario() -> tuple[Slot, int, int]:
+        store.hold(paths.SEGMENTS)
+        running = asyncio.ensure_future(runner.run())
+        sleep = runner.effects.clock.sleep
+        while not store.waiting:
+            await sleep(0.05)
+        before = records_read(runner)
+        await sleep(10.0)
+        meanwhile = records_read(runner)
+        store.release()
+        assert runner.driver is not None
+        assert not runner.driver.metrics.completed
+        slot = runner.driver.next_slot
+        await running
+        return slot, before, meanwhile
+
+    slot, before, meanwhile = asyncio.run(scenario())
+    assert meanwhile > before + 20
+    # Offsets and counts of that checkpoint belong together: resuming from it counts all once.
+    resumed = Outside()
+    job = word_count(source, resumed)
+    asyncio.run(JobRunner(job, inner, config(), effects(2), restore_slot=slot).run())
+    assert sorted(resumed.records) == sorted(Counter(source.records).items())
+
+
+def records_read(runner: JobRunner) -> int:
+    assert runner.deployment is not None
+    return sum(task.parts.metrics.records_in for task in runner.deployment.tasks)
