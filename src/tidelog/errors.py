@@ -123,6 +123,10 @@ class StateSchemaError(TidelogError):
     """A state's name, kind, schema or serializer does not fit what was stored or passed."""
 
 
+class UnstorableError(TidelogError):
+    """Records of a type that checkpoints cannot store as in-flight data."""
+
+
 class UserFunctionError(TidelogError):
     """A user's function raised; the cause is chained."""
 

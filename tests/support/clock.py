@@ -40,6 +40,10 @@ class VirtualClock:
             self._driver = asyncio.ensure_future(self._drive())
         await woken
 
+    def spend(self, seconds: float) -> None:
+        """Something holds the event loop for so long, as a slow user function does."""
+        self._elapsed += seconds
+
     async def advance(self, seconds: float) -> None:
         """Let `seconds` pass, waking every sleeper at its own moment and in order."""
         end = self._elapsed + seconds

@@ -42,6 +42,7 @@ class BlockKind(IntEnum):
     CHANGES = 1
     METADATA = 2
     SPARK_CHANGELOG = 3
+    IN_FLIGHT = 4
 
 
 _KINDS: Final = frozenset(BlockKind)

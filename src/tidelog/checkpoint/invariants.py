@@ -251,7 +251,8 @@ def direct_needs(checkpoint: Checkpoint) -> list[Need]:
     segments: dict[str, int] = {}
     descriptors = {}
     for _, subtask in checkpoint.subtasks():
-        for part in subtask.log:
+        in_flight = subtask.in_flight.log if subtask.in_flight is not None else ()
+        for part in (*subtask.log, *in_flight):
             end = part.offset + part.length
             segments[part.segment] = max(end, segments.get(part.segment, 0))
         if subtask.materialization is not None:

@@ -45,6 +45,27 @@ class MaterializationRef(msgspec.Struct, frozen=True):
     """Bytes of all files of the snapshot."""
 
 
+class InFlightRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The in-flight data of one subtask: ranges of segments and behind them inline blocks."""
+
+    log: tuple[LogRange, ...] = ()
+    inline: tuple[bytes, ...] = ()
+    buffers: int = 0
+    bytes: int = 0
+    """Encoded, before compression."""
+
+
+class BarrierFacts(msgspec.Struct, frozen=True, array_like=True):
+    """How the barrier passed a subtask; milliseconds."""
+
+    unaligned: bool
+    """It overtook data, here or in an output."""
+    start_delay_ms: int
+    """From the trigger of the checkpoint to the first barrier that was seen."""
+    alignment_ms: int
+    """From then to the snapshot."""
+
+
 class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything one subtask needs to come back."""
 
@@ -63,6 +84,10 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pre-committed sink transactions that this checkpoint commits."""
     finished: bool = False
     """The operator's `finish` ran before this checkpoint."""
+    advancing: int | None = None
+    """A watermark whose timers had fired in part when the barrier passed."""
+    in_flight: InFlightRef | None = None
+    barrier: BarrierFacts | None = None
 
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,8 +22,10 @@ def subsumed(
 
 
 def subtask_objects(state: SubtaskState) -> set[str]:
-    """Objects a subtask's state names directly: log segments and its descriptor."""
+    """Objects a subtask's state names directly: segments and its descriptor."""
     names = {log_range.segment for log_range in state.log}
+    if state.in_flight is not None:
+        names.update(log_range.segment for log_range in state.in_flight.log)
     if state.materialization is not None:
         names.add(state.materialization.descriptor)
     return names

@@ -86,6 +86,14 @@ class Uploader:
         """Take over a block that is sealed already."""
         self._submit(chain, Piece.of_block(block, self.effects.clock.monotonic()))
 
+    def withdraw(self, chain: LogChain) -> None:
+        """Forget what is queued of a chain that nothing will refer to any more."""
+        withdrawn = [entry for entry in self._queue if entry.chain is chain]
+        if withdrawn:
+            self._queue = [entry for entry in self._queue if entry.chain is not chain]
+            self._queued_bytes = sum(e.piece.raw_bytes for e in self._queue)
+            self._release(withdrawn)
+
     def _submit(self, chain: LogChain, piece: Piece) -> None:
         chain.append(piece)
         before = self._due_in()

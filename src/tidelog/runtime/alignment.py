@@ -1,13 +1,48 @@
-"""Barrier alignment: a pure decision per barrier (Carbone et al., 2015).
+"""Barrier alignment: a pure decision per barrier (Carbone et al., 2015; unaligned: FLIP-76).
 
-Invariants: exactly once: after barrier n arrived on a channel, nothing of that channel is
-processed until n arrived on all; at least once: nothing is ever blocked, barriers are counted.
-With one channel both modes are the same.
+Invariants:
+- exactly once, aligned: after barrier n arrived on a channel, nothing of that channel is processed
+  until n arrived on all;
+- exactly once, overtaking: the snapshot is taken before n was reached on all channels; from then on
+  nothing is blocked, and what comes before n on the others is in-flight data of n;
+- a channel that stays aligned is never overtaken: n is reached on all of those first;
+- at least once: nothing is ever blocked, barriers are counted.
+With one channel aligned exactly once and at least once are the same.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidelog.ids import CheckpointId
+from tidelog.runtime.messages import Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class Switching:
+    """When an aligned checkpoint that may switch becomes an unaligned one; times in seconds.
+
+    The three stages (FLINK-19680, FLINK-23041): inside a task that aligns for too long; by the
+    start time that the barrier carries, so that the time is that of the whole checkpoint and not
+    of each task; in output queues, where a barrier waits that no task has seen yet.
+    """
+
+    timeout: float
+    by_start_time: bool = True
+    in_outputs: bool = True
+
+    def deadline(self, barrier: Barrier, seen: float) -> float | None:
+        """When to switch a barrier that was first seen here at `seen`; None: never."""
+        if barrier.order == "unaligned":
+            return seen
+        if barrier.order == "aligned":
+            return None
+        return (barrier.started if self.by_start_time else seen) + self.timeout
+
+    def output_deadline(self, barrier: Barrier, sent: float) -> float | None:
+        """When to switch a barrier that still waits in an output since `sent`; None: never."""
+        if barrier.order == "may-switch" and not self.in_outputs:
+            return None
+        return self.deadline(barrier, sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +50,13 @@ class Aligned:
     """What to do about a barrier."""
 
     block: bool = False
-    """Deliver nothing more from the channel it came from."""
+    """Deliver nothing more from the channel it was reached on."""
     unblock: bool = False
     """Deliver from all channels again."""
     complete: bool = False
-    """The barrier arrived on all channels: take the snapshot now."""
+    """The barrier was reached on all channels: take the snapshot now."""
+    overtake: bool = False
+    """Take the snapshot now; what is before the barrier in channels is in-flight data."""
 
 
 _IGNORE = Aligned()
@@ -29,40 +66,94 @@ _NO_CHECKPOINT = CheckpointId(-1)
 class Alignment:
     """The state of one task's alignment."""
 
-    def __init__(self, channels: int, *, exactly_once: bool) -> None:
+    def __init__(
+        self,
+        channels: int,
+        *,
+        exactly_once: bool,
+        switching: Switching | None = None,
+        stay_aligned: Iterable[int] = (),
+    ) -> None:
         self._channels = channels
         self._exactly_once = exactly_once
-        self._arrived: set[int] = set()
+        self._switching = switching if exactly_once else None
+        self._stay_aligned = frozenset(stay_aligned)
+        self._reached: set[int] = set()
+        self._seen_at = 0.0
+        self._deadline: float | None = None
         self._newest = _NO_CHECKPOINT
         self._closed = _NO_CHECKPOINT
-        """Complete or given up, as are all before it: its late barriers mean nothing."""
+        """Its snapshot was taken or given up, as were all before: late barriers mean nothing."""
 
     @property
     def aligning(self) -> CheckpointId | None:
         """The checkpoint whose barriers are awaited."""
-        return self._newest if self._arrived else None
+        return self._newest if self._newest > self._closed else None
 
-    def barrier(self, channel: int, checkpoint: CheckpointId) -> Aligned:
-        """A barrier arrived; one of an older checkpoint is ignored, a newer one starts anew."""
-        if checkpoint <= self._closed or checkpoint < self._newest:
+    @property
+    def deadline(self) -> float | None:
+        """When to announce the checkpoint that is aligning again: it may switch then."""
+        return None if self.aligning is None else self._deadline
+
+    @property
+    def seen_at(self) -> float:
+        """When the first barrier of the newest checkpoint was seen."""
+        return self._seen_at
+
+    @property
+    def reached(self) -> frozenset[int]:
+        """Channels on which the newest checkpoint's barrier was reached, not overtaking."""
+        return frozenset(self._reached)
+
+    def announced(self, barrier: Barrier, now: float) -> Aligned:
+        """A barrier is in a channel, perhaps behind buffers; again at its deadline."""
+        unblock = self._begin(barrier, now)
+        if unblock is None:
             return _IGNORE
-        unblock = False
-        if checkpoint > self._newest:
-            # A checkpoint given up by the coordinator leaves half an alignment behind.
-            unblock = bool(self._arrived) and self._exactly_once
-            self._newest = checkpoint
-            self._arrived = set()
-        self._arrived.add(channel)
-        if len(self._arrived) < self._channels:
-            return Aligned(block=self._exactly_once, unblock=unblock)
-        self._arrived = set()
-        self._closed = checkpoint
+        return self._or_switch(Aligned(unblock=unblock), now)
+
+    def barrier(self, channel: int, barrier: Barrier, now: float) -> Aligned:
+        """A barrier was reached; one of an older checkpoint is ignored, a newer starts anew."""
+        unblock = self._begin(barrier, now)
+        if unblock is None:
+            return _IGNORE
+        self._reached.add(channel)
+        if len(self._reached) < self._channels:
+            return self._or_switch(Aligned(block=self._exactly_once, unblock=unblock), now)
+        self._closed = barrier.checkpoint
         return Aligned(unblock=self._exactly_once, complete=True)
 
     def abort(self, checkpoint: CheckpointId) -> Aligned:
         """The coordinator gave the checkpoint up."""
+        aligning = self.aligning
         self._closed = max(self._closed, checkpoint)
-        if not self._arrived or checkpoint < self._newest:
+        if aligning is None or checkpoint < aligning:
             return _IGNORE
-        self._arrived = set()
         return Aligned(unblock=self._exactly_once)
+
+    def _begin(self, barrier: Barrier, now: float) -> bool | None:
+        """Whether to unblock what an abandoned alignment blocked; None: the barrier is old."""
+        checkpoint = barrier.checkpoint
+        if checkpoint <= self._closed or checkpoint < self._newest:
+            return None
+        unblock = False
+        if checkpoint > self._newest:
+            # A checkpoint given up by the coordinator leaves half an alignment behind.
+            unblock = self.aligning is not None and bool(self._reached) and self._exactly_once
+            self._newest = checkpoint
+            self._reached = set()
+            self._seen_at = now
+            self._deadline = None
+        if self._switching is not None:
+            deadline = self._switching.deadline(barrier, now)
+            if deadline is not None and (self._deadline is None or deadline < self._deadline):
+                self._deadline = deadline
+        return unblock
+
+    def _or_switch(self, otherwise: Aligned, now: float) -> Aligned:
+        """Take the snapshot when it is time, and no channel that stays aligned is behind."""
+        deadline = self.deadline
+        if deadline is None or now < deadline or not self._stay_aligned <= self._reached:
+            return otherwise
+        self._closed = self._newest
+        return Aligned(unblock=True, overtake=True)

@@ -27,12 +27,16 @@ class OperatorChain:
         """Pass a buffer through the chain."""
         return self._through((batch,), 0)
 
-    def watermark(self, time: int) -> Iterator[Batch]:
-        """Event time moved on: timers of each operator, passed through those behind it."""
+    def watermark(self, time: int) -> Iterator[Iterator[Batch]]:
+        """Event time moved on: timers of each operator, passed through those behind it.
+
+        Yields the outputs of a few timers at a time; once they were taken state is consistent.
+        """
         for at, (name, operator) in enumerate(self._operators):
             with blame(name):
                 produced = operator.watermark(time)
-            yield from self._through(_blamed(name, produced), at + 1)
+            for batch in _blamed(name, produced):
+                yield self._through((batch,), at + 1)
 
     def tick(self, now_ms: int) -> Iterator[Batch]:
         """Processing time moved on."""

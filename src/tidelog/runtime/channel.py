@@ -1,83 +1,197 @@
-"""Channels: bounded queues of buffers between subtasks.
+"""Channels: first-in first-out, from one subtask to one of the next operator.
 
-Invariants: a channel is first-in first-out; a sender waits while its channel is full, so
-back-pressure reaches the sources; a blocked channel delivers nothing until unblocked. Pokes
-jump the queues: they carry no data and have no place in the order of records.
+Invariants:
+- a channel holds what its consumer may take (the input) and behind it what the consumer has no
+  room for (the backlog, which counts against the producer's pool); together they keep the order;
+- events need no room; only buffers of records do;
+- a barrier that overtakes moves to the end of the input: what is before it there is in-flight data
+  of the consumer, what it left behind in the backlog is in-flight data of the producer.
 """
 
-import asyncio
+import itertools
 from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
 
-from tidelog.runtime.messages import Message
+from tidelog.ids import CheckpointId
+from tidelog.runtime.messages import Barrier, Batch, Message, Watermark
+from tidelog.runtime.pool import BufferPool
+
+InFlightData = Batch | Watermark
+"""What of a channel belongs to an unaligned checkpoint."""
+
+Recorded = Callable[[list[InFlightData]], None]
+"""Takes over the in-flight data of a channel."""
 
 
-class Gate:
-    """All input channels of one subtask."""
+class Consumer(Protocol):
+    """Who takes from a channel."""
 
-    def __init__(self, channels: int, capacity: int) -> None:
-        self._queues: list[deque[Message]] = [deque() for _ in range(channels)]
-        self._capacity = capacity
-        self._blocked: set[int] = set()
-        self._ready = asyncio.Event()
-        self._room = [asyncio.Event() for _ in range(channels)]
-        self._turn = 0
-        self._poked = False
+    def arrived(self, channel: int, message: Message) -> None:
+        """Something new is in the input."""
+        ...
+
+
+class Channel:
+    """One channel; `number` is its place among the consumer's."""
+
+    __slots__ = (
+        "_backlog",
+        "_consumer",
+        "_input",
+        "_pool",
+        "_recording",
+        "_room",
+        "_when_moved",
+        "number",
+        "recovered",
+    )
+
+    def __init__(self, consumer: Consumer, number: int, buffers: int, pool: BufferPool) -> None:
+        self.number = number
+        self.recovered = 0
+        """Restored messages that the consumer has not taken yet; they come first."""
+        self._consumer = consumer
+        self._room = buffers
+        self._pool = pool
+        self._input: deque[Message] = deque()
+        self._backlog: deque[Message] = deque()
+        self._when_moved: dict[CheckpointId, Callable[[], None]] = {}
+        self._recording: _Recording | None = None
+
+    def __len__(self) -> int:
+        return len(self._input) + len(self._backlog)
 
     @property
-    def channels(self) -> int:
-        """Number of channels."""
-        return len(self._queues)
+    def head(self) -> Message | None:
+        """What the consumer takes next."""
+        return self._input[0] if self._input else None
 
-    @property
-    def queued(self) -> int:
-        """Messages waiting in all channels."""
-        return sum(map(len, self._queues))
+    # --- the producer's end
 
-    def full(self, channel: int) -> bool:
-        """A sender would have to wait now."""
-        return len(self._queues[channel]) >= self._capacity
+    def send(self, message: Message) -> None:
+        """Append a message; it waits in the backlog while the consumer has no room."""
+        records = isinstance(message, Batch)
+        if self._backlog or (records and self._room <= 0):
+            self._backlog.append(message)
+            if records:
+                self._pool.take()
+        else:
+            self._room -= records
+            self._arrive(message)
 
-    async def put(self, channel: int, message: Message) -> None:
-        """Append a message; waits while the channel is full."""
-        while self.full(channel):
-            self._room[channel].clear()
-            await self._room[channel].wait()
-        self._queues[channel].append(message)
-        self._ready.set()
+    def send_first(self, barrier: Barrier) -> list[InFlightData]:
+        """Let a barrier overtake the backlog; returns what it overtook."""
+        overtaken = _data(self._backlog)
+        self._arrive(barrier)
+        return overtaken
 
-    def poke(self) -> None:
-        """Make `get` answer None once, soon: time passed."""
-        self._poked = True
-        self._ready.set()
+    def holds(self, checkpoint: CheckpointId, when_moved: Callable[[], None]) -> bool:
+        """Whether a barrier waits in the backlog; if so, calls back when it has moved on."""
+        waits = any(_is_barrier(message, checkpoint) for message in self._backlog)
+        if waits:
+            self._when_moved[checkpoint] = when_moved
+        return waits
 
-    async def get(self) -> tuple[int, Message] | None:
-        """The next message of any channel that is not blocked, channels taking turns."""
-        while True:
-            if self._poked:
-                self._poked = False
-                return None
-            channel = self._next_ready()
-            if channel is not None:
-                message = self._queues[channel].popleft()
-                self._room[channel].set()
-                return channel, message
-            self._ready.clear()
-            await self._ready.wait()
+    def forget(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was given up: nobody asks when its barrier moves on."""
+        self._when_moved.pop(checkpoint, None)
 
-    def block(self, channel: int) -> None:
-        """Deliver nothing from this channel for now."""
-        self._blocked.add(channel)
+    def move_first(self, checkpoint: CheckpointId, barrier: Barrier) -> list[InFlightData]:
+        """Put `barrier` in the place of the one that waits in the backlog, and let it overtake
+        what is before it there; returns that.
+        """
+        self._when_moved.pop(checkpoint, None)
+        behind = iter(list(self._backlog))
+        overtaken: list[Message] = []
+        for message in behind:
+            if _is_barrier(message, checkpoint):
+                break
+            overtaken.append(message)
+        self._backlog = deque([*overtaken, *behind])
+        self._arrive(barrier)
+        # Without the barrier in its way an event may be first.
+        self._move()
+        return _data(overtaken)
 
-    def unblock(self) -> None:
-        """Deliver from all channels again."""
-        self._blocked.clear()
-        self._ready.set()
+    # --- the consumer's end
 
-    def _next_ready(self) -> int | None:
-        count = len(self._queues)
-        for step in range(count):
-            channel = (self._turn + step) % count
-            if self._queues[channel] and channel not in self._blocked:
-                self._turn = (channel + 1) % count
-                return channel
-        return None
+    def take(self) -> Message:
+        """The next message of the input."""
+        message = self._input.popleft()
+        if self.recovered:
+            self.recovered -= 1
+        if isinstance(message, Batch):
+            self._room += 1
+            self._move()
+        return message
+
+    def recover(self, messages: Iterable[InFlightData]) -> None:
+        """Put restored in-flight data into the empty input; it takes what room it needs."""
+        for message in messages:
+            self._room -= isinstance(message, Batch)
+            self.recovered += 1
+            self._arrive(message)
+
+    def record(self, checkpoint: CheckpointId, recorded: Recorded) -> None:
+        """Call `recorded` with the data before the barrier of a checkpoint, once that has come.
+
+        The barrier is taken out: it has done its work.
+        """
+        for position, message in enumerate(self._input):
+            if _is_barrier(message, checkpoint):
+                overtaken = _data(itertools.islice(self._input, position))
+                del self._input[position]
+                recorded(overtaken)
+                return
+        self._recording = _Recording(checkpoint, recorded, _data(self._input))
+
+    def stop_recording(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was given up."""
+        if self._recording is not None and self._recording.checkpoint == checkpoint:
+            self._recording = None
+
+    # --- between them
+
+    def _move(self) -> None:
+        """From the backlog to the input, as far as there is room."""
+        backlog = self._backlog
+        while backlog:
+            message = backlog[0]
+            if isinstance(message, Batch):
+                if self._room <= 0:
+                    return
+                self._room -= 1
+                self._pool.give_back()
+            backlog.popleft()
+            self._arrive(message)
+            if isinstance(message, Barrier) and message.checkpoint in self._when_moved:
+                self._when_moved.pop(message.checkpoint)()
+
+    def _arrive(self, message: Message) -> None:
+        recording = self._recording
+        if recording is not None:
+            if _is_barrier(message, recording.checkpoint):
+                self._recording = None
+                recording.recorded(recording.data)
+                return
+            if isinstance(message, InFlightData):
+                recording.data.append(message)
+        self._input.append(message)
+        self._consumer.arrived(self.number, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    checkpoint: CheckpointId
+    recorded: Recorded
+    data: list[InFlightData]
+
+
+def _is_barrier(message: Message, checkpoint: CheckpointId) -> bool:
+    return isinstance(message, Barrier) and message.checkpoint == checkpoint
+
+
+def _data(messages: Iterable[Message]) -> list[InFlightData]:
+    return [message for message in messages if isinstance(message, InFlightData)]

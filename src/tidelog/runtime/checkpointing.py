@@ -36,7 +36,7 @@ from tidelog.dstl.cadence import Cadence
 from tidelog.effects import Effects, wait_for
 from tidelog.errors import CheckpointFailedError, FencedError, TidelogError
 from tidelog.ids import CheckpointId, Slot
-from tidelog.runtime.messages import Barrier
+from tidelog.runtime.messages import Barrier, BarrierOrder
 from tidelog.runtime.source_task import SourceTask
 from tidelog.runtime.task import Task, TaskId
 
@@ -55,6 +55,8 @@ class CheckpointMetrics:
     last_manifest_bytes: int = 0
     last_sizes: CheckpointSizes | None = None
     last_failure: str | None = None
+    kept_aligned: str | None = None
+    """Why barriers do not overtake although they were told to."""
     _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @property
@@ -84,6 +86,8 @@ class CheckpointDriver:
     collector: Collector
     cadence: Cadence
     operators: Callable[[Mapping[TaskId, SubtaskState]], tuple[OperatorState, ...]]
+    order: BarrierOrder = "aligned"
+    """What barriers do about the records before them."""
     previous: Checkpoint | None = None
     """The newest durable checkpoint: what the next one adds is counted against it."""
     tasks: list[Task] = field(default_factory=list)
@@ -104,6 +108,11 @@ class CheckpointDriver:
     def ended(self, task: TaskId) -> None:
         """A task handled all its data."""
         self._decide(self.coordinator.ended(task, self._now()))
+
+    def keep_aligned(self, task: TaskId, reason: str) -> None:
+        """In-flight data cannot be stored: from now on barriers wait their turn."""
+        self.order = "aligned"
+        self.metrics.kept_aligned = reason
 
     async def run(self) -> None:
         """Drive checkpoints until the final one completed; raises when the job must stop."""
@@ -142,7 +151,7 @@ class CheckpointDriver:
             case Trigger(checkpoint, final):
                 self.cadence.triggered()
                 self._started = self._now()
-                barrier = Barrier(checkpoint, self._started, final)
+                barrier = Barrier(checkpoint, self._started, final, self.order)
                 for task in self.tasks:
                     if isinstance(task, SourceTask):
                         task.trigger(barrier)

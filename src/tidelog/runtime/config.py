@@ -8,11 +8,37 @@ from tidelog.checkpoint.coordinator import Schedule
 from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import ConfigError
 from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.messages import BarrierOrder
 from tidelog.state.backend import FlushConfig
 from tidelog.state.key_groups import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from tidelog.state.restore import RestoreConfig
 
 Mode = Literal["exactly-once", "at-least-once"]
+UnalignedMode = Literal["off", "timeout", "always"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnalignedConfig:
+    """Whether barriers overtake records, which then are stored with the checkpoint."""
+
+    mode: UnalignedMode = "timeout"
+    """Never, once a checkpoint takes longer than `timeout`, or always. Exactly once only."""
+    timeout: float = 30.0
+    """Seconds since the start of the checkpoint."""
+    overdraft: int = 5
+    """Buffers that an output lends to what makes more output than it has room for."""
+    record_types: tuple[type, ...] = ()
+    """Types that records are made of, besides basic types, dates, decimals and UUIDs."""
+
+    @property
+    def order(self) -> BarrierOrder:
+        """What barriers do."""
+        orders: dict[UnalignedMode, BarrierOrder] = {
+            "off": "aligned",
+            "timeout": "may-switch",
+            "always": "unaligned",
+        }
+        return orders[self.mode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +57,10 @@ class JobConfig:
     """Buffers a channel holds before its sender waits."""
     retain: int = 3
     """Checkpoints kept besides savepoints and pinned slots."""
+    drop_in_flight: bool = False
+    """Restore without the in-flight data of the checkpoint: those records are lost."""
     schedule: Schedule = field(default_factory=Schedule)
+    unaligned: UnalignedConfig = field(default_factory=UnalignedConfig)
     upload: UploadConfig = field(default_factory=UploadConfig)
     materialize: MaterializeConfig = field(default_factory=MaterializeConfig)
     flush: FlushConfig = field(default_factory=FlushConfig)
@@ -45,12 +74,19 @@ class JobConfig:
         _require("channel buffers", self.channel_buffers, 1, None)
         _positive("checkpoint interval", self.schedule.interval)
         _positive("checkpoint timeout", self.schedule.timeout)
+        _positive("time until a checkpoint is unaligned", self.unaligned.timeout)
+        _require("overdraft buffers", self.unaligned.overdraft, 0, None)
         _positive("materialization interval", self.materialize.interval)
         _positive("replay target", self.materialize.replay_target)
         _positive("segment size", self.upload.segment_bytes)
         _require("limit of bytes held for upload", self.upload.limit_bytes, 0, None)
         _positive("concurrent uploads", self.upload.concurrency)
         _positive("rows per flush", self.flush.rows)
+
+    @property
+    def overtakes(self) -> bool:
+        """Barriers may overtake records."""
+        return self.mode == "exactly-once" and self.unaligned.mode != "off"
 
     def check_parallelism(self, operator: str, parallelism: int) -> None:
         """Raises ConfigError when an operator has no subtask, or one without key groups."""

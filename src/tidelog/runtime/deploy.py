@@ -5,10 +5,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.dstl.uploader import Uploader
 from tidelog.ids import Generation
+from tidelog.runtime.alignment import Switching
 from tidelog.runtime.blame import blame
 from tidelog.runtime.chain import OperatorChain
 from tidelog.runtime.graph import Node, Vertex
+from tidelog.runtime.in_flight.carrier import InFlightCarrier
+from tidelog.runtime.in_flight.codec import RecordTypes
+from tidelog.runtime.in_flight.recovery import in_flight_size, read_in_flight
+from tidelog.runtime.in_flight.redistribution import redistribute
 from tidelog.runtime.matching import match_states
 from tidelog.runtime.operator import Operator, OperatorContext
 from tidelog.runtime.output import Output
@@ -18,7 +24,7 @@ from tidelog.runtime.source_task import SourceTask, SplitEnumerator
 from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
 from tidelog.runtime.task import CheckpointListener, Task, TaskId, TaskParts
-from tidelog.runtime.wiring import Wiring
+from tidelog.runtime.wiring import Buffers, Wiring
 from tidelog.runtime.worktime import WorkTime
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore import RestoredSubtask
@@ -35,6 +41,10 @@ class Deployment:
     listener: CheckpointListener
     tasks: list[Task] = field(default_factory=list)
     registries: dict[str, StateRegistry] = field(default_factory=dict)
+    uploader: Uploader | None = None
+    """Carries in-flight data; None: barriers never overtake."""
+    dropped_buffers: int = 0
+    """Buffers in flight that the restore was told to drop."""
 
     async def build(self, vertices: list[Vertex], restored: Checkpoint | None) -> None:
         """Restore all subtasks, let sinks recover, and wire the tasks."""
@@ -42,7 +52,8 @@ class Deployment:
         stored = match_states(vertices, restored, config)
         loaded = await self.states.restore(vertices, stored)
         self._describe(restored, loaded)
-        wiring = Wiring(vertices, config.key_groups, config.channel_buffers)
+        buffers = Buffers(config.channel_buffers, config.unaligned.overdraft)
+        wiring = Wiring(vertices, config.key_groups, buffers)
         total = sum(vertex.parallelism for vertex in vertices)
         for vertex in vertices:
             operator = stored.get(vertex.id)
@@ -58,10 +69,16 @@ class Deployment:
                 if source is not None and enumerator is not None:
                     task: Task = SourceTask(parts, source, enumerator)
                 else:
-                    gate = wiring.gates[vertex.id][subtask]
-                    exactly_once = config.mode == "exactly-once"
-                    task = StreamTask(parts, gate, exactly_once=exactly_once)
+                    task = StreamTask(
+                        parts,
+                        wiring.gates[vertex.id][subtask],
+                        wiring.channels(vertex, subtask),
+                        exactly_once=config.mode == "exactly-once",
+                        stay_aligned=wiring.stay_aligned(vertex),
+                    )
                 self.tasks.append(task)
+        if restored is not None:
+            await self._recover_in_flight(restored, vertices, wiring)
 
     def operator_states(
         self, vertices: list[Vertex], states: Mapping[TaskId, SubtaskState]
@@ -79,7 +96,10 @@ class Deployment:
 
     def live_objects(self) -> set[str]:
         """Stored objects that running subtasks refer to."""
-        return set().union(*(task.parts.snapshotter.objects() for task in self.tasks))
+        parts = [task.parts for task in self.tasks]
+        held = [p.snapshotter.objects() for p in parts]
+        held += [p.carrier.objects() for p in parts if p.carrier is not None]
+        return set().union(*held)
 
     def close(self) -> None:
         """Close operators, sinks and tables, all of them even when one fails."""
@@ -90,6 +110,25 @@ class Deployment:
                 if isinstance(task.parts.output, SinkOutput):
                     closing.callback(task.parts.output.close)
                 closing.callback(task.parts.chain.close)
+
+    async def _recover_in_flight(
+        self, restored: Checkpoint, vertices: list[Vertex], wiring: Wiring
+    ) -> None:
+        """Put the records that barriers had overtaken back into their channels."""
+        if self.states.config.drop_in_flight:
+            self.dropped_buffers, _ = in_flight_size(restored)
+            return
+        store, offload = self.states.store, self.states.effects.offload
+        parts = await read_in_flight(store, offload, restored, self._record_types())
+        subtasks = {operator.id: len(operator.subtasks) for operator in restored.operators}
+        recovered = redistribute(parts, vertices, wiring, subtasks)
+        for (vertex, subtask, channel), data in recovered.items():
+            gate = wiring.gates[vertex][subtask]
+            gate.channels[channel].recover(data)
+            gate.recovered()
+
+    def _record_types(self) -> RecordTypes:
+        return RecordTypes(self.states.config.unaligned.record_types)
 
     def _parts(
         self,
@@ -119,7 +158,15 @@ class Deployment:
             effects=effects,
             listener=self.listener,
             restored=state,
+            switching=Switching(self.states.config.unaligned.timeout) if self.uploader else None,
+            carrier=self._carrier(task_id),
         )
+
+    def _carrier(self, task: TaskId) -> InFlightCarrier | None:
+        if self.uploader is None:
+            return None
+        effects, types = self.states.effects, self._record_types()
+        return InFlightCarrier(task.vertex, task.subtask, self.uploader, effects, types)
 
     async def _output(
         self, vertex: Vertex, subtask: int, wiring: Wiring, state: SubtaskState | None

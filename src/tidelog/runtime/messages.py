@@ -4,7 +4,7 @@ Invariant: messages are never changed after they were sent; many tasks may hold 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tidelog.ids import CheckpointId
 
@@ -35,6 +35,11 @@ class Watermark:
     time: int
 
 
+BarrierOrder = Literal["aligned", "may-switch", "unaligned"]
+"""Whether a barrier keeps its place among the buffers, may overtake them when the checkpoint takes
+too long, or overtakes them at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """The border between the records before and after a checkpoint."""
@@ -43,6 +48,7 @@ class Barrier:
     started: float
     """When the coordinator triggered it, on the monotonic clock."""
     final: bool = False
+    order: BarrierOrder = "aligned"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,31 @@
-"""Outputs of a task: its edges to the gates of the next tasks.
+"""Outputs of a task: its edges to the channels of the next tasks.
 
 Invariant: barriers, watermarks and the end of data go to every channel, records to those that
-the partitioner chooses, all in the order they were emitted.
+the partitioner chooses, all in the order they were emitted, but for barriers that overtake.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelog.runtime.channel import Gate
-from tidelog.runtime.messages import Barrier, Batch, EndOfData, Message, Watermark
+from tidelog.ids import CheckpointId
+from tidelog.runtime.channel import Channel
+from tidelog.runtime.in_flight.capture import ChannelId, InFlight
+from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
 from tidelog.runtime.partition import Partitioner
+from tidelog.runtime.pool import BufferPool
 from tidelog.runtime.worktime import WorkTime
 
 
 @dataclass(frozen=True, slots=True)
 class OutputEdge:
-    """One consumer vertex: its gates by subtask, our channel number in each."""
+    """One consumer vertex: our channel to each of its subtasks."""
 
     partitioner: Partitioner
-    gates: tuple[Gate, ...]
-    channels: tuple[int, ...]
+    channels: tuple[Channel, ...]
+    names: tuple[ChannelId, ...]
+    pool: BufferPool
+    stays_aligned: bool = False
+    """Barriers never overtake here."""
 
 
 class Output:
@@ -26,27 +33,64 @@ class Output:
 
     def __init__(self, edges: list[OutputEdge], work: WorkTime) -> None:
         self._edges = edges
+        self._ends = [
+            (channel, name, edge.stays_aligned)
+            for edge in edges
+            for channel, name in zip(edge.channels, edge.names, strict=True)
+        ]
         self.work = work
         self.records = 0
 
+    @property
+    def available(self) -> bool:
+        """There is room for what one buffer of input usually makes."""
+        return all(edge.pool.available for edge in self._edges)
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        """Call this when an edge became available."""
+        for edge in self._edges:
+            edge.pool.notify(listener)
+
     async def emit(self, batch: Batch) -> None:
-        """Send a buffer; waits for room (back-pressure)."""
+        """Send a buffer; waits when even the overdraft is used up (back-pressure)."""
         if not batch.records:
             return
         self.records += len(batch.records)
         for edge in self._edges:
             for target, part in edge.partitioner.route(batch):
-                await self._put(edge.gates[target], edge.channels[target], part)
+                edge.channels[target].send(part)
+                if edge.pool.exhausted:
+                    with self.work.waiting():
+                        await edge.pool.room()
 
-    async def announce(self, event: Barrier | Watermark | EndOfData) -> None:
+    async def announce(self, event: Watermark | EndOfData) -> None:
         """Send an event to all channels."""
-        for edge in self._edges:
-            for gate, channel in zip(edge.gates, edge.channels, strict=True):
-                await self._put(gate, channel, event)
+        for channel, _, _ in self._ends:
+            channel.send(event)
 
-    async def _put(self, gate: Gate, channel: int, message: Message) -> None:
-        if gate.full(channel):
-            with self.work.waiting():
-                await gate.put(channel, message)
-        else:
-            await gate.put(channel, message)
+    def forward(self, barrier: Barrier, in_flight: InFlight | None) -> None:
+        """Send a barrier; one that overtakes leaves behind in-flight data.
+
+        One that may switch keeps `in_flight` open for the channels in which it has to wait.
+        """
+        for channel, name, stays_aligned in self._ends:
+            if in_flight is not None and barrier.order == "unaligned" and not stays_aligned:
+                in_flight.expect(name)
+                in_flight.record(name, channel.send_first(barrier))
+                continue
+            channel.send(barrier)
+            if in_flight is None or barrier.order != "may-switch" or stays_aligned:
+                continue
+            if channel.holds(barrier.checkpoint, in_flight.nothing(name)):
+                in_flight.expect(name)
+
+    def switch(self, barrier: Barrier, in_flight: InFlight) -> None:
+        """The checkpoint takes too long: barriers that still wait overtake what is before them."""
+        for channel, name, _ in self._ends:
+            if in_flight.expects(name):
+                in_flight.record(name, channel.move_first(barrier.checkpoint, barrier))
+
+    def forget(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was given up: nobody waits for its barriers any more."""
+        for channel, _, _ in self._ends:
+            channel.forget(checkpoint)

@@ -149,7 +149,7 @@ class JobRunner:
         """Create the parts; nothing runs yet."""
         config, effects = self.config, self.effects
         cadence = Cadence(effects.clock)
-        if config.changelog:
+        if config.changelog or config.overtakes:
             self.uploader = Uploader(
                 store=self.store,
                 effects=effects,
@@ -172,6 +172,7 @@ class JobRunner:
             collector=self.collector,
             cadence=cadence,
             operators=lambda states: self._deployed().operator_states(self._vertices, states),
+            order=config.unaligned.order if config.overtakes else "aligned",
             previous=self.restored,
         )
         states = SubtaskStates(
@@ -180,13 +181,18 @@ class JobRunner:
             effects=effects,
             generation=author.generation,
             ledger=ledger,
-            uploader=self.uploader,
+            uploader=self.uploader if config.changelog else None,
             cadence=cadence,
             directory=directory,
             progress=self.progress,
         )
         self.deployment = Deployment(
-            self.job.name, author.generation, author.attempt, states, self.driver
+            self.job.name,
+            author.generation,
+            author.attempt,
+            states,
+            self.driver,
+            uploader=self.uploader if config.overtakes else None,
         )
 
     async def _supervise(self, driver: CheckpointDriver, collector: Collector) -> None:

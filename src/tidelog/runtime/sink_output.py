@@ -5,7 +5,7 @@ its commit returned; nothing is committed before its checkpoint is durable.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from tidelog.effects import Offload
 from tidelog.ids import CheckpointId
 from tidelog.runtime.blame import blame
+from tidelog.runtime.in_flight.capture import InFlight
 from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.worktime import WorkTime
@@ -51,7 +52,16 @@ class SinkOutput:
                 with blame(self._name):
                     self._writer.write(batch.records)
 
-    async def announce(self, event: Barrier | Watermark | EndOfData) -> None:
+    available = True
+    """A sink takes what it is given."""
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        """It is always available."""
+
+    async def announce(self, event: Watermark | EndOfData) -> None:
+        """Nothing follows a sink."""
+
+    def forward(self, barrier: Barrier, in_flight: InFlight | None) -> None:
         """Nothing follows a sink."""
 
     async def pre_commit(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:

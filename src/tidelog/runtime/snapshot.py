@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.checkpoint.manifest import MaterializationRef, SubtaskState
+from tidelog.checkpoint.manifest import BarrierFacts, MaterializationRef, SubtaskState
 from tidelog.dstl.chain import ChainCapture
 from tidelog.dstl.segment import LogRange
 from tidelog.ids import CheckpointId
@@ -28,6 +28,8 @@ class SubtaskPosition:
     watermark: int | None
     transactions: tuple[bytes, ...]
     finished: bool
+    advancing: int | None = None
+    barrier: BarrierFacts | None = None
 
 
 class PendingSnapshot(Protocol):
@@ -81,6 +83,8 @@ def _state(
         watermark=position.watermark,
         transactions=position.transactions,
         finished=position.finished,
+        advancing=position.advancing,
+        barrier=position.barrier,
     )
 
 

@@ -102,6 +102,7 @@ class SourceTask(Task):
         self._open: dict[str, SplitReader] = {}
         self._queue: deque[str] = deque()
         self._seen: set[str] = set()
+        parts.output.notify(self._wake.set)
 
     def trigger(self, barrier: Barrier) -> None:
         """Start a checkpoint here, after the records read so far."""
@@ -113,8 +114,12 @@ class SourceTask(Task):
         try:
             await self._resume()
             # After `finish` nothing may follow, not even of splits that appeared since.
-            while not self._finished and not await self._read_some():
+            while not self._finished:
                 await self._handle_barriers()
+                if not self.parts.output.available:
+                    await self._wait_for_room()
+                elif await self._read_some():
+                    break
                 await clock.sleep(0)
             await self._end()
             while True:
@@ -129,7 +134,14 @@ class SourceTask(Task):
 
     async def _handle_barriers(self) -> None:
         while self._barriers:
-            await self._checkpoint(self._barriers.popleft())
+            await self._checkpoint(self._barriers.popleft(), self._now())
+
+    async def _wait_for_room(self) -> None:
+        """Until the output has room, or a barrier wants to pass."""
+        self._wake.clear()
+        if not self._barriers and not self.parts.output.available:
+            with self.parts.output.work.waiting():
+                await self._wake.wait()
 
     async def _read_some(self) -> bool:
         """Read one buffer, or wait a little when there is none; True at the end of the data."""

@@ -1,39 +1,59 @@
 """Stream tasks: the loop of a subtask fed by channels.
 
 Invariants: barriers are handled in the order the alignment decides; a watermark goes on only when
-it reached this task on all channels.
+it reached this task on all channels; records are taken only while there is room for their output,
+so a barrier is always heard of.
 """
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
 from tidelog.ids import CheckpointId
-from tidelog.runtime.alignment import Alignment
-from tidelog.runtime.channel import Gate
-from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
+from tidelog.runtime.alignment import Aligned, Alignment
+from tidelog.runtime.gate import Announced, Gate
+from tidelog.runtime.in_flight.capture import ChannelId, InFlight
+from tidelog.runtime.messages import Barrier, Batch, EndOfData, Message, Watermark
 from tidelog.runtime.task import Task, TaskParts
 from tidelog.state.processor import MAX_WATERMARK
 
 
 class StreamTask(Task):
-    """A task fed by other tasks."""
+    """A task fed by other tasks; `names` are those of the gate's channels."""
 
-    def __init__(self, parts: TaskParts, gate: Gate, *, exactly_once: bool) -> None:
+    def __init__(
+        self,
+        parts: TaskParts,
+        gate: Gate,
+        names: Sequence[ChannelId],
+        *,
+        exactly_once: bool,
+        stay_aligned: frozenset[int] = frozenset(),
+    ) -> None:
         super().__init__(parts)
         self.gate = gate
-        self._alignment = Alignment(gate.channels, exactly_once=exactly_once)
+        self._names = names
+        count = len(gate.channels)
+        self._alignment = Alignment(
+            count,
+            exactly_once=exactly_once,
+            switching=parts.switching,
+            stay_aligned=stay_aligned,
+        )
+        self._reminder: asyncio.Task[None] | None = None
         self._ended_channels: set[int] = set()
-        self._watermarks: list[int | None] = [None] * gate.channels
+        self._watermarks: list[int | None] = [None] * count
+        gate.deliver_while(lambda: parts.output.available)
+        parts.output.notify(gate.wake)
 
     async def run(self) -> None:
         clock, work = self.parts.effects.clock, self.parts.output.work
         try:
             await self._resume()
             while True:
-                received = await self.gate.get()
+                received = await self._next()
                 with work.working():
-                    if received is None:
-                        await self._emit(self.parts.chain.tick(clock.now_ms()))
-                        await self._flush_if_due()
-                    else:
-                        await self._receive(*received)
+                    await self._handle(received)
                 # Let uploads and other tasks have their turn also when no channel runs dry.
                 await clock.sleep(0)
         finally:
@@ -41,10 +61,34 @@ class StreamTask(Task):
 
     def abort(self, checkpoint: CheckpointId) -> None:
         super().abort(checkpoint)
+        for channel in self.gate.channels:
+            channel.stop_recording(checkpoint)
         if self._alignment.abort(checkpoint).unblock:
             self.gate.unblock()
 
-    async def _receive(self, channel: int, message: object) -> None:
+    def _stop(self) -> None:
+        super()._stop()
+        if self._reminder is not None:
+            self._reminder.cancel()
+
+    async def _next(self) -> tuple[int, Message] | Announced | None:
+        output = self.parts.output
+        if output.available:
+            return await self.gate.get()
+        with output.work.waiting():
+            return await self.gate.get()
+
+    async def _handle(self, received: tuple[int, Message] | Announced | None) -> None:
+        match received:
+            case None if self.parts.output.available:
+                await self._emit(self.parts.chain.tick(self.parts.effects.clock.now_ms()))
+                await self._flush_if_due()
+            case Announced(barrier):
+                await self._announced(barrier)
+            case (channel, message):
+                await self._receive(channel, message)
+
+    async def _receive(self, channel: int, message: Message) -> None:
         match message:
             case Batch():
                 self.parts.metrics.records_in += len(message.records)
@@ -57,17 +101,48 @@ class StreamTask(Task):
                 await self._receive_watermark(channel, message.time)
             case EndOfData():
                 self._ended_channels.add(channel)
-                if len(self._ended_channels) == self.gate.channels:
+                if len(self._ended_channels) == len(self.gate.channels):
                     await self._end()
 
+    async def _announced(self, barrier: Barrier) -> None:
+        await self._follow(self._alignment.announced(barrier, self._now()), barrier)
+
     async def _barrier(self, channel: int, barrier: Barrier) -> None:
-        decision = self._alignment.barrier(channel, barrier.checkpoint)
-        if decision.unblock:
-            self.gate.unblock()
+        decision = self._alignment.barrier(channel, barrier, self._now())
         if decision.block:
             self.gate.block(channel)
+        await self._follow(decision, barrier)
+
+    async def _follow(self, decision: Aligned, barrier: Barrier) -> None:
+        if decision.unblock:
+            self.gate.unblock()
         if decision.complete:
-            await self._checkpoint(barrier)
+            await self._checkpoint(barrier, self._alignment.seen_at)
+        elif decision.overtake:
+            await self._checkpoint(replace(barrier, order="unaligned"), self._alignment.seen_at)
+        else:
+            self._remind(barrier)
+
+    def _record_inputs(self, in_flight: InFlight) -> None:
+        for channel, name in zip(self.gate.channels, self._names, strict=True):
+            if channel.number not in self._alignment.reached:
+                channel.record(in_flight.checkpoint, in_flight.recorder(name))
+
+    def _remind(self, barrier: Barrier) -> None:
+        """Announce the barrier again at its deadline."""
+        deadline = self._alignment.deadline
+        if self._reminder is not None:
+            self._reminder.cancel()
+        if deadline is not None and deadline > self._now():
+            self._reminder = asyncio.ensure_future(self._announce_at(deadline, barrier))
+
+    async def _announce_at(self, deadline: float, barrier: Barrier) -> None:
+        await self.parts.effects.clock.sleep(deadline - self._now())
+        self.gate.announce(barrier)
+
+    async def _between_timers(self) -> None:
+        while (interruption := await self.gate.interruption()) is not None:
+            await self._announced(interruption.barrier)
 
     async def _receive_watermark(self, channel: int, time: int) -> None:
         self._watermarks[channel] = time

@@ -7,15 +7,20 @@ handled in between; `finish` runs once in the life of a job, however often it re
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tidelog.checkpoint.manifest import SubtaskState
+import msgspec
+
+from tidelog.checkpoint.manifest import BarrierFacts, InFlightRef, SubtaskState
 from tidelog.dstl.uploader import Uploader
 from tidelog.effects import Effects
-from tidelog.errors import TidelogError, UserFunctionError
+from tidelog.errors import TidelogError, UnstorableError, UserFunctionError
 from tidelog.ids import CheckpointId
+from tidelog.runtime.alignment import Switching
 from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.in_flight.capture import InFlight
+from tidelog.runtime.in_flight.carrier import InFlightCarrier
 from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
 from tidelog.runtime.output import Output
 from tidelog.runtime.sink_output import SinkOutput
@@ -44,6 +49,10 @@ class CheckpointListener(Protocol):
 
     def ended(self, task: TaskId) -> None: ...
 
+    def keep_aligned(self, task: TaskId, reason: str) -> None:
+        """In-flight data of this job cannot be stored."""
+        ...
+
 
 @dataclass(slots=True)
 class TaskMetrics:
@@ -65,6 +74,10 @@ class TaskParts:
     effects: Effects
     listener: CheckpointListener
     restored: SubtaskState | None = None
+    switching: Switching | None = None
+    """None: checkpoints stay aligned."""
+    carrier: InFlightCarrier | None = None
+    """Stores in-flight data; None exactly when checkpoints stay aligned."""
     metrics: TaskMetrics = field(default_factory=TaskMetrics)
 
 
@@ -78,6 +91,8 @@ class Task(ABC):
         restored = parts.restored
         self._finished = restored.finished if restored is not None else False
         self._watermark = restored.watermark if restored is not None else None
+        self._advancing = restored.advancing if restored is not None else None
+        """A watermark on its way through the timers."""
 
     @abstractmethod
     async def run(self) -> None:
@@ -86,6 +101,8 @@ class Task(ABC):
     async def complete(self, checkpoint: CheckpointId) -> None:
         """The checkpoint is durable."""
         self.parts.snapshotter.completed(checkpoint)
+        if self.parts.carrier is not None:
+            self.parts.carrier.completed(checkpoint)
         if isinstance(self.parts.output, SinkOutput):
             await self.parts.output.commit(checkpoint)
 
@@ -94,13 +111,17 @@ class Task(ABC):
         settling = self._settling.pop(checkpoint, None)
         if settling is not None:
             settling.cancel()
+        if isinstance(self.parts.output, Output):
+            self.parts.output.forget(checkpoint)
 
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""
         if self._watermark is not None:
             if not self._finished:
-                await self._emit(self.parts.chain.watermark(self._watermark))
+                await self._fire_timers(self._watermark)
             await self.parts.output.announce(Watermark(self._watermark))
+        if self._advancing is not None and not self._finished:
+            await self._advance_watermark(self._advancing)
 
     def _stop(self) -> None:
         """Nothing of this task goes on behind its back."""
@@ -125,9 +146,19 @@ class Task(ABC):
     async def _advance_watermark(self, time: int) -> None:
         """Fire event-time timers and forward the watermark."""
         if self._watermark is None or time > self._watermark:
-            self._watermark = time
-            await self._emit(self.parts.chain.watermark(time))
+            self._advancing = time
+            await self._fire_timers(time)
+            self._watermark, self._advancing = time, None
             await self.parts.output.announce(Watermark(time))
+
+    async def _fire_timers(self, time: int) -> None:
+        """A few at a time: a barrier may pass between them (FLIP-443)."""
+        for outputs in self.parts.chain.watermark(time):
+            await self._emit(outputs)
+            await self._between_timers()
+
+    async def _between_timers(self) -> None:
+        """A checkpoint may be taken here."""
 
     async def _end(self) -> None:
         """All input was handled."""
@@ -138,32 +169,99 @@ class Task(ABC):
         await self.parts.output.announce(EndOfData())
         self.parts.listener.ended(self.id)
 
-    async def _checkpoint(self, barrier: Barrier) -> None:
+    def _now(self) -> float:
+        return self.parts.effects.clock.monotonic()
+
+    async def _checkpoint(self, barrier: Barrier, seen_at: float) -> None:
         """Forward the barrier, capture the state, make it durable in the background."""
         parts = self.parts
-        await parts.output.announce(barrier)
+        in_flight = self._forward(barrier)
         # Outside of the decline: a task whose changes cannot be written has no state any more.
         parts.backend.flush()
         try:
             transactions: tuple[bytes, ...] = ()
             if isinstance(parts.output, SinkOutput):
                 transactions = await parts.output.pre_commit(barrier.checkpoint)
-            position = SubtaskPosition(self._watermark, transactions, self._finished)
+            facts = _facts(barrier, seen_at, self._now())
+            position = SubtaskPosition(
+                self._watermark, transactions, self._finished, self._advancing, facts
+            )
             pending = await parts.snapshotter.capture(barrier.checkpoint, position)
         except UserFunctionError:
             raise  # what a user's sink holds after it is unknown: only a restart makes it right
         except TidelogError as error:
             parts.listener.declined(barrier.checkpoint, self.id, f"{self.id}: {error}")
             return
-        settling = asyncio.ensure_future(self._settle(barrier.checkpoint, pending))
+        settling = asyncio.ensure_future(self._settle(barrier.checkpoint, pending, in_flight))
         self._settling[barrier.checkpoint] = settling
 
-    async def _settle(self, checkpoint: CheckpointId, pending: PendingSnapshot) -> None:
+    def _forward(self, barrier: Barrier) -> InFlight | None:
+        """Send the barrier on; what it overtakes, in outputs and inputs, is in-flight data."""
+        output, switching = self.parts.output, self.parts.switching
+        if switching is None or barrier.order == "aligned":
+            output.forward(barrier, None)
+            return None
+        in_flight = InFlight(barrier.checkpoint)
+        deadline = switching.output_deadline(barrier, self._now())
+        if deadline is not None and deadline <= self._now():
+            barrier = replace(barrier, order="unaligned")
+        output.forward(barrier, in_flight)
+        self._record_inputs(in_flight)
+        in_flight.seal()
+        if barrier.order == "may-switch" and deadline is not None and not in_flight.is_complete:
+            switch = self._switch_at(deadline, replace(barrier, order="unaligned"), in_flight)
+            in_flight.switching = asyncio.ensure_future(switch)
+        return in_flight
+
+    def _record_inputs(self, in_flight: InFlight) -> None:
+        """Collect what the barrier overtook in the inputs."""
+
+    async def _switch_at(self, deadline: float, barrier: Barrier, in_flight: InFlight) -> None:
+        await self.parts.effects.clock.sleep(deadline - self._now())
+        assert isinstance(self.parts.output, Output), "a sink keeps no barrier waiting"
+        self.parts.output.switch(barrier, in_flight)
+
+    async def _settle(
+        self, checkpoint: CheckpointId, pending: PendingSnapshot, in_flight: InFlight | None
+    ) -> None:
         try:
-            state = await pending.settle()
+            state = await self._stored(pending, in_flight)
+        except UnstorableError as error:
+            self.parts.listener.keep_aligned(self.id, f"{self.id}: {error}")
+            self.parts.listener.declined(checkpoint, self.id, f"{self.id}: {error}")
         except Exception as error:  # also a defect of ours must not leave the others waiting
             self.parts.listener.declined(checkpoint, self.id, f"{self.id}: {error}")
         else:
             self.parts.listener.acknowledged(checkpoint, self.id, state)
         finally:
             self._settling.pop(checkpoint, None)
+
+    async def _stored(self, pending: PendingSnapshot, in_flight: InFlight | None) -> SubtaskState:
+        """The state and the in-flight data, both durable."""
+        if in_flight is None:
+            return await pending.settle()
+        carrier = self.parts.carrier
+        assert carrier is not None
+        settling = asyncio.ensure_future(pending.settle())
+        try:
+            ref = await carrier.store(in_flight.checkpoint, await in_flight.complete())
+            return _with_in_flight(await settling, ref)
+        finally:
+            settling.cancel()
+            in_flight.stop()
+
+
+def _facts(barrier: Barrier, seen_at: float, now: float) -> BarrierFacts:
+    return BarrierFacts(
+        unaligned=barrier.order == "unaligned",
+        start_delay_ms=round((seen_at - barrier.started) * 1000),
+        alignment_ms=round((now - seen_at) * 1000),
+    )
+
+
+def _with_in_flight(state: SubtaskState, ref: InFlightRef | None) -> SubtaskState:
+    if ref is None:
+        return state
+    assert state.barrier is not None
+    facts = msgspec.structs.replace(state.barrier, unaligned=True)
+    return msgspec.structs.replace(state, in_flight=ref, barrier=facts)

@@ -6,8 +6,9 @@ from hypothesis import given
 from tests.property.profiles import looking
 from tidelog.ids import CheckpointId
 from tidelog.runtime.alignment import Aligned, Alignment
+from tidelog.runtime.messages import Barrier
 
-ONE, TWO, THREE = CheckpointId(1), CheckpointId(2), CheckpointId(3)
+ONE, TWO = CheckpointId(1), CheckpointId(2)
 NOTHING = Aligned()
 
 
@@ -15,64 +16,68 @@ def exactly_once(channels: int) -> Alignment:
     return Alignment(channels, exactly_once=True)
 
 
+def reached(alignment: Alignment, channel: int, checkpoint: CheckpointId) -> Aligned:
+    return alignment.barrier(channel, Barrier(checkpoint, 0.0), 0.0)
+
+
 def test_exactly_once_blocks_a_channel_until_the_barrier_came_on_all() -> None:
     alignment = exactly_once(3)
-    assert alignment.barrier(0, ONE) == Aligned(block=True)
-    assert alignment.barrier(2, ONE) == Aligned(block=True)
+    assert reached(alignment, 0, ONE) == Aligned(block=True)
+    assert reached(alignment, 2, ONE) == Aligned(block=True)
     assert alignment.aligning == ONE
-    assert alignment.barrier(1, ONE) == Aligned(unblock=True, complete=True)
+    assert reached(alignment, 1, ONE) == Aligned(unblock=True, complete=True)
     assert alignment.aligning is None
 
 
 def test_at_least_once_never_blocks() -> None:
     alignment = Alignment(3, exactly_once=False)
-    decisions = [alignment.barrier(channel, ONE) for channel in (0, 2, 1)]
+    decisions = [reached(alignment, channel, ONE) for channel in (0, 2, 1)]
     assert decisions == [NOTHING, NOTHING, Aligned(complete=True)]
 
 
 def test_with_one_channel_both_modes_snapshot_at_once() -> None:
     for mode in (True, False):
-        decision = Alignment(1, exactly_once=mode).barrier(0, ONE)
+        decision = reached(Alignment(1, exactly_once=mode), 0, ONE)
         assert decision.complete and not decision.block
 
 
 def test_an_input_that_never_aligns_stays_blocked_only_until_the_abort() -> None:
     alignment = exactly_once(2)
-    alignment.barrier(0, ONE)
+    reached(alignment, 0, ONE)
     assert alignment.abort(ONE) == Aligned(unblock=True)
     assert alignment.aligning is None
 
 
 def test_a_late_barrier_of_an_aborted_checkpoint_blocks_nothing() -> None:
     alignment = exactly_once(2)
-    alignment.barrier(0, ONE)
+    reached(alignment, 0, ONE)
     alignment.abort(ONE)
-    assert alignment.barrier(1, ONE) == NOTHING
-    assert alignment.barrier(0, TWO) == Aligned(block=True)
-    assert alignment.barrier(1, TWO) == Aligned(unblock=True, complete=True)
+    assert reached(alignment, 1, ONE) == NOTHING
+    assert reached(alignment, 0, TWO) == Aligned(block=True)
+    assert reached(alignment, 1, TWO) == Aligned(unblock=True, complete=True)
 
 
 def test_a_barrier_behind_its_own_abort_blocks_nothing() -> None:
     alignment = exactly_once(2)
     assert alignment.abort(ONE) == NOTHING
-    assert alignment.barrier(0, ONE) == NOTHING
-    assert alignment.barrier(1, ONE) == NOTHING
+    assert reached(alignment, 0, ONE) == NOTHING
+    assert reached(alignment, 1, ONE) == NOTHING
 
 
 def test_a_barrier_that_comes_twice_counts_once() -> None:
     alignment = exactly_once(2)
-    alignment.barrier(0, ONE)
-    assert not alignment.barrier(0, ONE).complete
-    alignment.barrier(1, ONE)
-    assert alignment.barrier(0, ONE) == NOTHING
-    assert alignment.barrier(1, ONE) == NOTHING
+    reached(alignment, 0, ONE)
+    assert not reached(alignment, 0, ONE).complete
+    reached(alignment, 1, ONE)
+    assert reached(alignment, 0, ONE) == NOTHING
+    assert reached(alignment, 1, ONE) == NOTHING
 
 
 def test_a_newer_checkpoint_ends_half_an_alignment() -> None:
     alignment = exactly_once(3)
-    alignment.barrier(0, ONE)
-    assert alignment.barrier(1, TWO) == Aligned(block=True, unblock=True)
-    assert alignment.barrier(2, ONE) == NOTHING
+    reached(alignment, 0, ONE)
+    assert reached(alignment, 1, TWO) == Aligned(block=True, unblock=True)
+    assert reached(alignment, 2, ONE) == NOTHING
     assert alignment.aligning == TWO
     assert alignment.abort(ONE) == NOTHING, "the alignment under way is another's"
 
@@ -104,7 +109,7 @@ def test_every_interleaving_snapshots_once_and_leaves_no_channel_blocked(
         channel = data.draw(st.sampled_from(ready))
         number = position[channel]
         position[channel] += 1
-        decision = alignment.barrier(channel, CheckpointId(number))
+        decision = reached(alignment, channel, CheckpointId(number))
         if decision.unblock:
             blocked.clear()
         if decision.block:

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import UserFunctionError
-from tidelog.runtime.channel import Gate
-from tidelog.runtime.messages import Batch, KeyedBatch
+from tidelog.ids import CheckpointId
+from tidelog.runtime.gate import Announced, Gate
+from tidelog.runtime.messages import Barrier, Batch, KeyedBatch, Watermark
 from tidelog.runtime.partition import Broadcast, ByKey, Forward, Rebalance
+from tidelog.runtime.pool import BufferPool
 from tidelog.state.key_groups import decode_key, range_of
 
 
@@ -24,43 +26,85 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
+def a_gate(channels: int, buffers: int, *, pool: int = 100, overdraft: int = 5) -> Gate:
+    """Each channel from a producer of its own, which has no other target."""
+    return Gate([BufferPool(1, pool, overdraft) for _ in range(channels)], buffers)
+
+
+async def data(gate: Gate) -> list[Any]:
+    received = await gate.get()
+    assert isinstance(received, tuple) and isinstance(received[1], Batch)
+    return received[1].records
+
+
 def test_channels_take_turns_and_each_stays_in_order() -> None:
     async def steps() -> None:
-        gate = Gate(2, 10)
+        gate = a_gate(2, 10)
         for n in range(3):
-            await gate.put(0, Batch([f"a{n}"]))
-        await gate.put(1, Batch(["b0"]))
-        received = [await gate.get() for _ in range(4)]
-        assert [m.records[0] for _, m in received] == ["a0", "b0", "a1", "a2"]  # type: ignore
+            gate.channels[0].send(Batch([f"a{n}"]))
+        gate.channels[1].send(Batch(["b0"]))
+        assert [await data(gate) for _ in range(4)] == [["a0"], ["b0"], ["a1"], ["a2"]]
 
     scenario(steps)
 
 
-def test_a_full_channel_makes_its_sender_wait_and_no_other() -> None:
+def test_what_a_consumer_has_no_room_for_waits_at_its_producer_in_order() -> None:
     async def steps() -> None:
-        gate = Gate(2, 2)
-        await gate.put(0, Batch([1]))
-        await gate.put(0, Batch([2]))
-        waiting = asyncio.ensure_future(gate.put(0, Batch([3])))
-        await gate.put(1, Batch([4]))
-        await turns()
-        assert not waiting.done() and gate.queued == 3
-        await gate.get()
-        await turns()
-        assert waiting.done()
+        pool = BufferPool(1, 3, overdraft=1)
+        gate = Gate([pool], 1)
+        for n in range(4):
+            assert pool.available and not pool.exhausted
+            gate.channels[0].send(Batch([n]))
+        assert pool.used == 3 and not pool.available and not pool.exhausted
+        gate.channels[0].send(Batch([4]))
+        assert pool.exhausted
+        assert [await data(gate) for _ in range(5)] == [[0], [1], [2], [3], [4]]
+        assert pool.used == 0 and pool.available
+
+    scenario(steps)
+
+
+def test_a_producer_hears_once_when_there_is_room_for_every_target_again() -> None:
+    async def steps() -> None:
+        heard = []
+        pool = BufferPool(2, 2, overdraft=5)
+        pool.notify(lambda: heard.append(pool.used))
+        gate = Gate([pool], 1)
+        for n in range(4):
+            gate.channels[0].send(Batch([n]))
+        for _ in range(4):
+            await gate.get()
+        assert heard == [0]
+
+    scenario(steps)
+
+
+def test_events_need_no_room_and_keep_their_place() -> None:
+    async def steps() -> None:
+        pool = BufferPool(1, 1, overdraft=0)
+        gate = Gate([pool], 1)
+        gate.channels[0].send(Watermark(1))
+        gate.channels[0].send(Batch(["first"]))
+        gate.channels[0].send(Watermark(2))
+        gate.channels[0].send(Batch(["second"]))
+        gate.channels[0].send(Watermark(3))
+        assert pool.used == 1
+        received = [(await gate.get())[1] for _ in range(5)]  # type: ignore[index]
+        first, second = Batch(["first"]), Batch(["second"])
+        assert received == [Watermark(1), first, Watermark(2), second, Watermark(3)]
 
     scenario(steps)
 
 
 def test_a_blocked_channel_delivers_nothing_until_unblocked() -> None:
     async def steps() -> None:
-        gate = Gate(2, 10)
-        await gate.put(0, Batch(["blocked"]))
+        gate = a_gate(2, 10)
+        gate.channels[0].send(Batch(["blocked"]))
         gate.block(0)
         getting = asyncio.ensure_future(gate.get())
         await turns()
         assert not getting.done()
-        await gate.put(1, Batch(["free"]))
+        gate.channels[1].send(Batch(["free"]))
         assert (await getting)[0] == 1  # type: ignore[index]
         getting = asyncio.ensure_future(gate.get())
         await turns()
@@ -71,10 +115,56 @@ def test_a_blocked_channel_delivers_nothing_until_unblocked() -> None:
     scenario(steps)
 
 
+def test_without_room_for_output_barriers_are_delivered_and_records_are_not() -> None:
+    async def steps() -> None:
+        gate, room = a_gate(2, 10), [False]
+        gate.deliver_while(lambda: room[0])
+        gate.channels[0].send(Batch(["waits"]))
+        gate.channels[1].send(Barrier(CheckpointId(1), 0.0))
+        received = await gate.get()
+        assert isinstance(received, tuple) and isinstance(received[1], Barrier)
+        getting = asyncio.ensure_future(gate.get())
+        await turns()
+        assert not getting.done()
+        room[0] = True
+        gate.wake()
+        assert (await getting)[1] == Batch(["waits"])  # type: ignore[index]
+
+    scenario(steps)
+
+
+def test_a_barrier_that_may_overtake_is_announced_at_once_and_stays_in_its_place() -> None:
+    async def steps() -> None:
+        gate = a_gate(1, 10)
+        barrier = Barrier(CheckpointId(1), 0.0, order="may-switch")
+        gate.channels[0].send(Batch([1]))
+        gate.channels[0].send(barrier)
+        assert await gate.get() == Announced(barrier)
+        assert await gate.get() == (0, Batch([1]))
+        assert await gate.get() == (0, barrier)
+
+    scenario(steps)
+
+
+def test_restored_data_comes_before_anything_new_of_any_channel() -> None:
+    async def steps() -> None:
+        gate = a_gate(2, 1)
+        gate.channels[1].recover([Batch(["old 1"]), Watermark(5), Batch(["old 2"])])
+        gate.recovered()
+        gate.channels[0].send(Batch(["new"]))
+        gate.channels[1].send(Batch(["later"]))
+        received = [await gate.get() for _ in range(5)]
+        assert [channel for channel, _ in received][:3] == [1, 1, 1]  # type: ignore
+        assert received[2] == (1, Batch(["old 2"]))
+        assert sorted(m.records[0] for _, m in received[3:]) == ["later", "new"]  # type: ignore
+
+    scenario(steps)
+
+
 def test_a_poke_passes_once_and_jumps_the_queue() -> None:
     async def steps() -> None:
-        gate = Gate(1, 10)
-        await gate.put(0, Batch([1]))
+        gate = a_gate(1, 10)
+        gate.channels[0].send(Batch([1]))
         gate.poke()
         gate.poke()
         assert await gate.get() is None

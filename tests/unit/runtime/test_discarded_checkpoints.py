@@ -163,12 +163,11 @@ def test_the_barrier_goes_on_before_the_snapshot_is_taken() -> None:
 
 
 def _watch(task: str, parts: Any, steps: list[tuple[str, int, str]]) -> None:
-    announce, snapshotter = parts.output.announce, parts.snapshotter
+    forward, snapshotter = parts.output.forward, parts.snapshotter
 
-    async def announced(event: Any) -> None:
-        if hasattr(event, "checkpoint"):
-            steps.append((task, event.checkpoint, "barrier"))
-        await announce(event)
+    def forwarded(barrier: Any, in_flight: Any) -> None:
+        steps.append((task, barrier.checkpoint, "barrier"))
+        forward(barrier, in_flight)
 
     class Watched:
         def __getattr__(self, name: str) -> Any:
@@ -178,7 +177,7 @@ def _watch(task: str, parts: Any, steps: list[tuple[str, int, str]]) -> None:
             steps.append((task, checkpoint, "snapshot"))
             return await snapshotter.capture(checkpoint, position)
 
-    parts.output.announce = announced
+    parts.output.forward = forwarded
     parts.snapshotter = Watched()
 
 

@@ -8,10 +8,12 @@ from typing import Any
 from tests.support.clock import VirtualClock
 from tidelog.effects import InlineOffload, ThreadOffload
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channel import Gate
+from tidelog.runtime.gate import Gate
+from tidelog.runtime.in_flight.capture import ChannelId
 from tidelog.runtime.messages import Batch, Watermark
 from tidelog.runtime.output import Output, OutputEdge
 from tidelog.runtime.partition import Forward
+from tidelog.runtime.pool import BufferPool
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.sink_output import SinkOutput
 from tidelog.runtime.worktime import WorkTime
@@ -61,14 +63,17 @@ def test_a_failure_ends_both_spans() -> None:
 
 def test_an_output_counts_the_wait_for_room_in_a_full_channel() -> None:
     async def steps(clock: VirtualClock, work: WorkTime) -> None:
-        gate = Gate(1, 1)
-        output = Output([OutputEdge(Forward(0), (gate,), (0,))], work)
+        pool = BufferPool(1, 1, overdraft=0)
+        gate = Gate([pool], 1)
+        name = ChannelId("consumer", 0, 0, 0, behind=True)
+        output = Output([OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)], work)
 
         async def send() -> None:
             with work.working():
                 await output.emit(Batch([1]))
                 await clock.sleep(2)
                 await output.emit(Batch([2]))
+                await output.emit(Batch([3]))
                 await output.announce(Watermark(3))
 
         sending = asyncio.ensure_future(send())

@@ -1,0 +1,126 @@
+"""Gates: all input channels of one subtask.
+
+Invariants: channels take turns and each stays in order; a blocked channel delivers nothing until
+unblocked; nothing but barriers is delivered while the task could not put its output anywhere;
+restored in-flight data comes before anything new, of any channel. Announcements and pokes jump the
+queues: they carry no data and have no place in the order of records.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidelog.runtime.channel import Channel
+from tidelog.runtime.messages import Barrier, Message
+from tidelog.runtime.pool import BufferPool
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A barrier that may overtake is in a channel."""
+
+    barrier: Barrier
+
+
+class Gate:
+    """Delivers to one task; `pools` has one output pool of a producer per channel."""
+
+    def __init__(self, pools: Sequence[BufferPool], buffers: int) -> None:
+        self.channels = [Channel(self, at, buffers, pool) for at, pool in enumerate(pools)]
+        self._blocked: set[int] = set()
+        self._ready = asyncio.Event()
+        self._announced: deque[Announced] = deque()
+        self._turn = 0
+        self._poked = False
+        self._recovering = False
+        self._output_available: Callable[[], bool] = _always
+
+    @property
+    def queued(self) -> int:
+        """Messages waiting in all channels."""
+        return sum(map(len, self.channels))
+
+    def deliver_while(self, output_available: Callable[[], bool]) -> None:
+        """Deliver records only while this is true; `wake` tells when it became true."""
+        self._output_available = output_available
+
+    def arrived(self, channel: int, message: Message) -> None:
+        """A channel has something new."""
+        if isinstance(message, Barrier) and message.order != "aligned":
+            self._announced.append(Announced(message))
+        self._ready.set()
+
+    def announce(self, barrier: Barrier) -> None:
+        """Tell the task of a barrier, soon."""
+        self._announced.append(Announced(barrier))
+        self._ready.set()
+
+    def poke(self) -> None:
+        """Make `get` answer None once, soon: time passed."""
+        self._poked = True
+        self._ready.set()
+
+    def wake(self) -> None:
+        """Look again whether something can be delivered."""
+        self._ready.set()
+
+    def recovered(self) -> None:
+        """Restored data was put into channels: it comes first."""
+        self._recovering = True
+        self._ready.set()
+
+    async def get(self) -> tuple[int, Message] | Announced | None:
+        """The next message of any channel that may deliver, channels taking turns."""
+        while True:
+            if self._announced:
+                return self._announced.popleft()
+            if self._poked:
+                self._poked = False
+                return None
+            channel = self._next_ready()
+            if channel is not None:
+                return channel, self.channels[channel].take()
+            self._ready.clear()
+            await self._ready.wait()
+
+    async def interruption(self) -> Announced | None:
+        """In the middle of something long: a barrier that was announced, else None as soon as
+        there is room for more output.
+        """
+        while True:
+            if self._announced:
+                return self._announced.popleft()
+            if self._output_available():
+                return None
+            self._ready.clear()
+            await self._ready.wait()
+
+    def block(self, channel: int) -> None:
+        """Deliver nothing from this channel for now."""
+        self._blocked.add(channel)
+
+    def unblock(self) -> None:
+        """Deliver from all channels again."""
+        self._blocked.clear()
+        self._ready.set()
+
+    def _next_ready(self) -> int | None:
+        channels, blocked = self.channels, self._blocked
+        count, available = len(channels), self._output_available()
+        recovering = self._recovering = self._recovering and any(c.recovered for c in channels)
+        for step in range(count):
+            number = (self._turn + step) % count
+            head = channels[number].head
+            if head is None or number in blocked:
+                continue
+            if recovering and not channels[number].recovered:
+                continue
+            if available or isinstance(head, Barrier):
+                self._turn = (number + 1) % count
+                return number
+        return None
+
+
+def _always() -> bool:
+    return True

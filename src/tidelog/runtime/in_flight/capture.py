@@ -1,0 +1,92 @@
+"""What of a task's channels belongs to one checkpoint, while it is being collected.
+
+Invariant: complete means that every channel that was expected has answered, and none can any more.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidelog.ids import CheckpointId
+from tidelog.runtime.channel import InFlightData, Recorded
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ChannelId:
+    """A channel by what it connects; `input` numbers the inputs of the consumer."""
+
+    consumer: str
+    input: int
+    producer_subtask: int
+    consumer_subtask: int
+    behind: bool
+    """The producer's part of it, which follows the consumer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelData:
+    """The in-flight data of one end of a channel, in order."""
+
+    channel: ChannelId
+    data: Sequence[InFlightData]
+
+
+class InFlight:
+    """Collects the in-flight data of one task for one checkpoint."""
+
+    def __init__(self, checkpoint: CheckpointId) -> None:
+        self.checkpoint = checkpoint
+        self.collected: list[ChannelData] = []
+        self._expected: set[ChannelId] = set()
+        self._complete = asyncio.Event()
+        self._sealed = False
+        self.switching: asyncio.Task[None] | None = None
+        """Lets barriers that wait in outputs overtake at their deadline."""
+
+    @property
+    def is_complete(self) -> bool:
+        """All channels have answered."""
+        return self._complete.is_set()
+
+    def stop(self) -> None:
+        """Nothing is wanted any more."""
+        if self.switching is not None:
+            self.switching.cancel()
+
+    def expect(self, channel: ChannelId) -> None:
+        """Wait for this channel too."""
+        self._expected.add(channel)
+
+    def expects(self, channel: ChannelId) -> bool:
+        """The channel has not answered yet."""
+        return channel in self._expected
+
+    def record(self, channel: ChannelId, data: Sequence[InFlightData]) -> None:
+        """What a channel holds of the checkpoint."""
+        self._expected.discard(channel)
+        if data:
+            self.collected.append(ChannelData(channel, data))
+        self._look()
+
+    def recorder(self, channel: ChannelId) -> Recorded:
+        """Expect a channel, and answer for it later."""
+        self.expect(channel)
+        return lambda data: self.record(channel, data)
+
+    def nothing(self, channel: ChannelId) -> Callable[[], None]:
+        """Answers for a channel that no data was left behind."""
+        return lambda: self.record(channel, ())
+
+    def seal(self) -> None:
+        """No further channel will be expected."""
+        self._sealed = True
+        self._look()
+
+    async def complete(self) -> Sequence[ChannelData]:
+        """Wait for all channels; their data in a fixed order."""
+        await self._complete.wait()
+        return sorted(self.collected, key=lambda part: part.channel)
+
+    def _look(self) -> None:
+        if self._sealed and not self._expected:
+            self._complete.set()

@@ -1,0 +1,156 @@
+"""Jobs under back-pressure: sources that never pause, an operator that takes its time."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside, Portions, config
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.effects import Effects, InlineOffload
+from tidelog.ids import Slot
+from tidelog.runtime.config import JobConfig, UnalignedConfig
+from tidelog.runtime.graph import Job, Stream
+from tidelog.runtime.messages import Batch
+from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.source import SplitReader
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
+
+
+class Eager(Portions):
+    """Splits of records that are there all at once."""
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _EagerReader(self.splits[split], position or 0, self.portion)
+
+
+class _EagerReader(SplitReader):
+    def __init__(self, records: list[Any], position: int, portion: int) -> None:
+        self._records = records
+        self._portion = portion
+        self.position = position
+
+    def read(self) -> list[Any] | None:
+        read = self._records[self.position : self.position + self._portion]
+        self.position += len(read)
+        return read or None
+
+
+class Slow(Operator):
+    """Passes buffers on, each after a while in which nothing else in the process moves."""
+
+    def __init__(self, clock: VirtualClock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def open(self, context: OperatorContext) -> None:
+        self._name = f"{context.name}-{context.subtask}"
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        self._clock.spend(self._seconds)
+        return (batch,)
+
+
+def numbered(splits: int = 4, length: int = 40, keys: int = 5, portion: int = 2) -> Portions:
+    """Records (key, split, number), as fast as they are taken."""
+    records = {
+        f"split-{s}": [(f"k{(n * 7 + s) % keys}", s, n) for n in range(length)]
+        for s in range(splits)
+    }
+    return Eager(records, portion)
+
+
+def slowly(stream: Stream, clock: VirtualClock, seconds: float, *, keyed: bool = False) -> Stream:
+    """Behind an operator that takes its time for each buffer."""
+    return stream._then("slow", lambda: Slow(clock, seconds), keyed=keyed)
+
+
+def keyed_job(source: Portions, sink: Outside, clock: VirtualClock, seconds: float = 0.2) -> Job:
+    """Four sources, by key, a slow operator, a two-phase sink."""
+    job = Job("pressure")
+    slowly(job.source(source, parallelism=4).key_by(lambda r: r[0]), clock, seconds).sink(sink)
+    return job
+
+
+def pressed(mode: Any = "always", *, timeout: float = 0.1, **changes: Any) -> JobConfig:
+    """Deep channels, checkpoints all the time, and nothing forgotten."""
+    unaligned = UnalignedConfig(mode, timeout, record_types=changes.pop("record_types", ()))
+    settings = config(
+        channel_buffers=8,
+        retain=10_000,
+        schedule=Schedule(interval=1.5, timeout=1e6, tolerable_failures=0),
+        unaligned=unaligned,
+    )
+    return replace(settings, **changes)
+
+
+def run_pressed(
+    job: Job,
+    store: ObjectStore,
+    settings: JobConfig,
+    clock: VirtualClock,
+    *,
+    restore_slot: Slot | None = None,
+    seed: int = 1,
+) -> JobResult:
+    """Run one incarnation on a clock that its slow operators hold too."""
+    effects = Effects(clock, Random(seed), InlineOffload())
+    runner = JobRunner(job, store, settings, effects, restore_slot=restore_slot)
+    return asyncio.run(runner.run())
+
+
+def checkpoints(store: MemoryStore) -> list[Checkpoint]:
+    """All completed checkpoints of a store, oldest first."""
+
+    async def read() -> list[Checkpoint]:
+        slots = SlotLog(store, Effects(VirtualClock(), Random(0), InlineOffload()))
+        entries = [await slots.read(slot) for slot in await slots.slots()]
+        return [entry for entry in entries if isinstance(entry, Checkpoint)]
+
+    return asyncio.run(read())
+
+
+def overtaken(checkpoint: Checkpoint) -> int:
+    """Buffers in flight that a checkpoint stores."""
+    return sum(s.in_flight.buffers for _, s in checkpoint.subtasks() if s.in_flight is not None)
+
+
+def copy_of(store: MemoryStore) -> MemoryStore:
+    copied = MemoryStore(store.url)
+    for name, data in store._objects.items():
+        copied._store(name, data)
+    return copied
+
+
+def committed_by(sink: Outside, checkpoint: Checkpoint) -> list[Any]:
+    """What of a sink's output a checkpoint commits, or one before it."""
+    return [
+        record
+        for token, records in sink.committed.items()
+        if int(token.rsplit(b"-", 1)[1]) <= checkpoint.checkpoint_id
+        for record in records
+    ]
+
+
+def outside_as_of(sink: Outside, checkpoint: Checkpoint) -> Outside:
+    """The system outside just after this checkpoint became durable and its sinks committed."""
+    then = Outside()
+    for token, records in sink.committed.items():
+        if int(token.rsplit(b"-", 1)[1]) <= checkpoint.checkpoint_id:
+            then.committed[token] = records
+    return then
+
+
+def assert_in_order(records: Iterable[tuple[Any, ...]]) -> None:
+    """Records of one key and split come in the order they were read."""
+    last: dict[tuple[Any, Any], int] = defaultdict(lambda: -1)
+    for key, split, number in records:
+        assert number > last[key, split], f"{number} of {key}, split {split}, after {last}"
+        last[key, split] = number
