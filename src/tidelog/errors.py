@@ -111,6 +111,10 @@ class CheckpointFailedError(TidelogError):
     """More checkpoints in a row failed than the job tolerates."""
 
 
+class SavepointFailedError(TidelogError):
+    """A savepoint that was asked for was not taken."""
+
+
 class MaterializationFailedError(TidelogError):
     """More materializations in a row failed than the job tolerates."""
 

@@ -12,6 +12,7 @@ from tidelog.checkpoint.manifest import (
     Descriptor,
     MaterializationRef,
     OperatorState,
+    Savepoint,
     Start,
     StateInfo,
     SubtaskState,
@@ -75,6 +76,43 @@ CHECKPOINT = Checkpoint(
     ),
     final=True,
 )
+SAVEPOINT = Savepoint(
+    slot=Slot(12),
+    author=AUTHOR,
+    checkpoint_id=CheckpointId(7),
+    created_ms=1_700_000_003_000,
+    job="revenue",
+    operators=(
+        OperatorState(
+            "count",
+            128,
+            (StateInfo(0, "total", "value", ("sum bigint",)),),
+            (
+                SubtaskState(
+                    index=0,
+                    first_key_group=0,
+                    last_key_group=127,
+                    seqno=SeqNo(45),
+                    table="memory",
+                    log=(
+                        LogRange(
+                            "segments/00000003-sp-7-0000000001.seg",
+                            44,
+                            210,
+                            SeqNo(40),
+                            SeqNo(45),
+                            KeyGroup(0),
+                            KeyGroup(65_535),
+                        ),
+                    ),
+                    start=SeqNo(40),
+                ),
+            ),
+        ),
+    ),
+    name="before-upgrade",
+    savepoint_format="canonical",
+)
 DESCRIPTOR = Descriptor(
     id=MaterializationId(2),
     operator="count",
@@ -89,6 +127,7 @@ DESCRIPTOR = Descriptor(
 FILES: dict[str, Callable[[], bytes]] = {
     "slot_start_v1.json": lambda: encode_entry(START),
     "slot_checkpoint_v1.json": lambda: encode_entry(CHECKPOINT),
+    "slot_savepoint_v1.json": lambda: encode_entry(SAVEPOINT),
     "descriptor_v1.json": lambda: encode_descriptor(DESCRIPTOR),
 }
 

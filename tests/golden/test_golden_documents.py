@@ -24,6 +24,10 @@ def test_a_checkpoint_of_version_1_is_read() -> None:
     assert decode_entry(stored("slot_checkpoint_v1.json"), "slot") == golden.CHECKPOINT
 
 
+def test_a_savepoint_of_version_1_is_read() -> None:
+    assert decode_entry(stored("slot_savepoint_v1.json"), "slot") == golden.SAVEPOINT
+
+
 def test_a_descriptor_of_version_1_is_read() -> None:
     assert decode_descriptor(stored("descriptor_v1.json"), "descriptor") == golden.DESCRIPTOR
 

@@ -19,7 +19,7 @@ from tidelog.checkpoint.invariants import (
     slot_violations,
 )
 from tidelog.checkpoint.inventory import Inventory, Slots, list_slots, read_inventory
-from tidelog.checkpoint.manifest import Checkpoint, TableObject
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint, TableObject
 from tidelog.checkpoint.table_file import check_table_file
 from tidelog.dstl.reader import SegmentReader
 from tidelog.dstl.segment import LogRange
@@ -36,7 +36,7 @@ from tidelog.storage.port import ObjectStore
 
 _UNREADABLE = (CorruptObjectError, FormatVersionError, ObjectNotFoundError, RestoreError)
 
-SlotKind = Literal["start", "checkpoint", "unreadable"]
+SlotKind = Literal["start", "checkpoint", "savepoint", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,8 @@ def _report(inventory: Inventory, findings: _Findings, present: Container[Slot])
 def _verdict(slots: Slots, slot: Slot, unusable: Container[Slot]) -> SlotVerdict:
     entry = slots.entries.get(slot)
     if isinstance(entry, Checkpoint):
-        return SlotVerdict(slot, "checkpoint", entry.checkpoint_id, slot not in unusable)
+        kind: SlotKind = "savepoint" if isinstance(entry, Savepoint) else "checkpoint"
+        return SlotVerdict(slot, kind, entry.checkpoint_id, slot not in unusable)
     if entry is None:
         return SlotVerdict(slot, "unreadable", None, False)
     return SlotVerdict(slot, "start", None, None)

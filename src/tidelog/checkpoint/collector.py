@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.checkpoint.retention import checkpoint_objects, garbage, subsumed
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.errors import StorageError
@@ -32,7 +32,10 @@ class Collector:
     """Objects of generations before this one stay: something unreadable may refer to them."""
     concurrency: int = 8
     deleted: int = 0
+    claimed: Slot | None = None
+    """A savepoint that is the job's own now: it goes like any other checkpoint."""
     _retained: dict[Slot, frozenset[str]] = field(default_factory=dict)
+    _savepoints: set[Slot] = field(default_factory=set)
     _due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def retain(self, entry: Checkpoint) -> None:
@@ -40,6 +43,8 @@ class Collector:
         objects = self.ledger.closure(checkpoint_objects(entry))
         self.ledger.inherit(objects)
         self._retained[entry.slot] = frozenset(objects)
+        if isinstance(entry, Savepoint) and entry.slot != self.claimed:
+            self._savepoints.add(entry.slot)
 
     def completed(self, entry: Checkpoint) -> None:
         """A checkpoint completed: older ones may go."""
@@ -55,7 +60,7 @@ class Collector:
 
     async def collect(self) -> None:
         """Delete what retention allows; failures stay for the next time."""
-        for slot in subsumed(self._retained, self.keep):
+        for slot in subsumed(self._retained, self.keep, self._savepoints):
             try:
                 await self.slots.remove(slot)
             except StorageError:

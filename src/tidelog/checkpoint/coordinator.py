@@ -4,13 +4,17 @@ Invariants:
 - at most one checkpoint is in progress, and its id was never used before;
 - a checkpoint is stored only when every task acknowledged it, and completed only when stored;
 - a decline, a timeout or a storage error discards the whole checkpoint (Carbone et al., 2015);
-- the final checkpoint is triggered as soon as all tasks ended, and nothing is triggered after it.
+- the final checkpoint is triggered as soon as all tasks ended, and nothing is triggered after it;
+- one savepoint at most is asked for at a time; it is the next checkpoint, and its failure, told to
+  whoever asked, is none of the failures in a row. A drain has no way back: the final checkpoint is
+  its savepoint, however often it takes.
 """
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from tidelog.checkpoint.request import SavepointRequest
 from tidelog.ids import CheckpointId
 
 Task = TypeVar("Task", bound=Hashable)
@@ -34,6 +38,12 @@ class Trigger:
 
     checkpoint: CheckpointId
     final: bool
+    savepoint: SavepointRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Tell the sources that their data ends here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,7 @@ class Store(Generic[Task, State]):
     checkpoint: CheckpointId
     states: dict[Task, State]
     final: bool
+    savepoint: SavepointRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,16 @@ class Abort:
     """Tell the tasks that this checkpoint will not complete."""
 
     checkpoint: CheckpointId
+    reason: str
+    savepoint: SavepointRequest | None = None
+    """It was this savepoint, and it is not tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Tell whoever asked for a savepoint that there will be none."""
+
+    savepoint: SavepointRequest
     reason: str
 
 
@@ -59,6 +80,7 @@ class Complete:
 
     checkpoint: CheckpointId
     final: bool
+    savepoint: SavepointRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +91,7 @@ class FailJob:
     reason: str
 
 
-Decision = Trigger | Store[Task, State] | Abort | Complete | FailJob
+Decision = Trigger | Drain | Store[Task, State] | Abort | Refuse | Complete | FailJob
 
 
 @dataclass(slots=True)
@@ -79,6 +101,8 @@ class _InProgress(Generic[Task, State]):
     final: bool
     missing: set[Task]
     states: dict[Task, State]
+    timeout: float
+    savepoint: SavepointRequest | None
     storing: bool = False
 
 
@@ -94,7 +118,9 @@ class Coordinator(Generic[Task, State]):
         self._due = now + schedule.interval
         self._running: _InProgress[Task, State] | None = None
         self._ended: set[Task] = set()
-        self._final_done = False
+        self._done = False
+        self._wanted: SavepointRequest | None = None
+        """Asked for, and not triggered yet."""
         self.consecutive_failures = 0
 
     @property
@@ -104,15 +130,15 @@ class Coordinator(Generic[Task, State]):
 
     @property
     def finished(self) -> bool:
-        """The final checkpoint completed."""
-        return self._final_done
+        """The final checkpoint completed, or the savepoint that the job was to stop with."""
+        return self._done
 
     def next_event_at(self) -> float | None:
         """When `tick` has something to decide next; None when it waits for events alone."""
-        if self._final_done:
+        if self._done:
             return None
         if self._running is not None:
-            late = self._running.started + self._schedule.timeout
+            late = self._running.started + self._running.timeout
             return None if self._running.storing else late
         return self._due
 
@@ -120,20 +146,33 @@ class Coordinator(Generic[Task, State]):
         """Time passed: a checkpoint may be due, or the one in progress late."""
         running = self._running
         if running is not None:
-            late = now - running.started >= self._schedule.timeout
+            late = now - running.started >= running.timeout
             # A manifest under way may already be durable: it is stored or it fails, never aborted.
             if late and not running.storing:
                 waiting = ", ".join(sorted(map(str, running.missing)))
-                return self._fail(now, f"timed out after {self._schedule.timeout} s: {waiting}")
+                return self._fail(now, f"timed out after {running.timeout} s: {waiting}")
             return []
-        if self._final_done or now < self._due:
+        if self._done or now < self._due:
             return []
         return self._trigger(now)
+
+    def savepoint(self, request: SavepointRequest, now: float) -> list[Decision[Task, State]]:
+        """Somebody asks for a savepoint; it comes as soon as no other checkpoint is under way."""
+        running = self._running
+        if self._done or (running is not None and running.final):
+            return [Refuse(request, "the job has reached its end")]
+        other = self._wanted or (running.savepoint if running is not None else None)
+        if other is not None:
+            return [Refuse(request, f"savepoint {other.name!r} is under way")]
+        self._wanted = request
+        if request.drain and not self._all_ended():
+            return [Drain()]
+        return self._trigger(now) if running is None else []
 
     def ended(self, task: Task, now: float) -> list[Decision[Task, State]]:
         """A task has seen the end of its data and run its `finish`."""
         self._ended.add(task)
-        idle = self._running is None and not self._final_done
+        idle = self._running is None and not self._done
         return self._trigger(now) if idle and self._all_ended() else []
 
     def acknowledged(
@@ -148,7 +187,7 @@ class Coordinator(Generic[Task, State]):
         if running.missing:
             return []
         running.storing = True
-        return [Store(checkpoint, running.states, running.final)]
+        return [Store(checkpoint, running.states, running.final, running.savepoint)]
 
     def declined(
         self, checkpoint: CheckpointId, reason: str, now: float
@@ -164,12 +203,18 @@ class Coordinator(Generic[Task, State]):
         assert running is not None and running.checkpoint == checkpoint and running.storing
         self._running = None
         self.consecutive_failures = 0
-        self._final_done = running.final
+        self._done = running.final or (running.savepoint is not None and running.savepoint.stop)
         self._due = max(running.started + self._schedule.interval, now + self._schedule.min_pause)
-        decisions: list[Decision[Task, State]] = [Complete(checkpoint, running.final)]
-        if self._all_ended() and not self._final_done:
+        decisions: list[Decision[Task, State]] = [
+            Complete(checkpoint, running.final, running.savepoint)
+        ]
+        if not self._done and (self._all_ended() or self._savepoint_due()):
             decisions += self._trigger(now)
         return decisions
+
+    def _savepoint_due(self) -> bool:
+        """A savepoint is wanted that has not to wait for the end of the data."""
+        return self._wanted is not None and (not self._wanted.drain or self._all_ended())
 
     def _all_ended(self) -> bool:
         return self._ended >= self._tasks
@@ -178,16 +223,28 @@ class Coordinator(Generic[Task, State]):
         checkpoint = self._next_id
         self._next_id = CheckpointId(checkpoint + 1)
         final = self._all_ended()
-        self._running = _InProgress(checkpoint, now, final, set(self._tasks), {})
-        return [Trigger(checkpoint, final)]
+        savepoint, timeout = None, self._schedule.timeout
+        if self._savepoint_due():
+            savepoint, self._wanted = self._wanted, None
+        if savepoint is not None and savepoint.timeout_s is not None:
+            timeout = savepoint.timeout_s
+        self._running = _InProgress(
+            checkpoint, now, final, set(self._tasks), {}, timeout, savepoint
+        )
+        return [Trigger(checkpoint, final, savepoint)]
 
     def _fail(self, now: float, reason: str) -> list[Decision[Task, State]]:
         assert self._running is not None
-        failed = self._running.checkpoint
-        self._running = None
-        self.consecutive_failures += 1
+        running, self._running = self._running, None
+        savepoint = running.savepoint
+        if savepoint is not None and savepoint.drain:
+            self._wanted, savepoint = savepoint, None
         self._due = now + max(self._schedule.interval, self._schedule.min_pause)
-        decisions: list[Decision[Task, State]] = [Abort(failed, reason)]
+        decisions: list[Decision[Task, State]] = [Abort(running.checkpoint, reason, savepoint)]
+        if savepoint is None:
+            self.consecutive_failures += 1
         if self.consecutive_failures > self._schedule.tolerable_failures:
             decisions.append(FailJob(self.consecutive_failures, reason))
+        elif savepoint is None and self._savepoint_due() and not self._all_ended():
+            decisions += self._trigger(now)
         return decisions

@@ -167,7 +167,7 @@ def _contiguous(where: str, state: SubtaskState, pieces: Sequence[_Piece]) -> It
     """The first piece may begin before the materialization's end, the last range reach further
     than `seqno`: ranges are whole blocks of what was uploaded together.
     """
-    start = state.materialization.upto if state.materialization else SeqNo(0)
+    start = state.upto
     expected = min(start, pieces[0].first) if pieces else start
     for piece in pieces:
         if piece.first != expected or piece.first > state.seqno:

@@ -7,12 +7,16 @@ Format: docs/format.md, "Manifests, slots and materializations".
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
 from tidelog.dstl.segment import LogRange
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
+
+SavepointFormat = Literal["canonical", "native"]
+"""Canonical: all rows in files of their own; native: what a checkpoint refers to."""
 
 
 class Author(msgspec.Struct, frozen=True):
@@ -88,6 +92,13 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A watermark whose timers had fired in part when the barrier passed."""
     in_flight: InFlightRef | None = None
     barrier: BarrierFacts | None = None
+    start: SeqNo = SeqNo(0)
+    """Number of its first change; above 0 when nothing before it is needed."""
+
+    @property
+    def upto(self) -> SeqNo:
+        """Where the replay of its log begins."""
+        return self.materialization.upto if self.materialization is not None else self.start
 
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -129,7 +140,24 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
                 yield operator, subtask
 
 
-Entry = Start | Checkpoint
+class Savepoint(Checkpoint, frozen=True, tag_field="kind", tag="savepoint", kw_only=True):
+    """A checkpoint that somebody asked for; retention never drops it."""
+
+    name: str
+    savepoint_format: SavepointFormat
+
+    @property
+    def canonical(self) -> bool:
+        """Its log holds rows, not the changes that the job made."""
+        return self.savepoint_format == "canonical"
+
+
+def is_canonical(checkpoint: Checkpoint) -> bool:
+    """Whether its log is no part of the job's history of changes."""
+    return isinstance(checkpoint, Savepoint) and checkpoint.canonical
+
+
+Entry = Start | Checkpoint | Savepoint
 """What a slot can hold."""
 
 

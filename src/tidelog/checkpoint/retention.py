@@ -1,7 +1,7 @@
 """Which checkpoints stay, and which objects nobody needs any more: pure set decisions.
 
 Invariants:
-- `start` slots always stay (they are the fence), and so does the newest checkpoint;
+- `start` slots always stay (they are the fence), and so do the newest checkpoint and savepoints;
 - an object goes only when no retained manifest and no live subtask refers to it (min of
   materialized and subsumed), and only after the manifests that named it are gone.
 """
@@ -16,9 +16,9 @@ from tidelog.storage.paths import generation_of
 def subsumed(
     retained: Iterable[Slot], keep: int, pinned: Collection[Slot] = frozenset()
 ) -> list[Slot]:
-    """The checkpoint slots that a history of the newest `keep` no longer needs."""
-    ordered = sorted(retained)
-    return [slot for slot in ordered[: max(0, len(ordered) - keep)] if slot not in pinned]
+    """The checkpoint slots that a history of the newest `keep` besides `pinned` does not need."""
+    ordered = sorted(slot for slot in retained if slot not in pinned)
+    return ordered[: max(0, len(ordered) - keep)]
 
 
 def subtask_objects(state: SubtaskState) -> set[str]:

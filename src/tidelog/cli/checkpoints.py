@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from tidelog.checkpoint.inventory import Slots, find_checkpoint, read_slots
-from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, Savepoint, SubtaskState
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number
 from tidelog.cli.output import age, error_fields, size
 from tidelog.ids import Slot
@@ -27,6 +27,8 @@ class SlotRow(msgspec.Struct, frozen=True):
     materialized_bytes: int | None = None
     inline_bytes: int | None = None
     final: bool | None = None
+    name: str | None = None
+    savepoint_format: str | None = None
     error: dict[str, Any] | None = None
 
 
@@ -77,12 +79,14 @@ def _row(slots: Slots, slot: Slot) -> SlotRow:
     states = [subtask for _, subtask in entry.subtasks()]
     return msgspec.structs.replace(
         row,
-        kind="checkpoint",
+        kind="savepoint" if isinstance(entry, Savepoint) else "checkpoint",
         checkpoint_id=entry.checkpoint_id,
         log_bytes=sum(map(_log_bytes, states)),
         materialized_bytes=sum(map(_materialized_bytes, states)),
         inline_bytes=sum(map(_inline_bytes, states)),
         final=entry.final,
+        name=entry.name if isinstance(entry, Savepoint) else None,
+        savepoint_format=entry.savepoint_format if isinstance(entry, Savepoint) else None,
     )
 
 
@@ -95,7 +99,7 @@ def _cells(row: SlotRow, now_ms: int) -> list[str | int | None]:
         row.checkpoint_id,
         None if row.created_ms is None else age(now_ms - row.created_ms),
         *(None if figure is None else size(figure) for figure in figures),
-        "final" if row.final else "",
+        ", ".join(filter(None, ["final" if row.final else None, row.name, row.savepoint_format])),
     ]
 
 
@@ -117,6 +121,8 @@ async def show_command(invocation: StoreCommand, slot: Slot | None) -> int:
         f"slot {checkpoint.slot}: checkpoint {checkpoint.checkpoint_id} of job {checkpoint.job!r}, "
         f"generation {checkpoint.author.generation}{', final' if checkpoint.final else ''}"
     )
+    if isinstance(checkpoint, Savepoint):
+        output.line(f"savepoint {checkpoint.name}, {checkpoint.savepoint_format}")
     for operator in checkpoint.operators:
         output.line()
         output.line(f"operator {operator.id}, {operator.key_groups} key groups")
@@ -139,9 +145,9 @@ def _subtask_cells(state: SubtaskState) -> list[str | int | None]:
         state.index,
         f"{state.first_key_group}-{state.last_key_group}",
         state.seqno,
-        _materialized_upto(state),
+        state.upto,
         size(_materialized_bytes(state)),
-        state.seqno - _materialized_upto(state),
+        state.seqno - state.upto,
         size(_log_bytes(state)),
         size(_inline_bytes(state)),
         "end" if state.watermark == MAX_WATERMARK else state.watermark,
@@ -158,6 +164,10 @@ def _checkpoint_fields(checkpoint: Checkpoint) -> dict[str, Any]:
         "created_ms": checkpoint.created_ms,
         "job": checkpoint.job,
         "final": checkpoint.final,
+        "name": checkpoint.name if isinstance(checkpoint, Savepoint) else None,
+        "savepoint_format": (
+            checkpoint.savepoint_format if isinstance(checkpoint, Savepoint) else None
+        ),
         "operators": [_operator_fields(operator) for operator in checkpoint.operators],
     }
 
@@ -183,9 +193,9 @@ def _subtask_fields(state: SubtaskState) -> dict[str, Any]:
         "seqno": state.seqno,
         "table": state.table,
         "descriptor": ref.descriptor if ref else None,
-        "materialized_upto": _materialized_upto(state),
+        "materialized_upto": state.upto,
         "materialized_bytes": _materialized_bytes(state),
-        "replay_changes": state.seqno - _materialized_upto(state),
+        "replay_changes": state.seqno - state.upto,
         "log_ranges": len(state.log),
         "log_bytes": _log_bytes(state),
         "inline_blocks": len(state.inline),
@@ -194,10 +204,6 @@ def _subtask_fields(state: SubtaskState) -> dict[str, Any]:
         "transactions": len(state.transactions),
         "finished": state.finished,
     }
-
-
-def _materialized_upto(state: SubtaskState) -> int:
-    return state.materialization.upto if state.materialization else 0
 
 
 def _materialized_bytes(state: SubtaskState) -> int:

@@ -119,7 +119,7 @@ class Tail:
         for operator, state in selected(checkpoint, self.operator, self.subtask):
             decoder = RowDecoder(operator.states)
             where = operator.id, state.index
-            start = state.materialization.upto if state.materialization else SeqNo(0)
+            start = state.upto
             reached = self._next.get(where, start)
             if reached < start:
                 yield Gap(*where, reached, start)

@@ -251,6 +251,9 @@ class Uploader:
             self._put_back(taken, error)
             self.ledger.done([name])
             return
+        except asyncio.CancelledError:
+            self.ledger.done([name])  # nobody will ever refer to it
+            raise
         for run, log_range in zip(runs, packed.ranges, strict=True):
             for entry in run:
                 entry.piece.durable = log_range

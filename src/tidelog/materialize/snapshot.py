@@ -7,6 +7,7 @@ Invariants:
 - nothing refers to a snapshot before its descriptor is durable.
 """
 
+import asyncio
 import shutil
 from collections import deque
 from collections.abc import Iterable
@@ -76,6 +77,8 @@ class TableSnapshots:
     """Shared files of the table that are stored already, by local name."""
     metrics: SnapshotMetrics = field(default_factory=SnapshotMetrics)
     _last_id: int = 0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One upload at a time: each ends with what it knows to be stored."""
     _bytes_per_s: float = 50e6
     """Estimate of the store's speed, half old and half the last file."""
 
@@ -99,6 +102,15 @@ class TableSnapshots:
         With a cadence the files keep out of the way of checkpoints. The caller ends the ledger's
         protection of the descriptor once the reference is in use.
         """
+        try:
+            async with self._turn:
+                return await self._upload(captured, pace, cadence)
+        finally:
+            await self.effects.offload.run(shutil.rmtree, captured.directory, True)
+
+    async def _upload(
+        self, captured: Captured, pace: Pace, cadence: Cadence | None
+    ) -> MaterializationRef:
         started = self.effects.clock.monotonic()
         try:
             shared = []
@@ -112,8 +124,6 @@ class TableSnapshots:
         except BaseException:
             self.metrics.failed += 1
             raise
-        finally:
-            await self.effects.offload.run(shutil.rmtree, captured.directory, True)
         live = {file.name for file in captured.files}
         self.known = {name: known for name, known in self.known.items() if name in live}
         self.metrics.completed += 1

@@ -55,4 +55,4 @@ def subtasks(checkpoints: Iterable[Checkpoint]) -> dict[Held, SubtaskState]:
 
 def start_of(state: SubtaskState) -> int:
     """Where the log of a subtask begins: behind its materialization."""
-    return state.materialization.upto if state.materialization is not None else 0
+    return state.upto

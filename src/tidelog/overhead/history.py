@@ -61,7 +61,7 @@ def _point(checkpoint: Checkpoint, state: SubtaskState) -> Point:
         slot=checkpoint.slot,
         created_ms=checkpoint.created_ms,
         seqno=state.seqno,
-        upto=ref.upto if ref is not None else 0,
+        upto=state.upto,
         table_bytes=ref.table_bytes if ref is not None else 0,
         log_bytes=sum(log.length for log in state.log) + sum(map(len, state.inline)),
     )

@@ -6,7 +6,7 @@ was won; objects are deleted only after the manifests that named them.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,9 @@ from tidelog.checkpoint.coordinator import (
     Complete,
     Coordinator,
     Decision,
+    Drain,
     FailJob,
+    Refuse,
     Store,
     Trigger,
 )
@@ -27,9 +29,12 @@ from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
     OperatorState,
+    Savepoint,
     SubtaskState,
     encode_entry,
+    is_canonical,
 )
+from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.sizes import CheckpointSizes, checkpoint_sizes
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.dstl.cadence import Cadence
@@ -37,6 +42,7 @@ from tidelog.effects import Effects, wait_for
 from tidelog.errors import CheckpointFailedError, FencedError, TidelogError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.runtime.messages import Barrier, BarrierOrder
+from tidelog.runtime.savepoints import Savepoints
 from tidelog.runtime.source_task import SourceTask
 from tidelog.runtime.task import Task, TaskId
 
@@ -92,6 +98,7 @@ class CheckpointDriver:
     """The newest durable checkpoint: what the next one adds is counted against it."""
     tasks: list[Task] = field(default_factory=list)
     metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
+    savepoints: Savepoints = field(default_factory=Savepoints)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _todo: Decisions = field(default_factory=list)
@@ -114,8 +121,20 @@ class CheckpointDriver:
         self.order = "aligned"
         self.metrics.kept_aligned = reason
 
+    async def savepoint(self, request: SavepointRequest) -> Savepoint:
+        """Take a savepoint; raises SavepointFailedError."""
+        answer = self.savepoints.ask(request)
+        self._decide(self.coordinator.savepoint(request, self._now()))
+        return await answer
+
     async def run(self) -> None:
-        """Drive checkpoints until the final one completed; raises when the job must stop."""
+        """Drive checkpoints until the last one completed; raises when the job must stop."""
+        try:
+            await self._run()
+        finally:
+            self.savepoints.ended()
+
+    async def _run(self) -> None:
         self._expect_next()
         while not self.coordinator.finished:
             while self._todo:
@@ -148,25 +167,19 @@ class CheckpointDriver:
 
     async def _carry_out(self, decision: Decision[TaskId, SubtaskState]) -> None:
         match decision:
-            case Trigger(checkpoint, final):
-                self.cadence.triggered()
-                self._started = self._now()
-                barrier = Barrier(checkpoint, self._started, final, self.order)
-                for task in self.tasks:
-                    if isinstance(task, SourceTask):
-                        task.trigger(barrier)
-            case Store(checkpoint, states, final):
-                await self._store(checkpoint, states, final=final)
-            case Abort(checkpoint, reason):
-                self._expect_next()
-                self.metrics.failed += 1
-                self.metrics.last_failure = reason
-                for task in self.tasks:
-                    task.abort(checkpoint)
-            case Complete(checkpoint):
-                self._expect_next()
-                for task in self.tasks:
-                    await task.complete(checkpoint)
+            case Trigger():
+                self._trigger(decision)
+            case Drain():
+                for source in self._sources():
+                    source.drain()
+            case Store():
+                await self._store(decision)
+            case Refuse(savepoint, reason):
+                self.savepoints.failed(savepoint, reason)
+            case Abort():
+                self._abort(decision)
+            case Complete():
+                await self._complete(decision)
             case FailJob(failures, reason):
                 raise CheckpointFailedError(
                     f"{failures} checkpoints in a row failed",
@@ -175,18 +188,39 @@ class CheckpointDriver:
                     "completed checkpoint",
                 )
 
-    async def _store(
-        self, checkpoint: CheckpointId, states: Mapping[TaskId, SubtaskState], *, final: bool
-    ) -> None:
-        entry = Checkpoint(
-            slot=self.next_slot,
-            author=self.author,
-            checkpoint_id=checkpoint,
-            created_ms=self.effects.clock.now_ms(),
-            job=self.job,
-            operators=self.operators(states),
-            final=final,
+    def _sources(self) -> Iterator[SourceTask]:
+        return (task for task in self.tasks if isinstance(task, SourceTask))
+
+    def _trigger(self, decision: Trigger) -> None:
+        self.cadence.triggered()
+        self._started = self._now()
+        # Whoever asks for a savepoint has time: it holds no in-flight data.
+        order = self.order if decision.savepoint is None else "aligned"
+        barrier = Barrier(
+            decision.checkpoint, self._started, decision.final, order, decision.savepoint
         )
+        for source in self._sources():
+            source.trigger(barrier)
+
+    def _abort(self, decision: Abort) -> None:
+        self._expect_next()
+        self.metrics.failed += 1
+        self.metrics.last_failure = decision.reason
+        for task in self.tasks:
+            task.abort(decision.checkpoint)
+        if decision.savepoint is not None:
+            self.savepoints.failed(decision.savepoint, decision.reason)
+
+    async def _complete(self, decision: Complete) -> None:
+        self._expect_next()
+        for task in self.tasks:
+            await task.complete(decision.checkpoint)
+        if decision.savepoint is not None:
+            self.savepoints.completed(decision.savepoint)
+
+    async def _store(self, decision: Store[TaskId, SubtaskState]) -> None:
+        checkpoint = decision.checkpoint
+        entry = self._entry(decision)
         check_manifest(entry)
         try:
             with self.cadence.moving():
@@ -198,16 +232,37 @@ class CheckpointDriver:
             return
         sizes = checkpoint_sizes(entry, self.previous, self.collector.ledger.parts)
         self.metrics.complete(self._now() - self._started, len(encode_entry(entry)), sizes)
-        self.previous = entry
+        self._durable(entry)
         self._decide(self.coordinator.stored(checkpoint, self._now()))
+
+    def _entry(self, decision: Store[TaskId, SubtaskState]) -> Checkpoint:
+        entry = Checkpoint(
+            slot=self.next_slot,
+            author=self.author,
+            checkpoint_id=decision.checkpoint,
+            created_ms=self.effects.clock.now_ms(),
+            job=self.job,
+            operators=self.operators(decision.states),
+            final=decision.final,
+        )
+        wanted = decision.savepoint
+        if wanted is None:
+            return entry
+        fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+        return Savepoint(**fields, name=wanted.name, savepoint_format=wanted.format)
+
+    def _durable(self, entry: Checkpoint) -> None:
+        """A slot is won."""
+        if not is_canonical(entry):
+            self.previous = entry
+        self.savepoints.known([entry])
         self.collector.completed(entry)
 
     async def _append(self, entry: Checkpoint) -> Checkpoint:
         """Put the entry into the next slot that is not ours already."""
         while (earlier := await self.slots.append(entry)) is not None:
             # Given up because its answer was lost, but durable: it counts as retained.
-            self.collector.completed(earlier)
-            self.previous = earlier
+            self._durable(earlier)
             self.next_slot = Slot(self.next_slot + 1)
             entry = msgspec.structs.replace(entry, slot=self.next_slot)
         self.next_slot = Slot(self.next_slot + 1)

@@ -97,7 +97,7 @@ class Deployment:
     def live_objects(self) -> set[str]:
         """Stored objects that running subtasks refer to."""
         parts = [task.parts for task in self.tasks]
-        held = [p.snapshotter.objects() for p in parts]
+        held = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
         held += [p.carrier.objects() for p in parts if p.carrier is not None]
         return set().union(*held)
 
@@ -118,8 +118,10 @@ class Deployment:
         if self.states.config.drop_in_flight:
             self.dropped_buffers, _ = in_flight_size(restored)
             return
-        store, offload = self.states.store, self.states.effects.offload
-        parts = await read_in_flight(store, offload, restored, self._record_types())
+        store = self.states.origin or self.states.store
+        parts = await read_in_flight(
+            store, self.states.effects.offload, restored, self._record_types()
+        )
         subtasks = {operator.id: len(operator.subtasks) for operator in restored.operators}
         recovered = redistribute(parts, vertices, wiring, subtasks)
         for (vertex, subtask, channel), data in recovered.items():
@@ -141,7 +143,7 @@ class Deployment:
     ) -> TaskParts:
         effects = self.states.effects
         registry = self.registries[vertex.id]
-        backend, snapshotter = self.states.build(
+        backend, snapshotter, canonical = self.states.build(
             task_id, vertex, registry, state, loaded, subtasks=total
         )
         chain = OperatorChain([_made(node) for node in vertex.nodes if node.operator])
@@ -153,6 +155,7 @@ class Deployment:
             chain=chain,
             backend=backend,
             snapshotter=snapshotter,
+            canonical=canonical,
             output=output,
             uploader=self.states.uploader,
             effects=effects,
@@ -194,7 +197,8 @@ class Deployment:
         self, restored: Checkpoint | None, loaded: Mapping[TaskId, RestoredSubtask]
     ) -> None:
         """Tell the ledger which files the restored materializations consist of."""
-        for operator, state in restored.subtasks() if restored else ():
+        own = restored if self.states.origin is None else None
+        for operator, state in own.subtasks() if own else ():
             subtask = loaded.get(TaskId(operator.id, state.index))
             if state.materialization is not None and subtask and subtask.descriptor:
                 files = subtask.descriptor.shared_bytes

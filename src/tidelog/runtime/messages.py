@@ -6,6 +6,7 @@ Invariant: messages are never changed after they were sent; many tasks may hold 
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tidelog.checkpoint.request import SavepointRequest
 from tidelog.ids import CheckpointId
 
 
@@ -49,6 +50,18 @@ class Barrier:
     """When the coordinator triggered it, on the monotonic clock."""
     final: bool = False
     order: BarrierOrder = "aligned"
+    savepoint: SavepointRequest | None = None
+    """That of a savepoint keeps its place: its files hold no in-flight data."""
+
+    @property
+    def stop(self) -> bool:
+        """Nothing is emitted behind it unless its checkpoint is given up."""
+        return self.savepoint is not None and self.savepoint.stop
+
+    @property
+    def canonical(self) -> bool:
+        """The state is to be written as rows."""
+        return self.savepoint is not None and self.savepoint.format == "canonical"
 
 
 @dataclass(frozen=True, slots=True)

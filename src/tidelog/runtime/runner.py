@@ -15,19 +15,27 @@ from typing import Any
 
 from tidelog.checkpoint.collector import Collector
 from tidelog.checkpoint.coordinator import Coordinator
-from tidelog.checkpoint.manifest import Author, Checkpoint, SubtaskState
+from tidelog.checkpoint.manifest import (
+    Author,
+    Checkpoint,
+    Savepoint,
+    SavepointFormat,
+    SubtaskState,
+)
+from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.slots import SlotLog
-from tidelog.checkpoint.startup import read_history, resumable
+from tidelog.checkpoint.startup import read_history
 from tidelog.dstl.cadence import Cadence
 from tidelog.dstl.uploader import Uploader
 from tidelog.effects import Effects
-from tidelog.errors import TidelogError
+from tidelog.errors import SavepointFailedError, TidelogError
 from tidelog.ids import CheckpointId, Generation, Slot
 from tidelog.runtime.checkpointing import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.deploy import Deployment
 from tidelog.runtime.graph import Job, Vertex, compile_job
 from tidelog.runtime.matching import match_states
+from tidelog.runtime.restore_from import RestoreFrom, Resumption, confirmed, look_ahead
 from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
 from tidelog.runtime.task import TaskId
@@ -49,6 +57,8 @@ class JobResult:
     last_slot: Slot | None
     checkpoints: int
     already_complete: bool
+    stopped: Savepoint | None = None
+    """The savepoint the job was stopped with; None: its data has ended."""
 
 
 class JobRunner:
@@ -62,12 +72,15 @@ class JobRunner:
         effects: Effects | None = None,
         *,
         restore_slot: Slot | None = None,
+        restore_from: RestoreFrom | None = None,
     ) -> None:
         self.job = job
         self.store = store
         self.config = config or JobConfig()
         self.effects = effects or Effects()
         self.restore_slot = restore_slot
+        self.restore_from = restore_from
+        self.resumption = Resumption(None, None, detached=False, claimed=None)
         self.generation: Generation | None = None
         self.restored: Checkpoint | None = None
         self.progress: RestoreProgress | None = None
@@ -88,7 +101,9 @@ class JobRunner:
         """
         slots = SlotLog(self.store, self.effects)
         # A job that could not resume must not fence the one that runs.
-        match_states(self._vertices, await resumable(slots, self.restore_slot), self.config)
+        seen = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
+        match_states(self._vertices, seen.checkpoint, self.config)
+        self.resumption = seen
         directory = open_work_dir(self.config.work_dir, self.store.url)
         try:
             taken = await slots.take_over(self.job.name)
@@ -102,6 +117,53 @@ class JobRunner:
                 self.deployment.close()
             shutil.rmtree(directory, ignore_errors=True)
 
+    async def savepoint(
+        self,
+        name: str | None = None,
+        format: SavepointFormat = "native",
+        *,
+        timeout_s: float | None = None,
+    ) -> Savepoint:
+        """Take a savepoint of the running job; its slot, once it is complete.
+
+        Raises ConfigError for a name that is not free, and SavepointFailedError when there is no
+        savepoint; the job goes on either way.
+        """
+        driver = self._asked()
+        name = driver.savepoints.name(name, driver.next_slot)
+        return await driver.savepoint(SavepointRequest(name, format, timeout_s=timeout_s))
+
+    async def stop(
+        self,
+        name: str | None = None,
+        format: SavepointFormat = "native",
+        *,
+        drain: bool = False,
+        timeout_s: float | None = None,
+    ) -> Savepoint:
+        """Stop the running job with a savepoint: `run` returns behind it.
+
+        Without `drain` nothing is emitted behind the savepoint's barrier, and the next start goes
+        on exactly there. With it all windows and timers fire as at the end of the data, and the
+        job is complete. Raises as `savepoint`; the job goes on, but not from a drain.
+        """
+        driver = self._asked()
+        name = driver.savepoints.name(name, driver.next_slot)
+        return await driver.savepoint(
+            SavepointRequest(name, format, stop=True, drain=drain, timeout_s=timeout_s)
+        )
+
+    def _asked(self) -> CheckpointDriver:
+        """Who takes savepoints; raises SavepointFailedError before the start and after the end."""
+        if self.driver is not None and self.running:
+            return self.driver
+        raise SavepointFailedError(
+            f"savepoint of job {self.job.name!r}",
+            expected="a running job",
+            found="one that has not started, or has ended",
+            action="ask again when it is running",
+        )
+
     async def _run(
         self,
         slots: SlotLog,
@@ -112,11 +174,15 @@ class JobRunner:
     ) -> JobResult:
         ledger = Ledger()
         history = await read_history(self.store, slots, earlier, ledger, author.generation)
-        self.restored = restored = history.resume_from(self.restore_slot)
-        self._prepare(slots, author, ledger, directory, history.next_checkpoint_id)
+        self.resumption = confirmed(self.resumption, history, self._chosen_slot())
+        self.restored = restored = self.resumption.checkpoint
+        next_id = max(history.next_checkpoint_id, restored.checkpoint_id + 1 if restored else 1)
+        self._prepare(slots, author, ledger, directory, CheckpointId(next_id))
         deployment, driver, collector = self.deployment, self.driver, self.collector
         assert deployment is not None and driver is not None and collector is not None
         collector.spared = None if history.complete else author.generation
+        collector.claimed = self.resumption.claimed
+        driver.savepoints.known(history.checkpoints)
         for checkpoint in history.checkpoints:
             collector.retain(checkpoint)
         await deployment.build(self._vertices, restored)
@@ -136,6 +202,7 @@ class JobRunner:
             last_slot=Slot(last) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
             already_complete=restored is not None and restored.final,
+            stopped=driver.savepoints.stopped,
         )
 
     def _prepare(
@@ -173,7 +240,7 @@ class JobRunner:
             cadence=cadence,
             operators=lambda states: self._deployed().operator_states(self._vertices, states),
             order=config.unaligned.order if config.overtakes else "aligned",
-            previous=self.restored,
+            previous=None if self.resumption.origin is not None else self.restored,
         )
         states = SubtaskStates(
             config=config,
@@ -185,6 +252,8 @@ class JobRunner:
             cadence=cadence,
             directory=directory,
             progress=self.progress,
+            origin=self.resumption.origin,
+            detached=self.resumption.detached,
         )
         self.deployment = Deployment(
             self.job.name,
@@ -222,6 +291,13 @@ class JobRunner:
             for task in self._deployed().tasks:
                 if isinstance(task, StreamTask):
                     task.gate.poke()
+
+    def _chosen_slot(self) -> Slot | None:
+        """The slot of the job's own store that the user chose."""
+        if self.restore_from is None:
+            return self.restore_slot
+        seen = self.resumption
+        return seen.checkpoint.slot if seen.checkpoint and self.restore_from.store is None else None
 
     def _live(self) -> set[str]:
         return self._deployed().live_objects()

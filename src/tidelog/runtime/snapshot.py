@@ -59,7 +59,7 @@ class Snapshotter(Protocol):
 
 
 @dataclass(slots=True)
-class _Captures:
+class Captures:
     """Snapshots that a checkpoint may yet refer to."""
 
     pending: dict[CheckpointId, PendingSnapshot] = field(default_factory=dict)
@@ -71,9 +71,10 @@ class _Captures:
         return set().union(*(pending.objects() for pending in self.pending.values()))
 
 
-def _state(
+def state_at(
     backend: KeyedBackend, index: int, table: str, position: SubtaskPosition
 ) -> SubtaskState:
+    """What a snapshot taken now says of a subtask besides where its state is."""
     return SubtaskState(
         index=index,
         first_key_group=backend.owned.first,
@@ -90,20 +91,37 @@ def _state(
 
 @dataclass(slots=True)
 class LogSnapshotter:
-    """Changelog on: a checkpoint is the last materialization plus the log behind it."""
+    """Changelog on: a checkpoint is the last materialization plus the log behind it.
+
+    Where these two do not hold everything, as after a restore that shares no files with what it
+    restored, the checkpoint makes a materialization of its own.
+    """
 
     backend: KeyedBackend
     log: SubtaskLog
     snapshots: TableSnapshots
-    _captures: _Captures = field(default_factory=_Captures)
+    _captures: Captures = field(default_factory=Captures)
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         """Flush and take references; no I/O."""
+        if not self.log.complete:
+            # Before the flush: what happens meanwhile belongs to the snapshot.
+            await self.snapshots.prepare()
         self.backend.flush()
-        state = _state(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position)
-        pending = _PendingLog(state, *self.log.capture(), self.log)
+        state = state_at(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position)
+        pending: PendingSnapshot
+        if self.log.complete:
+            pending = _PendingLog(state, *self.log.capture(), self.log)
+        else:
+            captured = self.snapshots.capture(self.backend.seqno)
+            self.backend.begin_chain()
+            pending = _PendingTable(self, state, captured)
         self._captures.pending[checkpoint] = pending
         return pending
+
+    def uploaded(self, ref: MaterializationRef) -> None:
+        """A whole snapshot is durable: log and materialization are complete again."""
+        self.log.materialized(ref)
 
     def completed(self, checkpoint: CheckpointId) -> None:
         self._captures.completed(checkpoint)
@@ -121,7 +139,7 @@ class _PendingLog:
 
     async def settle(self) -> SubtaskState:
         durable = await self.log.uploader.persist(self.chain)
-        return _with(self.state, self.materialization, durable.ranges, durable.inline)
+        return with_state(self.state, self.materialization, durable.ranges, durable.inline)
 
     def objects(self) -> set[str]:
         names = self.chain.objects()
@@ -135,12 +153,12 @@ class TableSnapshotter:
     backend: KeyedBackend
     snapshots: TableSnapshots
     last: MaterializationRef | None = None
-    _captures: _Captures = field(default_factory=_Captures)
+    _captures: Captures = field(default_factory=Captures)
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         """Flush and freeze the table."""
         self.backend.flush()
-        state = _state(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position)
+        state = state_at(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position)
         if self.last is not None and self.last.upto == self.backend.seqno:
             pending = _PendingTable(self, state, None, self.last)
         else:
@@ -164,7 +182,7 @@ class TableSnapshotter:
 
 @dataclass(slots=True)
 class _PendingTable:
-    owner: TableSnapshotter
+    owner: TableSnapshotter | LogSnapshotter
     state: SubtaskState
     captured: Captured | None
     ref: MaterializationRef | None = None
@@ -176,18 +194,19 @@ class _PendingTable:
             self.ref = await snapshots.upload(self.captured, pace=unpaced, cadence=None)
             self.owner.uploaded(self.ref)
             snapshots.ledger.done([self.ref.descriptor])
-        return _with(self.state, self.ref, (), ())
+        return with_state(self.state, self.ref, (), ())
 
     def objects(self) -> set[str]:
         return {self.ref.descriptor} if self.ref is not None else set()
 
 
-def _with(
+def with_state(
     state: SubtaskState,
     materialization: MaterializationRef | None,
     ranges: tuple[LogRange, ...],
     inline: tuple[bytes, ...],
 ) -> SubtaskState:
+    """The same with where its state is."""
     return msgspec.structs.replace(
         state, materialization=materialization, log=ranges, inline=inline
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from tidelog.changelog.change import prefix_end
 from tidelog.effects import Effects, wait_for
+from tidelog.ids import CheckpointId
 from tidelog.runtime.blame import blame
 from tidelog.runtime.messages import Barrier, Batch
 from tidelog.runtime.source import Source, SplitReader
@@ -102,6 +103,7 @@ class SourceTask(Task):
         self._open: dict[str, SplitReader] = {}
         self._queue: deque[str] = deque()
         self._seen: set[str] = set()
+        self._draining = False
         parts.output.notify(self._wake.set)
 
     def trigger(self, barrier: Barrier) -> None:
@@ -109,12 +111,21 @@ class SourceTask(Task):
         self._barriers.append(barrier)
         self._wake.set()
 
+    def drain(self) -> None:
+        """Read no more: the data ends here."""
+        self._draining = True
+        self._wake.set()
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        super().abort(checkpoint)
+        self._wake.set()
+
     async def run(self) -> None:
         clock = self.parts.effects.clock
         try:
             await self._resume()
             # After `finish` nothing may follow, not even of splits that appeared since.
-            while not self._finished:
+            while not (self._finished or self._draining):
                 await self._handle_barriers()
                 if not self.parts.output.available:
                     await self._wait_for_room()
@@ -133,8 +144,12 @@ class SourceTask(Task):
                     reader.close()
 
     async def _handle_barriers(self) -> None:
-        while self._barriers:
-            await self._checkpoint(self._barriers.popleft(), self._now())
+        while self._barriers or self._held is not None:
+            if self._barriers:
+                await self._checkpoint(self._barriers.popleft(), self._now())
+            else:
+                self._wake.clear()
+                await self._wake.wait()
 
     async def _wait_for_room(self) -> None:
         """Until the output has room, or a barrier wants to pass."""

@@ -80,7 +80,7 @@ class StreamTask(Task):
 
     async def _handle(self, received: tuple[int, Message] | Announced | None) -> None:
         match received:
-            case None if self.parts.output.available:
+            case None if self.parts.output.available and self._held is None:
                 await self._emit(self.parts.chain.tick(self.parts.effects.clock.now_ms()))
                 await self._flush_if_due()
             case Announced(barrier):

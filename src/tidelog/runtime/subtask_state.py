@@ -5,7 +5,7 @@ Invariant: what a restore loaded and what the new log chain continues are the sa
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
@@ -16,6 +16,7 @@ from tidelog.effects import Effects
 from tidelog.ids import Generation
 from tidelog.materialize.pacing import Pace
 from tidelog.materialize.snapshot import TableSnapshots
+from tidelog.runtime.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Vertex
 from tidelog.runtime.materializing import Materializer
@@ -48,15 +49,23 @@ class SubtaskStates:
     cadence: Cadence
     directory: Path
     progress: RestoreProgress
+    origin: ObjectStore | None = None
+    """Where the restored checkpoint is; None: in the store."""
+    detached: bool = False
+    """The restored state shares no objects with this incarnation: the first checkpoint is whole."""
     materializers: list[Materializer] = field(default_factory=list)
     snapshots: list[TableSnapshots] = field(default_factory=list)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _rows: RowUploads = field(init=False)
     _pace: Pace = field(init=False)
     """One for all subtasks: they share the bandwidth."""
     _factories: dict[str, TableFactory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._pace = Pace(self.effects.clock, self.config.materialize.bytes_per_s)
+        self._rows = RowUploads(
+            self.store, self.effects, self.ledger, self.generation, self.config.upload
+        )
 
     async def restore(
         self, vertices: list[Vertex], stored: dict[str, OperatorState]
@@ -65,7 +74,11 @@ class SubtaskStates:
         loading: dict[TaskId, asyncio.Task[RestoredSubtask]] = {}
         for vertex in vertices:
             restorer = Restorer(
-                self.store, self.effects, self._factory(vertex), self.progress, self.config.restore
+                self.origin or self.store,
+                self.effects,
+                self._factory(vertex),
+                self.progress,
+                self.config.restore,
             )
             for state in stored[vertex.id].subtasks if vertex.id in stored else ():
                 task = TaskId(vertex.id, state.index)
@@ -88,8 +101,10 @@ class SubtaskStates:
         loaded: RestoredSubtask | None,
         *,
         subtasks: int,
-    ) -> tuple[KeyedBackend, Snapshotter]:
+    ) -> tuple[KeyedBackend, Snapshotter, CanonicalSnapshotter]:
         """A subtask's backend and what takes its snapshots; `subtasks` is the job's number."""
+        if self.detached and loaded is not None:
+            loaded = replace(loaded, ranges=(), inline=(), known={})
         snapshots = self._snapshots(task, vertex, loaded)
         log = self._log(task, loaded, state)
         backend = KeyedBackend(
@@ -105,10 +120,11 @@ class SubtaskStates:
         )
         if state is not None:
             backend.seqno = state.seqno
+        rows = CanonicalSnapshotter(backend, snapshots, self._factory(vertex), self._rows)
         if log is None:
-            return backend, TableSnapshotter(backend, snapshots)
+            return backend, TableSnapshotter(backend, snapshots), rows
         self._materialize(backend, log, snapshots, subtasks)
-        return backend, LogSnapshotter(backend, log, snapshots)
+        return backend, LogSnapshotter(backend, log, snapshots), rows
 
     def _snapshots(
         self, task: TaskId, vertex: Vertex, loaded: RestoredSubtask | None
@@ -136,6 +152,8 @@ class SubtaskStates:
         if self.uploader is None:
             return None
         chain = LogChain(task.vertex, task.subtask, loaded.ranges if loaded else ())
+        if self.detached and state is not None:
+            return SubtaskLog(self.uploader, chain, complete=False)
         log = SubtaskLog(self.uploader, chain, state.materialization if state else None)
         # Blocks that lived in the manifest are not in any segment yet.
         for block in loaded.inline if loaded else ():

@@ -1,7 +1,8 @@
 """Tasks: the loop of one subtask, fed by channels.
 
 Invariants: the barrier goes on to the outputs before the snapshot is taken, and no record is
-handled in between; `finish` runs once in the life of a job, however often it restarts.
+handled in between; `finish` runs once in the life of a job, however often it restarts; behind the
+barrier of a savepoint that the job stops with nothing is emitted, unless it is given up.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from tidelog.effects import Effects
 from tidelog.errors import TidelogError, UnstorableError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.alignment import Switching
+from tidelog.runtime.canonical import CanonicalSnapshotter
 from tidelog.runtime.chain import OperatorChain
 from tidelog.runtime.in_flight.capture import InFlight
 from tidelog.runtime.in_flight.carrier import InFlightCarrier
@@ -69,6 +71,7 @@ class TaskParts:
     chain: OperatorChain
     backend: KeyedBackend
     snapshotter: Snapshotter
+    canonical: CanonicalSnapshotter
     output: Output | SinkOutput
     uploader: Uploader | None
     effects: Effects
@@ -88,6 +91,9 @@ class Task(ABC):
         self.parts = parts
         self.id = parts.id
         self._settling: dict[CheckpointId, asyncio.Task[None]] = {}
+        self._held: CheckpointId | None = None
+        """The checkpoint that the job is to stop with."""
+        self._given_up = CheckpointId(-1)
         restored = parts.restored
         self._finished = restored.finished if restored is not None else False
         self._watermark = restored.watermark if restored is not None else None
@@ -101,6 +107,7 @@ class Task(ABC):
     async def complete(self, checkpoint: CheckpointId) -> None:
         """The checkpoint is durable."""
         self.parts.snapshotter.completed(checkpoint)
+        self.parts.canonical.completed(checkpoint)
         if self.parts.carrier is not None:
             self.parts.carrier.completed(checkpoint)
         if isinstance(self.parts.output, SinkOutput):
@@ -108,6 +115,9 @@ class Task(ABC):
 
     def abort(self, checkpoint: CheckpointId) -> None:
         """The checkpoint was given up."""
+        self._given_up = max(self._given_up, checkpoint)
+        if self._held == checkpoint:
+            self._held = None
         settling = self._settling.pop(checkpoint, None)
         if settling is not None:
             settling.cancel()
@@ -176,6 +186,8 @@ class Task(ABC):
         """Forward the barrier, capture the state, make it durable in the background."""
         parts = self.parts
         in_flight = self._forward(barrier)
+        if barrier.stop and barrier.checkpoint > self._given_up:
+            self._held = barrier.checkpoint
         # Outside of the decline: a task whose changes cannot be written has no state any more.
         parts.backend.flush()
         try:
@@ -186,7 +198,8 @@ class Task(ABC):
             position = SubtaskPosition(
                 self._watermark, transactions, self._finished, self._advancing, facts
             )
-            pending = await parts.snapshotter.capture(barrier.checkpoint, position)
+            snapshotter = parts.canonical if barrier.canonical else parts.snapshotter
+            pending = await snapshotter.capture(barrier.checkpoint, position)
         except UserFunctionError:
             raise  # what a user's sink holds after it is unknown: only a restart makes it right
         except TidelogError as error:

@@ -31,6 +31,8 @@ class SubtaskLog:
     uploader: Uploader
     chain: LogChain
     materialization: MaterializationRef | None = None
+    complete: bool = True
+    """False: the table holds more than materialization and chain, until the next snapshot."""
 
     def submit(self, batch: ChangeBatch) -> None:
         """Hand the changes of a flush to the uploader."""
@@ -45,9 +47,11 @@ class SubtaskLog:
         return self.materialization, self.chain.capture()
 
     def materialized(self, ref: MaterializationRef) -> None:
-        """A newer snapshot is durable: the log is cut behind it."""
-        self.materialization = ref
-        self.chain.truncate(ref.upto)
+        """A snapshot is durable: the log is cut behind it, unless a newer one was faster."""
+        if self.materialization is None or self.materialization.upto <= ref.upto:
+            self.materialization = ref
+            self.complete = True
+            self.chain.truncate(ref.upto)
 
     def objects(self) -> set[str]:
         """Objects a checkpoint taken now would name directly."""

@@ -41,7 +41,7 @@ class LogReplay:
         CorruptObjectError when changes are missing.
         """
         state = self.state
-        start = state.materialization.upto if state.materialization else SeqNo(0)
+        start = state.upto
         merge = LastWriterWins(self.merge_bytes, start, name=f"log of {self.what}")
         trimmed = []
         for group in _groups(state.log, self.read_ahead_bytes):

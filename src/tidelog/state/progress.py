@@ -28,7 +28,7 @@ class RestoreProgress:
             materialized = state.materialization
             size += materialized.table_bytes if materialized else 0
             size += sum(r.length for r in state.log)
-            changes += state.seqno - (materialized.upto if materialized else 0)
+            changes += state.seqno - state.upto
         return cls(clock, clock.monotonic(), size, changes)
 
     def fetched(self, size: int) -> None:

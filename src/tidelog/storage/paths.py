@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 from tidelog.errors import ConfigError, InvariantError
-from tidelog.ids import Generation, MaterializationId, Slot
+from tidelog.ids import CheckpointId, Generation, MaterializationId, Slot
 
 CHECKPOINTS: Final = "checkpoints/"
 SEGMENTS: Final = "segments/"
@@ -49,6 +49,11 @@ def segment(generation: Generation, process: str, counter: int) -> str:
     return (
         f"{SEGMENTS}{_padded(generation, _SLOT_DIGITS)}-{_label('process', process)}-{number}.seg"
     )
+
+
+def savepoint_process(checkpoint: CheckpointId) -> str:
+    """The process in the names of segments that hold the rows of a canonical savepoint."""
+    return f"sp-{checkpoint}"
 
 
 def table_file(generation: Generation, label: str) -> str:

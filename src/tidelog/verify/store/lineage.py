@@ -34,8 +34,7 @@ class Chain:
     @property
     def upto(self) -> SeqNo:
         """Changes below are materialized."""
-        ref = self.state.materialization
-        return ref.upto if ref is not None else SeqNo(0)
+        return self.state.upto
 
     def log(self) -> list[tuple[Generation, SeqNo, SeqNo]]:
         """(writer's generation, first, end) of all log ranges and inline blocks.

@@ -71,7 +71,7 @@ class PartitionUnit:
             partition=self.label,
             operator=self.operator,
             checkpoints=self.checkpoints,
-            changes=self.state.seqno - _upto(self.state),
+            changes=self.state.seqno - self.state.upto,
             fingerprint=scan.total,
             redundancy=redundancy,
             reason=reason,
@@ -135,10 +135,6 @@ class PartitionUnit:
         if self.state.materialization is not None:
             names.add(self.state.materialization.descriptor)
         return problem_of(error, names, partition=self.label, unusable=self.checkpoints)
-
-
-def _upto(state: SubtaskState) -> int:
-    return state.materialization.upto if state.materialization else 0
 
 
 def _bytes(state: SubtaskState) -> int:

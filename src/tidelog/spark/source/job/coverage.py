@@ -41,7 +41,7 @@ class Source:
     @property
     def upto(self) -> SeqNo:
         """Changes below are in the materialization; the log begins here, or before."""
-        return self.state.materialization.upto if self.state.materialization else SeqNo(0)
+        return self.state.upto
 
 
 @dataclass(frozen=True, slots=True)

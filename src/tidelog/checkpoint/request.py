@@ -1,0 +1,40 @@
+"""What somebody may ask of a running job: a savepoint, and to stop with it.
+
+Invariants: a request never changes; its name is a label that no slot number can be taken for.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.checkpoint.manifest import SavepointFormat
+from tidelog.errors import ConfigError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRequest:
+    """A savepoint to be taken.
+
+    With `stop` the job ends with it: at its barrier the sources stop and nothing is emitted behind
+    it. With `drain` all that operators hold back is emitted before, as at the end of the data.
+    """
+
+    name: str
+    format: SavepointFormat = "native"
+    stop: bool = False
+    drain: bool = False
+    timeout_s: float | None = None
+    """None: that of every checkpoint."""
+
+
+def check_name(name: str) -> str:
+    """The name, when a savepoint can have it; raises ConfigError."""
+    if _NAME.fullmatch(name) and not name.isdecimal() and name != "latest":
+        return name
+    raise ConfigError(
+        f"savepoint name {name!r}",
+        expected="1 to 100 of A-Z a-z 0-9 _ . -, not a number and not 'latest'",
+        action="choose another name",
+    )

@@ -1,0 +1,206 @@
+"""The coordinator and savepoints: one at a time, answered always, never in the way of the rest."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from tests.property.profiles import looking
+from tidelog.checkpoint.coordinator import (
+    Abort,
+    Complete,
+    Coordinator,
+    Drain,
+    FailJob,
+    Refuse,
+    Schedule,
+    Store,
+    Trigger,
+)
+from tidelog.checkpoint.request import SavepointRequest
+from tidelog.ids import CheckpointId
+
+TASKS = ("source", "sink")
+SCHEDULE = Schedule(interval=1.0, timeout=5.0, min_pause=0.5, tolerable_failures=2)
+PLAIN = SavepointRequest("plain")
+STOP = SavepointRequest("stop", stop=True)
+DRAIN = SavepointRequest("drain", stop=True, drain=True)
+
+
+def coordinator() -> Coordinator[str, int]:
+    return Coordinator(TASKS, SCHEDULE, CheckpointId(7), now=0.0)
+
+
+def acknowledge_all(c: Coordinator[str, int], checkpoint: int) -> list[object]:
+    decided: list[object] = []
+    for number, task in enumerate(TASKS):
+        decided += c.acknowledged(CheckpointId(checkpoint), task, number)
+    return decided
+
+
+def test_a_savepoint_is_triggered_at_once_and_periodic_checkpoints_go_on_after_it() -> None:
+    c = coordinator()
+    seven = CheckpointId(7)
+    assert c.savepoint(PLAIN, 0.2) == [Trigger(seven, final=False, savepoint=PLAIN)]
+    assert acknowledge_all(c, 7) == [Store(seven, {"source": 0, "sink": 1}, False, PLAIN)]
+    assert c.stored(seven, 0.3) == [Complete(seven, final=False, savepoint=PLAIN)]
+    assert not c.finished
+    due = c.next_event_at()
+    assert due == 1.2
+    assert c.tick(due) == [Trigger(CheckpointId(8), final=False)]
+
+
+def test_a_savepoint_follows_the_checkpoint_under_way_at_once() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    assert c.savepoint(PLAIN, 1.1) == []
+    acknowledge_all(c, 7)
+    assert c.stored(CheckpointId(7), 1.2) == [
+        Complete(CheckpointId(7), final=False),
+        Trigger(CheckpointId(8), final=False, savepoint=PLAIN),
+    ]
+
+
+def test_a_savepoint_follows_a_checkpoint_that_failed() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    c.savepoint(PLAIN, 1.1)
+    assert c.declined(CheckpointId(7), "no", 1.2) == [
+        Abort(CheckpointId(7), "no"),
+        Trigger(CheckpointId(8), final=False, savepoint=PLAIN),
+    ]
+
+
+@pytest.mark.parametrize("first", [PLAIN, STOP, DRAIN])
+@pytest.mark.parametrize("busy", [False, True])
+def test_of_two_savepoints_at_a_time_the_second_is_refused_and_named_the_first(
+    first: SavepointRequest, busy: bool
+) -> None:
+    c = coordinator()
+    if busy:
+        c.tick(1.0)
+    c.savepoint(first, 1.1)
+    (refuse,) = c.savepoint(SavepointRequest("second"), 1.2)
+    assert isinstance(refuse, Refuse)
+    assert refuse.savepoint.name == "second"
+    assert repr(first.name) in refuse.reason
+
+
+def test_a_failed_savepoint_is_told_and_is_no_failure_in_a_row_and_another_one_works() -> None:
+    c = coordinator()
+    for attempt in range(7, 17):
+        c.savepoint(PLAIN, 0.1)
+        assert c.declined(CheckpointId(attempt), "no", 0.2) == [
+            Abort(CheckpointId(attempt), "no", savepoint=PLAIN)
+        ]
+    assert c.consecutive_failures == 0
+    assert c.savepoint(PLAIN, 0.3) == [Trigger(CheckpointId(17), final=False, savepoint=PLAIN)]
+
+
+def test_a_savepoint_has_a_timeout_of_its_own() -> None:
+    c = coordinator()
+    c.savepoint(SavepointRequest("patient", timeout_s=60.0), 0.0)
+    assert c.next_event_at() == 60.0
+    assert c.tick(59.0) == []
+    (abort,) = c.tick(60.0)
+    assert isinstance(abort, Abort)
+    assert "after 60.0 s" in abort.reason
+
+
+def test_a_job_is_over_with_the_savepoint_it_stops_with() -> None:
+    c = coordinator()
+    c.savepoint(STOP, 0.1)
+    acknowledge_all(c, 7)
+    assert c.stored(CheckpointId(7), 0.2) == [Complete(CheckpointId(7), False, STOP)]
+    assert c.finished
+    assert c.tick(100.0) == []
+    assert isinstance(c.savepoint(PLAIN, 100.0)[0], Refuse)
+
+
+def test_a_job_whose_last_savepoint_failed_goes_on() -> None:
+    c = coordinator()
+    c.savepoint(STOP, 0.1)
+    c.declined(CheckpointId(7), "no", 0.2)
+    assert not c.finished
+    assert c.tick(1.2) == [Trigger(CheckpointId(8), final=False)]
+
+
+def test_a_drain_ends_the_sources_and_its_savepoint_is_the_final_checkpoint() -> None:
+    c = coordinator()
+    assert c.savepoint(DRAIN, 0.1) == [Drain()]
+    assert c.tick(1.0) == [Trigger(CheckpointId(7), final=False)], (
+        "before the end it is a plain one"
+    )
+    acknowledge_all(c, 7)
+    assert c.stored(CheckpointId(7), 1.1) == [Complete(CheckpointId(7), final=False)]
+    c.ended("source", 1.2)
+    assert c.ended("sink", 1.3) == [Trigger(CheckpointId(8), final=True, savepoint=DRAIN)]
+
+
+def test_a_drain_that_failed_is_tried_again_until_too_many_failed() -> None:
+    c = coordinator()
+    c.savepoint(DRAIN, 0.1)
+    c.ended("source", 0.2)
+    c.ended("sink", 0.3)
+    assert c.declined(CheckpointId(7), "no", 0.4) == [Abort(CheckpointId(7), "no")]
+    assert c.tick(1.4) == [Trigger(CheckpointId(8), final=True, savepoint=DRAIN)]
+    c.declined(CheckpointId(8), "no", 1.5)
+    c.tick(2.5)
+    assert c.declined(CheckpointId(9), "no", 2.6)[1:] == [FailJob(3, "no")]
+
+
+def test_a_savepoint_of_a_job_that_has_ended_already_is_refused() -> None:
+    c = coordinator()
+    for task in TASKS:
+        c.ended(task, 0.1)
+    (refuse,) = c.savepoint(PLAIN, 0.2)
+    assert isinstance(refuse, Refuse)
+    assert "reached its end" in refuse.reason
+
+
+step = st.one_of(
+    st.tuples(st.just("tick"), st.floats(0.0, 3.0)),
+    st.tuples(st.just("savepoint"), st.sampled_from([PLAIN, STOP, DRAIN])),
+    st.tuples(st.just("acknowledge"), st.none()),
+    st.tuples(st.just("decline"), st.none()),
+    st.tuples(st.just("stored"), st.none()),
+    st.tuples(st.just("end"), st.sampled_from(TASKS)),
+)
+
+
+@looking(300)
+@given(st.lists(step, max_size=40))
+def test_every_savepoint_is_answered_once_and_one_at_a_time_is_under_way(
+    steps: list[tuple[str, object]],
+) -> None:
+    c, now, asked, answered = coordinator(), 0.0, 0, 0
+    storing = failed = False
+    for kind, value in steps:
+        current = c.in_progress
+        decided: list[object] = []
+        now += value if isinstance(value, float) else 0.01
+        if kind == "tick":
+            decided = list(c.tick(now))
+        elif isinstance(value, SavepointRequest):
+            asked += 1
+            decided = list(c.savepoint(value, now))
+        elif kind == "end":
+            decided = list(c.ended(str(value), now))
+        elif current is None:
+            continue
+        elif kind == "acknowledge":
+            decided = acknowledge_all(c, current)
+        elif kind == "decline":
+            decided = list(c.declined(current, "no", now))
+        elif storing:
+            decided = list(c.stored(current, now))
+        for decision in decided:
+            assert not failed
+            if isinstance(decision, Abort | Complete):
+                storing = False
+                answered += decision.savepoint is not None
+            storing = storing or isinstance(decision, Store)
+            answered += isinstance(decision, Refuse)
+            failed = failed or isinstance(decision, FailJob)
+        if failed:
+            return
+        assert 0 <= asked - answered <= 1

@@ -1,0 +1,241 @@
+"""Savepoints of running jobs, and stopping with one: by values, in virtual time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.support.faults import Failure, SteerableStore
+from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.errors import ConfigError, SavepointFailedError
+from tidelog.ids import Slot
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.sink import Sink
+from tidelog.runtime.source import Source
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
+
+Act = Callable[[JobRunner], Awaitable[Any]]
+
+
+def run(
+    job: Job, store: ObjectStore, act: Act | None = None, at: float = 9.2, **settings: Any
+) -> tuple[JobResult, Any]:
+    """Run a job, and `act` on it when it has run for `at` seconds; the result and act's answer."""
+
+    async def both() -> tuple[JobResult, Any]:
+        world = effects()
+        runner = JobRunner(job, store, config(**settings), world)
+        running = asyncio.ensure_future(runner.run())
+        answer = None
+        if act is not None:
+            await world.clock.sleep(at)
+            answer = await act(runner)
+        return await running, answer
+
+    return asyncio.run(both())
+
+
+def entries(store: ObjectStore) -> list[Checkpoint]:
+    async def read() -> list[Checkpoint]:
+        log = SlotLog(store, effects())
+        found = [await log.read(slot) for slot in await log.slots()]
+        return [entry for entry in found if isinstance(entry, Checkpoint)]
+
+    return asyncio.run(read())
+
+
+def copy(source: Source, sink: Sink) -> Job:
+    """Every record to the sink, through another task."""
+    job = Job("copy")
+    job.source(source).rebalance().map(lambda record: record, name="copy").sink(sink)
+    return job
+
+
+def numbers(count: int = 40) -> Portions:
+    return Portions({f"split-{s}": [f"{s}-{n}" for n in range(count)] for s in range(3)})
+
+
+@pytest.mark.parametrize("changelog", [True, False])
+def test_a_savepoint_is_a_slot_of_its_name_that_retention_never_drops(changelog: bool) -> None:
+    store, sink = MemoryStore(), Outside()
+    result, savepoint = run(
+        word_count(words(length=60), sink),
+        store,
+        lambda r: r.savepoint("mine"),
+        changelog=changelog,
+    )
+    assert isinstance(savepoint, Savepoint)
+    assert (savepoint.name, savepoint.savepoint_format) == ("mine", "native")
+    assert result.stopped is None
+    kept = entries(store)
+    assert [e.slot for e in kept if isinstance(e, Savepoint)] == [savepoint.slot]
+    assert len([e for e in kept if not isinstance(e, Savepoint)]) == config().retain
+    assert kept[0] == savepoint, "older checkpoints went"
+    assert sum(Counter(dict(sink.records)).values()) >= 50
+
+
+@pytest.mark.parametrize("changelog", [True, False])
+@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
+def test_a_job_that_was_stopped_goes_on_exactly_where_it_was(changelog: bool, mode: str) -> None:
+    store, sink, source = MemoryStore(), Outside(), numbers()
+    settings = {"changelog": changelog, "mode": mode}
+    stopped, savepoint = run(copy(source, sink), store, lambda r: r.stop("halt"), **settings)
+    assert stopped.stopped == savepoint
+    assert stopped.last_slot == savepoint.slot
+    assert not savepoint.final
+    before = sink.records
+    assert 0 < len(before) < len(source.records)
+    assert not sink.prepared, "what was written before the barrier is committed, nothing is behind"
+    resumed, _ = run(copy(source, sink), store, **settings)
+    assert resumed.restored_slot == savepoint.slot
+    assert Counter(sink.records) == Counter(source.records), "no record lost, none twice"
+    assert sink.records[: len(before)] == before
+
+
+def test_counts_of_a_job_that_was_stopped_and_started_again_are_right() -> None:
+    store, sink, source = MemoryStore(), Outside(), words(length=60)
+    run(word_count(source, sink), store, lambda r: r.stop())
+    run(word_count(source, sink), store)
+    assert dict(sink.records) == Counter(source.records)
+    assert max(sink.commits.values()) == 1
+
+
+def windows(source: Source, sink: Sink) -> Job:
+    job = Job("windows")
+    timed = job.source(source).event_time(lambda _: 1_000, max_delay_ms=0)
+    counted = timed.key_by(lambda w: w).window(
+        60_000, value_of=lambda _: 1, combine=lambda a, b: a + b
+    )
+    counted.sink(sink)
+    return job
+
+
+def test_without_drain_no_window_fires_and_with_drain_all_do() -> None:
+    source = words(length=200)
+    kept, sink = MemoryStore(), Outside()
+    _, savepoint = run(windows(source, sink), kept, lambda r: r.stop("keep"))
+    assert sink.records == []
+    assert not savepoint.final
+    drained, flushed = MemoryStore(), Outside()
+    result, savepoint = run(
+        windows(source, flushed), drained, lambda r: r.stop("flush", drain=True)
+    )
+    assert savepoint.final
+    assert result.stopped == savepoint
+    read = sum(record[2] for record in flushed.records)
+    assert 0 < read < 400, "all that was read, and not all there is"
+    again, _ = run(windows(source, flushed), drained)
+    assert again.already_complete
+    assert sum(record[2] for record in flushed.records) == read
+
+
+@pytest.mark.parametrize("changelog", [True, False])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_failed_savepoint_is_told_the_job_goes_on_and_another_one_works(
+    changelog: bool, after: bool, stop: bool
+) -> None:
+    store, sink, source = SteerableStore(MemoryStore()), Outside(), numbers()
+
+    async def twice(runner: JobRunner) -> Savepoint:
+        read = len(sink.records)
+        store.fail(Failure("create", "checkpoints/", after=after))
+        with pytest.raises(SavepointFailedError, match="injected failure"):
+            await (runner.stop("first") if stop else runner.savepoint("first"))
+        await runner.effects.clock.sleep(8.0)
+        assert len(sink.records) > read, "it goes on reading"
+        return await (runner.stop("second") if stop else runner.savepoint("second"))
+
+    result, second = run(copy(source, sink), store, twice, changelog=changelog)
+    names = [e.name for e in entries(store) if isinstance(e, Savepoint)]
+    # A lost answer: the first is durable all the same, and then it is kept.
+    assert names == (["first", "second"] if after else ["second"])
+    assert (result.stopped == second) == stop
+    if stop:
+        run(copy(source, sink), store, changelog=changelog)
+    assert Counter(sink.records) == Counter(source.records)
+
+
+def test_names_are_labels_and_free() -> None:
+    async def act(runner: JobRunner) -> None:
+        await runner.savepoint("a")
+        with pytest.raises(ConfigError, match="that of slot"):
+            await runner.savepoint("a")
+        for bad in ("", "17", "latest", "a/b", "a b"):
+            with pytest.raises(ConfigError, match="savepoint name"):
+                await runner.savepoint(bad)
+        first = await runner.savepoint()
+        second = await runner.savepoint()
+        assert len({"a", first.name, second.name}) == 3
+
+    run(word_count(words(length=200), Outside()), MemoryStore(), act)
+
+
+def test_names_stay_taken_after_a_restart() -> None:
+    store = MemoryStore()
+    run(word_count(words(length=60), Outside()), store, lambda r: r.stop("a"))
+
+    async def act(runner: JobRunner) -> None:
+        with pytest.raises(ConfigError, match="that of slot"):
+            await runner.savepoint("a")
+
+    run(word_count(words(length=60), Outside()), store, act, at=1.0)
+
+
+def test_who_asks_a_job_that_is_over_is_told_so() -> None:
+    async def ended() -> None:
+        runner = JobRunner(
+            word_count(words(length=60), Outside()), MemoryStore(), config(), effects()
+        )
+        with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
+            await runner.savepoint()
+        await runner.run()
+        with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
+            await runner.stop()
+
+    asyncio.run(ended())
+
+
+def test_who_waits_when_the_job_dies_is_told_so() -> None:
+    store = SteerableStore(MemoryStore())
+
+    async def die() -> None:
+        world = effects()
+        runner = JobRunner(word_count(words(length=200), Outside()), store, config(), world)
+        running = asyncio.ensure_future(runner.run())
+        await world.clock.sleep(9.2)
+        store.hold("checkpoints/")
+        asked = asyncio.ensure_future(runner.savepoint())
+        await world.clock.sleep(0.5)
+        running.cancel()
+        with pytest.raises(SavepointFailedError, match="the job ended before it was done"):
+            await asked
+
+    asyncio.run(die())
+
+
+def test_a_savepoint_slot_is_restored_by_its_number() -> None:
+    store, sink, source = MemoryStore(), Outside(), words(length=60)
+    _, savepoint = run(word_count(source, sink), store, lambda r: r.savepoint("mine"))
+    again = Outside()
+
+    async def from_savepoint() -> JobResult:
+        runner = JobRunner(
+            word_count(source, again),
+            store,
+            config(),
+            effects(),
+            restore_slot=Slot(savepoint.slot),
+        )
+        return await runner.run()
+
+    assert asyncio.run(from_savepoint()).restored_slot == savepoint.slot
+    totals = Counter(source.records)
+    assert dict(again.records).items() <= totals.items()
+    assert again.records
