@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidelog.runtime.config import JobConfig
     from tidelog.runtime.graph import Job, KeyedStream, Stream
     from tidelog.runtime.runner import JobResult, JobRunner
-    from tidelog.runtime.sinks import Callback, Files, Sqlite, Stdout
+    from tidelog.runtime.sinks import Callback, Files, Postgres, Sqlite, Stdout
     from tidelog.runtime.sources import JsonLines, Rate, Replayable, TextFiles
     from tidelog.state.processor import (
         ExpiredTimerInfo,
@@ -38,6 +38,7 @@ _HOMES = {
     "JobRunner": "tidelog.runtime.runner",
     "JsonLines": "tidelog.runtime.sources",
     "KeyedStream": "tidelog.runtime.graph",
+    "Postgres": "tidelog.runtime.sinks",
     "Rate": "tidelog.runtime.sources",
     "Replayable": "tidelog.runtime.sources",
     "Row": "tidelog.state.row",
@@ -65,6 +66,7 @@ __all__ = [
     "JobRunner",
     "JsonLines",
     "KeyedStream",
+    "Postgres",
     "Rate",
     "Replayable",
     "Row",

@@ -14,7 +14,7 @@ from tidelog.examples import sessions as example
 from tidelog.examples.wordcount import count_words
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job, KeyedStream, Stream
-from tidelog.runtime.sinks import Files, Stdout
+from tidelog.runtime.sinks import Files, Postgres, Sqlite, Stdout
 from tidelog.runtime.sources import JsonLines, Replayable, TextFiles
 
 CHUNK = 1024
@@ -75,6 +75,26 @@ def copy(arguments: JobArguments) -> Job:
     job = Job("copy")
     _lines(job, arguments).rebalance().map(str, name="copy").sink(Files(arguments.output, "text"))
     return job
+
+
+def copy_to_sqlite(arguments: JobArguments) -> Job:
+    """Every line into a table, through another task."""
+    job = Job("copy")
+    database = Path(os.environ["TIDELOG_TEST_DATABASE"])
+    _table_rows(job, arguments).sink(Sqlite(database, "lines", {"line": "TEXT"}))
+    return job
+
+
+def copy_to_postgres(arguments: JobArguments) -> Job:
+    """Every line into a table on a server, through another task."""
+    job = Job("copy")
+    server = os.environ["TIDELOG_TEST_DATABASE"]
+    _table_rows(job, arguments).sink(Postgres(server, "lines", {"line": "text"}))
+    return job
+
+
+def _table_rows(job: Job, arguments: JobArguments) -> Stream:
+    return _lines(job, arguments).rebalance().map(lambda line: (line,), name="row")
 
 
 def _events(job: Job, arguments: JobArguments) -> KeyedStream:

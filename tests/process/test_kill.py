@@ -2,8 +2,10 @@
 
 import os
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -11,8 +13,11 @@ import pytest
 
 from tests.process import harness
 from tests.process.harness import Run
+from tests.process.readers import Read, Watcher
+from tests.support.postgres import Server, query
 from tests.wire.servers import S3Server
 from tidelog.examples.sessions import event
+from tidelog.runtime.sinks.postgres_tables import Tables
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
 KILLS = int(os.environ.get("TIDELOG_TEST_KILLS", "3"))
@@ -30,6 +35,12 @@ def write_words(run: Run, lines: int, files: int = 3) -> Counter[str]:
         (run.input / f"{file}.txt").write_bytes(data)
         counts.update(data.decode("utf-8", "replace").split())
     return counts
+
+
+def lines_of(run: Run) -> list[str]:
+    """All lines of the input, sorted."""
+    texts = [path.read_text("utf-8", "replace") for path in run.input.iterdir()]
+    return sorted(line for text in texts for line in text.split("\n") if line)
 
 
 def killed_often(run: Run, look: Callable[[], None]) -> None:
@@ -85,10 +96,57 @@ def test_a_killed_copy_shows_no_line_twice_at_any_time_and_all_in_the_end(
         assert len(lines) == len(set(lines))
 
     killed_often(run, no_line_occurs_twice)
-    texts = [path.read_text("utf-8", "replace") for path in run.input.iterdir()]
-    assert sorted(run.lines()) == sorted(
-        line for text in texts for line in text.split("\n") if line
-    )
+    assert sorted(run.lines()) == lines_of(run)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_reader_of_an_sqlite_table_sees_every_line_once_and_none_out_of_turn(
+    tmp_path: Path, parallelism: int
+) -> None:
+    database = tmp_path / "lines.db"
+
+    def read() -> list[str]:
+        if not database.exists():
+            return []
+        with closing(sqlite3.connect(database, timeout=60)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name='lines'").fetchone():
+                return []
+            return [line for (line,) in connection.execute("SELECT line FROM lines")]
+
+    copied_under_the_eyes_of_a_reader(tmp_path, "copy_to_sqlite", str(database), read, parallelism)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_reader_of_a_postgres_table_sees_every_line_once_and_none_out_of_turn(
+    tmp_path: Path, postgres_server: Server, parallelism: int
+) -> None:
+    database = postgres_server.database()
+
+    def read() -> list[str]:
+        exists = "SELECT 1 FROM pg_tables WHERE tablename = 'lines'"
+        if not query(database, exists):
+            return []
+        return [line for (line,) in query(database, "SELECT line FROM lines")]
+
+    copied_under_the_eyes_of_a_reader(tmp_path, "copy_to_postgres", database, read, parallelism)
+    pending = Tables("lines", {"line": "text"}).pending
+    assert query(database, f"SELECT count(*) FROM {pending}") == [(0,)]
+
+
+def copied_under_the_eyes_of_a_reader(
+    directory: Path, job: str, database: str, read: Read, parallelism: int
+) -> None:
+    """Copy files into a table with many kills; subtasks commit one by one, so one keeps order."""
+    chosen = options(parallelism=parallelism, changelog=True, mode="exactly-once")
+    env = {"TIDELOG_TEST_DATABASE": database}
+    run = Run(directory, f"tests.process.jobs:{job}", chosen, env=env)
+    write_words(run, 1_500)
+    watcher = Watcher(read, in_order=parallelism == 1)
+    with watcher.looking():
+        killed_often(run, watcher.check)
+    assert sorted(read()) == lines_of(run)
+    print(watcher.looks, "looks saw", watcher.changes, "changes")
+    assert watcher.changes > 2
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.errors import ConfigError, UserFunctionError
-from tidelog.state.row import Row
+from tidelog.errors import ConfigError
+from tidelog.runtime.sinks.records import RowShape
 
 _TYPE: Final = re.compile(r"\w+(\(\d+(, ?\d+)?\))?")
 _KINDS: Final = frozenset({int, float, str, bytes, bool, type(None)})
@@ -30,7 +30,7 @@ class Columns:
     def __init__(self, table: str, types: Mapping[str, str]) -> None:
         self.table = table
         self.types = {name: kind.upper() for name, kind in types.items()}
-        self._names = tuple(types)
+        self._shape = RowShape(table, tuple(types), "None, int, float, str or bytes")
         if not types or not all(map(_TYPE.fullmatch, types.values())):
             raise ConfigError(
                 f"columns of table {table!r}",
@@ -46,8 +46,8 @@ class Columns:
 
     def insert_statement(self) -> str:
         """SQL that inserts one row."""
-        names = ", ".join(map(quoted, self._names))
-        marks = ", ".join("?" * len(self._names))
+        names = ", ".join(map(quoted, self.types))
+        marks = ", ".join("?" * len(self.types))
         return f"INSERT INTO {quoted(self.table)} ({names}) VALUES ({marks})"
 
     def encode(self, record: Any) -> bytes:
@@ -56,9 +56,9 @@ class Columns:
         Rows with field names and dicts are taken by name, other tuples and lists by position.
         """
         try:
-            return _encode(self._checked(self._values(record)))
+            return _encode(self._checked(self._shape.values(record)))
         except UnicodeEncodeError as error:
-            raise self._refused(str(error)) from error
+            raise self._shape.refused(str(error)) from error
 
     @staticmethod
     def decode(row: bytes) -> tuple[Any, ...]:
@@ -68,31 +68,10 @@ class Columns:
     def _checked(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         for value in values:
             if value.__class__ not in _KINDS:
-                raise self._refused(f"a value of type {type(value).__name__}")
+                raise self._shape.refused(f"a value of type {type(value).__name__}")
             if value.__class__ is int and value not in _INTEGERS:
-                raise self._refused(f"{value}, which has more than 64 bits")
+                raise self._shape.refused(f"{value}, which has more than 64 bits")
         return values
-
-    def _values(self, record: Any) -> tuple[Any, ...]:
-        if isinstance(record, Row) and record._fields and record._fields != self._names:
-            record = record.asDict()
-        if isinstance(record, dict):
-            if record.keys() != self.types.keys():
-                raise self._refused(f"fields {tuple(record)}")
-            return tuple([record[name] for name in self._names])
-        if not isinstance(record, tuple | list):
-            raise self._refused(f"a {type(record).__name__}")
-        if len(record) != len(self._names):
-            raise self._refused(f"{len(record)} values")
-        return tuple(record)
-
-    def _refused(self, found: str) -> UserFunctionError:
-        return UserFunctionError(
-            f"a record for table {self.table!r}",
-            expected=f"None, int, float, str or bytes for each of the columns {self._names}",
-            found=found,
-            action="change the record before the sink",
-        )
 
 
 def quoted(name: str) -> str:

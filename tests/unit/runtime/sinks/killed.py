@@ -4,13 +4,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 from tests.unit.runtime.sinks.job import context
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkWriter
-from tidelog.runtime.sinks import Files, Sqlite
+from tidelog.runtime.sinks import Files, Postgres, Sqlite
 from tidelog.runtime.sinks.sqlite import SqliteWriter
 
 Phase = Literal["pre_commit", "commit"]
@@ -24,6 +25,11 @@ def files_sink(root: Path) -> Files:
 
 def sqlite_sink(root: Path) -> Sqlite:
     return Sqlite(root / "out.db", "out", {"line": "TEXT"})
+
+
+def postgres_sink(root: Path) -> Postgres:
+    """How to connect is in a file."""
+    return Postgres((root / "conninfo").read_text(), "out", {"line": "text"})
 
 
 def write_files(root: Path, phase: Phase, step: int) -> None:
@@ -50,6 +56,29 @@ def write_rows(root: Path, phase: Phase, step: int) -> None:
         connection.set_trace_callback(lambda statement: at_step())
 
     writer: SqliteWriter = sqlite_sink(root).open(context())
+    writer.write([(record,) for record in RECORDS])
+    _run(writer, root, phase, step, trap)
+
+
+def write_to_server(root: Path, phase: Phase, step: int) -> None:
+    """Dies before the given SQL statement, BEGIN and COMMIT among them."""
+    cursors = import_module("psycopg").RawCursor
+
+    def trap(at_step: Callable[[], None]) -> None:
+        execute, copy = cursors.execute, cursors.copy
+
+        def execute_or_die(self: Any, *args: Any, **kwargs: Any) -> Any:
+            at_step()
+            return execute(self, *args, **kwargs)
+
+        def copy_or_die(self: Any, *args: Any, **kwargs: Any) -> Any:
+            at_step()
+            return copy(self, *args, **kwargs)
+
+        cursors.execute = execute_or_die
+        cursors.copy = copy_or_die
+
+    writer = postgres_sink(root).open(context())
     writer.write([(record,) for record in RECORDS])
     _run(writer, root, phase, step, trap)
 

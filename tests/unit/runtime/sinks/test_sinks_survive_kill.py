@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.postgres import query
 from tests.unit.runtime.sinks.job import context
 from tests.unit.runtime.sinks.killed import (
     RECORDS,
     Phase,
     files_sink,
+    postgres_sink,
     sqlite_sink,
     write_files,
     write_rows,
+    write_to_server,
 )
+from tidelog.runtime.sinks.postgres_tables import Tables
 
 
 def run_killed(write: Callable[[Path, Phase, int], None], root: Path, phase: Phase, n: int) -> None:
@@ -75,3 +79,39 @@ def test_rows_of_a_killed_pre_commit_are_removed_by_the_successor(
     assert rows_shown(tmp_path) == []
     with closing(sqlite3.connect(tmp_path / "out.db")) as connection:
         assert connection.execute("SELECT * FROM _tidelog_pending").fetchall() == []
+
+
+# BEGIN, fence, what is committed, move, record, COMMIT; step 6 is behind all of them.
+@pytest.mark.parametrize("step", range(7))
+def test_rows_of_a_killed_commit_on_a_server_are_moved_once(
+    step: int, tmp_path: Path, conninfo: str
+) -> None:
+    (tmp_path / "conninfo").write_text(conninfo)
+    run_killed(write_to_server, tmp_path, "commit", step)
+    assert server_shown(conninfo) == (RECORDS if step == 6 else [])
+    transaction = (tmp_path / "transaction").read_bytes()
+    postgres_sink(tmp_path).open(context(2)).recover([transaction])
+    assert server_shown(conninfo) == RECORDS
+    postgres_sink(tmp_path).open(context(3)).recover([transaction])
+    assert server_shown(conninfo) == RECORDS
+
+
+# BEGIN, fence, removal of older rows, COPY, COMMIT; step 5 is behind all of them.
+@pytest.mark.parametrize("step", range(6))
+def test_rows_of_a_killed_pre_commit_on_a_server_are_removed_by_the_successor(
+    step: int, tmp_path: Path, conninfo: str
+) -> None:
+    (tmp_path / "conninfo").write_text(conninfo)
+    run_killed(write_to_server, tmp_path, "pre_commit", step)
+    assert server_staged(conninfo) == (len(RECORDS) if step == 5 else 0)
+    postgres_sink(tmp_path).open(context(2)).recover([])
+    assert (server_shown(conninfo), server_staged(conninfo)) == ([], 0)
+
+
+def server_shown(conninfo: str) -> list[str]:
+    return [line for (line,) in query(conninfo, "SELECT line FROM out ORDER BY ctid")]
+
+
+def server_staged(conninfo: str) -> int:
+    pending = Tables("out", {"line": "text"}).pending
+    return int(query(conninfo, f"SELECT count(*) FROM {pending}")[0][0])
