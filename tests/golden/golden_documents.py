@@ -10,6 +10,7 @@ from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
     Descriptor,
+    InheritedState,
     MaterializationRef,
     OperatorState,
     Savepoint,
@@ -113,6 +114,57 @@ SAVEPOINT = Savepoint(
     name="before-upgrade",
     savepoint_format="canonical",
 )
+RESCALED = Checkpoint(
+    slot=Slot(13),
+    author=AUTHOR,
+    checkpoint_id=CheckpointId(6),
+    created_ms=1_700_000_002_000,
+    job="revenue",
+    operators=(
+        OperatorState(
+            "count",
+            128,
+            (StateInfo(0, "total", "value", ("sum bigint",)),),
+            (
+                SubtaskState(
+                    index=0,
+                    first_key_group=0,
+                    last_key_group=127,
+                    seqno=SeqNo(93),
+                    table="memory",
+                    inline=(b"a whole block",),
+                    start=SeqNo(90),
+                    inherited=(
+                        InheritedState(
+                            subtask=0,
+                            first_key_group=0,
+                            last_key_group=63,
+                            seqno=SeqNo(45),
+                            table="rocksdb",
+                            materialization=MaterializationRef(
+                                MaterializationId(2),
+                                "materializations/00000003/count-0-2.json",
+                                512,
+                                SeqNo(40),
+                                65_536,
+                            ),
+                            log=(RANGE,),
+                        ),
+                        InheritedState(
+                            subtask=1,
+                            first_key_group=64,
+                            last_key_group=127,
+                            seqno=SeqNo(89),
+                            table="rocksdb",
+                            start=SeqNo(80),
+                            inline=(b"another block",),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
 DESCRIPTOR = Descriptor(
     id=MaterializationId(2),
     operator="count",
@@ -128,6 +180,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "slot_start_v1.json": lambda: encode_entry(START),
     "slot_checkpoint_v1.json": lambda: encode_entry(CHECKPOINT),
     "slot_savepoint_v1.json": lambda: encode_entry(SAVEPOINT),
+    "slot_checkpoint_inherited_v1.json": lambda: encode_entry(RESCALED),
     "descriptor_v1.json": lambda: encode_descriptor(DESCRIPTOR),
 }
 

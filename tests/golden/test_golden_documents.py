@@ -28,6 +28,10 @@ def test_a_savepoint_of_version_1_is_read() -> None:
     assert decode_entry(stored("slot_savepoint_v1.json"), "slot") == golden.SAVEPOINT
 
 
+def test_a_checkpoint_with_inherited_state_is_read() -> None:
+    assert decode_entry(stored("slot_checkpoint_inherited_v1.json"), "slot") == golden.RESCALED
+
+
 def test_a_descriptor_of_version_1_is_read() -> None:
     assert decode_descriptor(stored("descriptor_v1.json"), "descriptor") == golden.DESCRIPTOR
 

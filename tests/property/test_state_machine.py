@@ -12,6 +12,7 @@ import copy
 import shutil
 import tempfile
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, TypeVar
@@ -96,8 +97,10 @@ class Model:
 
 
 class StateMachine(RuleBasedStateMachine):
-    table: ClassVar[str] = "memory"
-    changelog: ClassVar[bool] = True
+    table: str = "memory"
+    changelog: bool = True
+    tables: ClassVar[tuple[str, ...]] = ()
+    """Kinds that a restore may choose from; empty: it keeps the kind and the changelog."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -363,7 +366,7 @@ class StateMachine(RuleBasedStateMachine):
         self.a_checkpoint_ends()
 
     @precondition(lambda self: self.changelog and self.materializing is None)
-    @rule(subtask=st.integers(0, 1))
+    @rule(subtask=st.integers(0, 3))
     def materialize(self, subtask: int) -> None:
         subtask %= len(self.job.probes)
         self.job.driver.cadence.expect(None)
@@ -391,6 +394,15 @@ class StateMachine(RuleBasedStateMachine):
         assert (resumed is None) == (not slots)
         self.model = copy.deepcopy(self.models[resumed.slot]) if resumed else Model()
         self._check_running()
+
+    @rule(data=st.data(), parallelism=st.integers(1, 4))
+    def crash_and_restore_in_another_shape(self, data: st.DataObject, parallelism: int) -> None:
+        self.config = replace(self.config, parallelism=parallelism)
+        if self.tables:
+            self.table = data.draw(st.sampled_from(self.tables))
+            self.changelog = data.draw(st.booleans())
+            self.config = replace(self.config, table=self.table, changelog=self.changelog)
+        self.crash_and_restore(data)
 
     async def _crash(self) -> None:
         if self.materializing is not None:
@@ -471,6 +483,14 @@ class RocksWithoutChangelog(RocksMachine):
     changelog = False
 
 
+class SwitchingMachine(StateMachine):
+    tables = ("memory",)
+
+
+class SwitchingTables(StateMachine):
+    tables = ("memory", "rocksdb")
+
+
 TestMemory = StateMachine.TestCase
 TestMemory.settings = looking(100)
 TestRocks = RocksMachine.TestCase
@@ -479,3 +499,7 @@ TestMemoryWithoutChangelog = WithoutChangelog.TestCase
 TestMemoryWithoutChangelog.settings = looking(40)
 TestRocksWithoutChangelog = RocksWithoutChangelog.TestCase
 TestRocksWithoutChangelog.settings = looking(10)
+TestSwitching = SwitchingMachine.TestCase
+TestSwitching.settings = looking(60)
+TestSwitchingTables = SwitchingTables.TestCase
+TestSwitchingTables.settings = looking(10)

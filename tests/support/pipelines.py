@@ -77,16 +77,18 @@ class Outside(Sink):
 class _OutsideWriter(SinkWriter):
     def __init__(self, outside: Outside, context: SinkContext) -> None:
         self._outside = outside
-        self._who = f"{context.name}-{context.subtask}"
-        self._prefix = f"{self._who}/{context.generation}-{context.attempt}"
+        self._context = context
+        who = f"{context.name}-{context.subtask}"
+        self._prefix = f"{who}/{context.generation}-{context.attempt}"
         self._open: list[Any] = []
 
     def recover(self, transactions: Sequence[bytes]) -> None:
         for transaction in transactions:
             self.commit(transaction)
-        others = [t for t in self._outside.prepared if t.startswith(f"{self._who}/".encode())]
-        for transaction in others:
-            del self._outside.prepared[transaction]
+        for transaction in list(self._outside.prepared):
+            name, _, subtask = transaction.partition(b"/")[0].decode().rpartition("-")
+            if name == self._context.name and self._context.answers_for(int(subtask)):
+                del self._outside.prepared[transaction]
 
     def write(self, records: Sequence[Any]) -> None:
         self._open.extend(records)

@@ -121,14 +121,14 @@ def _check_checkpoint(
     inventory: Inventory, slot: Slot, checkpoint: Checkpoint, findings: _Findings
 ) -> None:
     findings.add(manifest_violations(checkpoint), slot)
-    for operator, subtask in checkpoint.subtasks():
-        ref = subtask.materialization
+    for operator, layer in checkpoint.layers():
+        ref = layer.materialization
         if ref is None:
             continue
         descriptor = inventory.descriptors.get(ref.descriptor)
         error = inventory.unreadable.get(ref.descriptor)
         if descriptor is not None:
-            findings.add(descriptor_violations(operator.id, subtask, ref, descriptor), slot)
+            findings.add(descriptor_violations(operator.id, layer, ref, descriptor), slot)
         elif error is not None and not isinstance(error, ObjectNotFoundError):
             findings.add_error(ref.descriptor, error, slot)
     # What is missing altogether is among these.
@@ -141,10 +141,10 @@ async def _check_bytes(
     """Read what all checkpoints refer to, each part once."""
     users: dict[LogRange | TableObject, set[Slot]] = {}
     for slot, checkpoint in inventory.slots.checkpoints.items():
-        for _, subtask in checkpoint.subtasks():
-            parts: list[LogRange | TableObject] = list(subtask.log)
-            if subtask.materialization is not None:
-                descriptor = inventory.descriptors.get(subtask.materialization.descriptor)
+        for _, layer in checkpoint.layers():
+            parts: list[LogRange | TableObject] = list(layer.log)
+            if layer.materialization is not None:
+                descriptor = inventory.descriptors.get(layer.materialization.descriptor)
                 parts += descriptor.shared if descriptor is not None else ()
             for part in parts:
                 users.setdefault(part, set()).add(slot)

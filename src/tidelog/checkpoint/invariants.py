@@ -14,6 +14,7 @@ from tidelog.checkpoint.manifest import (
     Checkpoint,
     Descriptor,
     Entry,
+    InheritedState,
     MaterializationRef,
     OperatorState,
     Start,
@@ -34,6 +35,9 @@ class Invariant(StrEnum):
     """Subtask indices are 0..n-1, operator ids unique."""
     STATE_IDS = "state-ids"
     """State ids and names are unique within an operator."""
+    INHERITED = "inherited"
+    """What is inherited lies in the subtask's key groups, below its first change, and a
+    materialization of its own replaces it."""
     LOG = "log"
     """Log and inline blocks are contiguous from the materialization to the sequence number."""
     RANGES = "ranges"
@@ -103,7 +107,11 @@ def manifest_violations(checkpoint: Checkpoint) -> list[Violation]:
         where = f"{slot}: operator {operator.id}"
         found += _operator_violations(where, operator)
         for subtask in operator.subtasks:
-            found += _log_violations(f"{where}, subtask {subtask.index}", subtask)
+            place = f"{where}, subtask {subtask.index}"
+            found += _inherited_violations(place, subtask)
+            for layer in subtask.inherited:
+                found += _log_violations(f"{place}, inherited from {layer.subtask}", layer)
+            found += _log_violations(place, subtask.own)
     return found
 
 
@@ -133,6 +141,20 @@ def _operator_violations(where: str, operator: OperatorState) -> Iterator[Violat
         )
 
 
+def _inherited_violations(where: str, state: SubtaskState) -> Iterator[Violation]:
+    if state.inherited and state.materialization is not None:
+        number = f"{len(state.inherited)} inherited states"
+        yield Violation(Invariant.INHERITED, where, "its own materialization alone", number)
+    for layer in state.inherited:
+        groups = (layer.first_key_group, layer.last_key_group)
+        if not state.first_key_group <= groups[0] <= groups[1] <= state.last_key_group:
+            owned = f"key groups within {state.first_key_group} to {state.last_key_group}"
+            yield Violation(Invariant.INHERITED, where, owned, f"{groups[0]} to {groups[1]}")
+        if layer.seqno >= state.start:
+            above = f"changes below its own first, {state.start}"
+            yield Violation(Invariant.INHERITED, where, above, f"up to {layer.seqno}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """A log range or an inline block, as changes [first, end)."""
@@ -142,7 +164,7 @@ class _Piece:
     durable: bool
 
 
-def _log_violations(where: str, state: SubtaskState) -> Iterator[Violation]:
+def _log_violations(where: str, state: InheritedState) -> Iterator[Violation]:
     pieces = []
     for part in state.log:
         pieces.append(_Piece(part.first, part.end, True))
@@ -163,12 +185,13 @@ def _log_violations(where: str, state: SubtaskState) -> Iterator[Violation]:
     yield from _contiguous(where, state, sorted(pieces, key=lambda p: (p.first, p.end)))
 
 
-def _contiguous(where: str, state: SubtaskState, pieces: Sequence[_Piece]) -> Iterator[Violation]:
+def _contiguous(where: str, state: InheritedState, pieces: Sequence[_Piece]) -> Iterator[Violation]:
     """The first piece may begin before the materialization's end, the last range reach further
     than `seqno`: ranges are whole blocks of what was uploaded together.
     """
     start = state.upto
-    expected = min(start, pieces[0].first) if pieces else start
+    materialized = state.materialization is not None
+    expected = min(start, pieces[0].first) if pieces and materialized else start
     for piece in pieces:
         if piece.first != expected or piece.first > state.seqno:
             wanted = f"changes from {expected} on, up to {state.seqno}"
@@ -250,13 +273,15 @@ def direct_needs(checkpoint: Checkpoint) -> list[Need]:
     """The objects a manifest names: segments as far as its ranges reach, and descriptors."""
     segments: dict[str, int] = {}
     descriptors = {}
-    for _, subtask in checkpoint.subtasks():
-        in_flight = subtask.in_flight.log if subtask.in_flight is not None else ()
-        for part in (*subtask.log, *in_flight):
+    in_flight = (s.in_flight.log for _, s in checkpoint.subtasks() if s.in_flight is not None)
+    layers = list(checkpoint.layers())
+    for log in (*(layer.log for _, layer in layers), *in_flight):
+        for part in log:
             end = part.offset + part.length
             segments[part.segment] = max(end, segments.get(part.segment, 0))
-        if subtask.materialization is not None:
-            ref = subtask.materialization
+    for _, layer in layers:
+        if layer.materialization is not None:
+            ref = layer.materialization
             descriptors[ref.descriptor] = Need(ref.descriptor, ref.size, exact=True)
     return [*(Need(n, s, exact=False) for n, s in segments.items()), *descriptors.values()]
 
@@ -280,12 +305,12 @@ def object_violations(needs: Iterable[Need], sizes: Mapping[str, int]) -> list[V
 
 
 def descriptor_violations(
-    operator: str, state: SubtaskState, ref: MaterializationRef, descriptor: Descriptor
+    operator: str, state: InheritedState, ref: MaterializationRef, descriptor: Descriptor
 ) -> list[Violation]:
     """Where a descriptor and the manifest that names it disagree."""
     facts: list[tuple[str, object, object]] = [
         ("operator", operator, descriptor.operator),
-        ("subtask", state.index, descriptor.subtask),
+        ("subtask", state.subtask, descriptor.subtask),
         ("id", ref.id, descriptor.id),
         ("upto", ref.upto, descriptor.upto),
         ("table", state.table, descriptor.table),

@@ -155,10 +155,10 @@ async def read_inventory(store: ObjectStore, progress: Progress = no_progress) -
     """Read all slots and descriptors, and list all data objects; raises like `read_slots`."""
     slots = await read_slots(store)
     names = {
-        subtask.materialization.descriptor
+        layer.materialization.descriptor
         for checkpoint in slots.checkpoints.values()
-        for _, subtask in checkpoint.subtasks()
-        if subtask.materialization is not None
+        for _, layer in checkpoint.layers()
+        if layer.materialization is not None
     }
 
     async def read(name: str) -> Descriptor | TidelogError:

@@ -70,6 +70,28 @@ class BarrierFacts(msgspec.Struct, frozen=True, array_like=True):
     """From then to the snapshot."""
 
 
+class InheritedState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a subtask of an earlier shape of the operator had, clipped to some key groups."""
+
+    subtask: int
+    """Its number then: who wrote the log and the materialization."""
+    first_key_group: int
+    last_key_group: int
+    seqno: SeqNo
+    """Its changes below count."""
+    table: str
+    start: SeqNo = SeqNo(0)
+    """Number of its first change; 0 unless it had inherited itself."""
+    materialization: MaterializationRef | None = None
+    log: tuple[LogRange, ...] = ()
+    inline: tuple[bytes, ...] = ()
+
+    @property
+    def upto(self) -> SeqNo:
+        """Where the replay of its log begins."""
+        return self.materialization.upto if self.materialization is not None else self.start
+
+
 class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything one subtask needs to come back."""
 
@@ -93,12 +115,35 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     in_flight: InFlightRef | None = None
     barrier: BarrierFacts | None = None
     start: SeqNo = SeqNo(0)
-    """Number of its first change; above 0 when nothing before it is needed."""
+    """Number of its first change; above 0 when nothing before it is needed, or it is inherited."""
+    inherited: tuple[InheritedState, ...] = ()
+    """State of earlier subtasks below its own log, until its own first materialization; where
+    two hold the same key groups the later one wins."""
 
     @property
     def upto(self) -> SeqNo:
-        """Where the replay of its log begins."""
+        """Where the replay of its own log begins."""
         return self.materialization.upto if self.materialization is not None else self.start
+
+    @property
+    def own(self) -> InheritedState:
+        """What it holds besides what it inherited, as an heir would see it."""
+        return InheritedState(
+            subtask=self.index,
+            first_key_group=self.first_key_group,
+            last_key_group=self.last_key_group,
+            seqno=self.seqno,
+            table=self.table,
+            start=self.start,
+            materialization=self.materialization,
+            log=self.log,
+            inline=self.inline,
+        )
+
+    @property
+    def layers(self) -> tuple[InheritedState, ...]:
+        """All that its state is made of, in the order in which it is applied."""
+        return (*self.inherited, self.own)
 
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -138,6 +183,12 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
         for operator in self.operators:
             for subtask in operator.subtasks:
                 yield operator, subtask
+
+    def layers(self) -> Iterator[tuple[OperatorState, InheritedState]]:
+        """All that the states of all subtasks are made of, with their operator."""
+        for operator, subtask in self.subtasks():
+            for layer in subtask.layers:
+                yield operator, layer
 
 
 class Savepoint(Checkpoint, frozen=True, tag_field="kind", tag="savepoint", kw_only=True):

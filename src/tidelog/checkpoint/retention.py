@@ -8,7 +8,7 @@ Invariants:
 
 from collections.abc import Collection, Iterable, Set
 
-from tidelog.checkpoint.manifest import Checkpoint, Descriptor, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, Descriptor, InheritedState, SubtaskState
 from tidelog.ids import Generation, Slot
 from tidelog.storage.paths import generation_of
 
@@ -22,12 +22,17 @@ def subsumed(
 
 
 def subtask_objects(state: SubtaskState) -> set[str]:
-    """Objects a subtask's state names directly: segments and its descriptor."""
-    names = {log_range.segment for log_range in state.log}
-    if state.in_flight is not None:
-        names.update(log_range.segment for log_range in state.in_flight.log)
-    if state.materialization is not None:
-        names.add(state.materialization.descriptor)
+    """Objects a subtask's state names directly: segments and descriptors."""
+    in_flight = state.in_flight.log if state.in_flight is not None else ()
+    names = {log_range.segment for log_range in in_flight}
+    return names.union(*map(layer_objects, state.layers))
+
+
+def layer_objects(layer: InheritedState) -> set[str]:
+    """Objects that a part of a subtask's state names directly."""
+    names = {log_range.segment for log_range in layer.log}
+    if layer.materialization is not None:
+        names.add(layer.materialization.descriptor)
     return names
 
 

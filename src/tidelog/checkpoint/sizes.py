@@ -7,7 +7,7 @@ checkpoint before does not hold, so it is never larger than the full one.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidelog.checkpoint.manifest import Checkpoint, MaterializationRef, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, InheritedState, MaterializationRef
 
 SharedFiles = Callable[[str], Mapping[str, int]]
 """Shared table files of a descriptor, by object, and their bytes."""
@@ -30,10 +30,11 @@ def checkpoint_sizes(
 
     Log within the manifest is new every time: it is written again.
     """
-    states = [state for _, state in new.subtasks()]
-    before = [state for _, state in previous.subtasks()] if previous is not None else []
+    states = [layer for _, layer in new.layers()]
+    before = [layer for _, layer in previous.layers()] if previous is not None else []
     known = {(r.segment, r.offset): r.length for state in before for r in state.log}
-    ranges = [log_range for state in states for log_range in state.log]
+    # Heirs of one subtask name the same objects.
+    ranges = dict.fromkeys(log_range for state in states for log_range in state.log)
     inline = sum(len(block) for state in states for block in state.inline)
     full = sum(r.length for r in ranges)
     kept = sum(min(r.length, known.get((r.segment, r.offset), 0)) for r in ranges)
@@ -46,8 +47,14 @@ def checkpoint_sizes(
     )
 
 
-def _materializations(states: list[SubtaskState]) -> list[MaterializationRef]:
-    return [state.materialization for state in states if state.materialization is not None]
+def layer_bytes(layer: InheritedState) -> int:
+    """What a restore fetches of it besides the manifest."""
+    table = layer.materialization.table_bytes if layer.materialization is not None else 0
+    return table + sum(part.length for part in layer.log)
+
+
+def _materializations(states: list[InheritedState]) -> list[MaterializationRef]:
+    return list(dict.fromkeys(s.materialization for s in states if s.materialization is not None))
 
 
 def _new_bytes(

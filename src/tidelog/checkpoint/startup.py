@@ -101,10 +101,10 @@ async def read_history(
         if isinstance(entry, Checkpoint):
             checkpoints.append(entry)
     descriptors = {
-        subtask.materialization.descriptor
+        layer.materialization.descriptor
         for checkpoint in checkpoints
-        for _, subtask in checkpoint.subtasks()
-        if subtask.materialization is not None
+        for _, layer in checkpoint.layers()
+        if layer.materialization is not None
     }
     described = [await _describe(store, name, ledger) for name in sorted(descriptors)]
     complete = not damaged and all(described)

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +17,18 @@ from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.cli.options import EXIT_OK, StoreCommand, on_store, selected, slot_number
 from tidelog.cli.output import Step
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, RestoreError
+from tidelog.errors import ConfigError
 from tidelog.ids import Slot
 from tidelog.state.decode import RowDecoder
 from tidelog.state.progress import RestoreProgress
 from tidelog.state.restore import Restorer
 from tidelog.storage.port import ObjectStore
-from tidelog.table.memory import MemoryTableFactory
-from tidelog.table.port import Table, TableFactory
+from tidelog.table.kinds import reading_factory
+from tidelog.table.port import Table
 from tidelog.table.rocksdb import RocksTableFactory
 
 Format = Literal["rocksdb", "jsonl"]
 
-_FACTORIES: Final[dict[str, Callable[[], TableFactory]]] = {
-    "rocksdb": RocksTableFactory,
-    "memory": MemoryTableFactory,
-}
 _SHOW_S: Final = 0.2
 _COPY_ROWS: Final = 10_000
 
@@ -156,7 +152,8 @@ class _Export:
         target = self.directory / (name if self.format == "rocksdb" else f"{name}.jsonl")
         in_place = self.format == "rocksdb" and state.table == "rocksdb"
         work = target if in_place else self.directory / f"{name}.table"
-        restorer = Restorer(self.store, self.effects, _factory(state), self.progress)
+        factory = reading_factory(state.table, f"subtask {state.index}")
+        restorer = Restorer(self.store, self.effects, factory, self.progress)
         restored = await restorer.restore(state, work, f"{operator.id}-{state.index}")
         run = self.effects.offload.run
         rows = None
@@ -179,18 +176,6 @@ class _Export:
             "rows": rows,
             "path": target.name,
         }
-
-
-def _factory(state: SubtaskState) -> TableFactory:
-    factory = _FACTORIES.get(state.table)
-    if factory is None:
-        raise RestoreError(
-            f"the table of subtask {state.index}",
-            expected=f"kind {' or '.join(_FACTORIES)}",
-            found=f"kind {state.table!r}",
-            action="use the tidelog release that wrote it, or a newer one",
-        )
-    return factory()
 
 
 def _copy(table: Table, target: Path) -> int:

@@ -45,9 +45,11 @@ class Observed:
     """A subtask as the scheduler sees it."""
 
     changes: int
-    """Changes logged since the last materialization."""
+    """Changes that a restore would replay."""
     log_bytes: int
     table_bytes: int
+    inherits: bool = False
+    """The subtask still builds on what earlier ones materialized."""
 
 
 def first_due(rank: int, subtasks: int, interval: float, start: float) -> float:
@@ -65,7 +67,7 @@ def reason_to_start(
     config: MaterializeConfig, observed: Observed, due: float, now: float
 ) -> Reason | None:
     """Why to materialize now, or None."""
-    if observed.changes == 0:
+    if observed.changes == 0 and not observed.inherits:
         return None
     load = observed.table_bytes / config.load_rate
     if observed.changes / config.replay_rate > max(

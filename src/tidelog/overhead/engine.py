@@ -54,5 +54,5 @@ def subtasks(checkpoints: Iterable[Checkpoint]) -> dict[Held, SubtaskState]:
 
 
 def start_of(state: SubtaskState) -> int:
-    """Where the log of a subtask begins: behind its materialization."""
+    """Where the log of a subtask begins: behind its materialization, or what it inherited."""
     return state.upto

@@ -124,7 +124,7 @@ class CanonicalSnapshotter:
         self.snapshots.table.snapshot(directory)
         pending = _PendingRows(
             checkpoint,
-            state_at(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position),
+            state_at(self.backend, self.snapshots, position),
             seal_metadata(msgspec.json.encode(self.backend.registry.infos()), self.backend.seqno),
             LogChain(self.snapshots.operator, self.snapshots.subtask),
             directory,

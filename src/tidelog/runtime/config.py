@@ -88,6 +88,11 @@ class JobConfig:
         """Barriers may overtake records."""
         return self.mode == "exactly-once" and self.unaligned.mode != "off"
 
+    def table_of(self, *, keyed: bool) -> Literal["rocksdb", "memory"]:
+        """The kind of table of an operator."""
+        # Sources and stateless operators hold little: a memory table costs them no files.
+        return self.table if keyed else "memory"
+
     def check_parallelism(self, operator: str, parallelism: int) -> None:
         """Raises ConfigError when an operator has no subtask, or one without key groups."""
         _require(f"parallelism of {operator!r}", parallelism, 1, self.key_groups)

@@ -51,7 +51,7 @@ class Deployment:
         config = self.states.config
         stored = match_states(vertices, restored, config)
         loaded = await self.states.restore(vertices, stored)
-        self._describe(restored, loaded)
+        self._describe(loaded)
         buffers = Buffers(config.channel_buffers, config.unaligned.overdraft)
         wiring = Wiring(vertices, config.key_groups, buffers)
         total = sum(vertex.parallelism for vertex in vertices)
@@ -193,16 +193,13 @@ class Deployment:
         await output.recover(state.transactions if state else ())
         return output
 
-    def _describe(
-        self, restored: Checkpoint | None, loaded: Mapping[TaskId, RestoredSubtask]
-    ) -> None:
+    def _describe(self, loaded: Mapping[TaskId, RestoredSubtask]) -> None:
         """Tell the ledger which files the restored materializations consist of."""
-        own = restored if self.states.origin is None else None
-        for operator, state in own.subtasks() if own else ():
-            subtask = loaded.get(TaskId(operator.id, state.index))
-            if state.materialization is not None and subtask and subtask.descriptor:
-                files = subtask.descriptor.shared_bytes
-                self.states.ledger.describe(state.materialization.descriptor, files)
+        if self.states.origin is not None:
+            return
+        for subtask in loaded.values():
+            for name, descriptor in subtask.descriptors.items():
+                self.states.ledger.describe(name, descriptor.shared_bytes)
 
 
 def _made(node: Node) -> tuple[str, Operator]:

@@ -1,19 +1,23 @@
-"""Does a checkpoint fit a job? A pure comparison, made before anything is fenced or changed.
+"""Does a checkpoint fit a job, and which of its state does each subtask load?
 
-Invariant: a subtask gets the state of the same operator and key groups it had, or the job does
-not start.
+Pure, and made before anything is fenced or changed. Invariant: a subtask gets the state of the same
+operator and of the key groups it owns, or the job does not start.
 """
 
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.errors import RestoreError
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Vertex
+from tidelog.state.redistribute import redistribute
 
 
 def match_states(
     vertices: list[Vertex], restored: Checkpoint | None, config: JobConfig
 ) -> dict[str, OperatorState]:
-    """Stored operators by vertex; raises RestoreError when job and checkpoint do not fit."""
+    """Stored operators by vertex, as the job's subtasks load them.
+
+    Raises RestoreError when job and checkpoint do not fit.
+    """
     if restored is None:
         return {}
     stored = {operator.id: operator for operator in restored.operators}
@@ -25,14 +29,12 @@ def match_states(
             raise _mismatch(
                 f"key groups of {name!r}", operator.key_groups, config.key_groups, "set it back"
             )
-        if len(operator.subtasks) != wanted[name].parallelism:
-            raise _mismatch(
-                f"parallelism of {name!r}",
-                len(operator.subtasks),
-                wanted[name].parallelism,
-                "run with the checkpoint's parallelism",
-            )
-    return stored
+    return {name: _dealt(operator, wanted[name], config) for name, operator in stored.items()}
+
+
+def _dealt(operator: OperatorState, vertex: Vertex, config: JobConfig) -> OperatorState:
+    """The operator in the shape it has in the job."""
+    return redistribute(operator, vertex.parallelism, config.table_of(keyed=vertex.head.keyed))
 
 
 def _mismatch(what: str, expected: object, found: object, action: str) -> RestoreError:

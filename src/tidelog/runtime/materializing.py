@@ -93,5 +93,10 @@ class Materializer:
         self.snapshots.ledger.done([ref.descriptor])
 
     def _observed(self) -> Observed:
-        chain = self.log.chain
-        return Observed(chain.changes, chain.log_bytes, self.backend.table.size_bytes())
+        chain, base = self.log.chain, self.log.base
+        return Observed(
+            chain.changes + base.changes,
+            chain.log_bytes,
+            self.backend.table.size_bytes(),
+            inherits=bool(base.inherited),
+        )

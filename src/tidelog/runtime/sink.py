@@ -2,6 +2,7 @@
 
 Invariants: what is written after one `pre_commit` becomes visible only by a `commit` of the next
 transaction; a pre-committed transaction can be committed after any crash; `commit` is idempotent.
+After a restart with another parallelism each transaction is recovered by exactly one subtask.
 A sink without transactions (stdout, a callable) writes at once and is at least once.
 """
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.ids import CheckpointId, Generation
+from tidelog.state.redistribute import successor
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +26,20 @@ class SinkContext:
     generation: Generation
     attempt: str
 
+    def answers_for(self, subtask: int) -> bool:
+        """Whether what a subtask of that number left open, at whatever parallelism the job then
+        had, is this one's to commit or to abort.
+        """
+        return successor(subtask, self.parallelism) == self.subtask
+
 
 class SinkWriter(ABC):
     """The writer of one subtask; calls never overlap, slow ones run in a thread."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Before any new data: commit these (again), abort all other open ones of this subtask."""
+        """Before any new data: commit these (again), abort all other open ones of this subtask,
+        and of those it answers for.
+        """
 
     @abstractmethod
     def write(self, records: Sequence[Any]) -> None:

@@ -14,11 +14,13 @@ import msgspec
 from tidelog.checkpoint.manifest import BarrierFacts, MaterializationRef, SubtaskState
 from tidelog.dstl.chain import ChainCapture
 from tidelog.dstl.segment import LogRange
-from tidelog.ids import CheckpointId
+from tidelog.ids import CheckpointId, SeqNo
 from tidelog.materialize.pacing import Pace
 from tidelog.materialize.snapshot import Captured, TableSnapshots
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.log import SubtaskLog
+from tidelog.state.log import Base, SubtaskLog
+
+_NO_CHANGE = SeqNo(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +74,30 @@ class Captures:
 
 
 def state_at(
-    backend: KeyedBackend, index: int, table: str, position: SubtaskPosition
+    backend: KeyedBackend,
+    snapshots: TableSnapshots,
+    position: SubtaskPosition,
+    start: SeqNo = _NO_CHANGE,
 ) -> SubtaskState:
     """What a snapshot taken now says of a subtask besides where its state is."""
     return SubtaskState(
-        index=index,
+        index=snapshots.subtask,
         first_key_group=backend.owned.first,
         last_key_group=backend.owned.last,
         seqno=backend.seqno,
-        table=table,
+        table=snapshots.table_kind,
         watermark=position.watermark,
         transactions=position.transactions,
         finished=position.finished,
         advancing=position.advancing,
         barrier=position.barrier,
+        start=start,
     )
 
 
 @dataclass(slots=True)
 class LogSnapshotter:
-    """Changelog on: a checkpoint is the last materialization plus the log behind it.
+    """Changelog on: a checkpoint is what the log continues plus the log.
 
     Where these two do not hold everything, as after a restore that shares no files with what it
     restored, the checkpoint makes a materialization of its own.
@@ -108,7 +114,7 @@ class LogSnapshotter:
             # Before the flush: what happens meanwhile belongs to the snapshot.
             await self.snapshots.prepare()
         self.backend.flush()
-        state = state_at(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position)
+        state = state_at(self.backend, self.snapshots, position, self.log.base.start)
         pending: PendingSnapshot
         if self.log.complete:
             pending = _PendingLog(state, *self.log.capture(), self.log)
@@ -133,17 +139,17 @@ class LogSnapshotter:
 @dataclass(frozen=True, slots=True)
 class _PendingLog:
     state: SubtaskState
-    materialization: MaterializationRef | None
+    base: Base
     chain: ChainCapture
     log: SubtaskLog
 
     async def settle(self) -> SubtaskState:
         durable = await self.log.uploader.persist(self.chain)
-        return with_state(self.state, self.materialization, durable.ranges, durable.inline)
+        state = with_state(self.state, self.base.materialization, durable.ranges, durable.inline)
+        return msgspec.structs.replace(state, inherited=self.base.inherited)
 
     def objects(self) -> set[str]:
-        names = self.chain.objects()
-        return names if self.materialization is None else names | {self.materialization.descriptor}
+        return self.chain.objects() | self.base.objects()
 
 
 @dataclass(slots=True)
@@ -152,13 +158,15 @@ class TableSnapshotter:
 
     backend: KeyedBackend
     snapshots: TableSnapshots
+    start: SeqNo
+    """Number of the subtask's first change."""
     last: MaterializationRef | None = None
     _captures: Captures = field(default_factory=Captures)
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         """Flush and freeze the table."""
         self.backend.flush()
-        state = state_at(self.backend, self.snapshots.subtask, self.snapshots.table_kind, position)
+        state = state_at(self.backend, self.snapshots, position, self.start)
         if self.last is not None and self.last.upto == self.backend.seqno:
             pending = _PendingTable(self, state, None, self.last)
         else:

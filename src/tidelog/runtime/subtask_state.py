@@ -4,6 +4,7 @@ Invariant: what a restore loaded and what the new log chain continues are the sa
 """
 
 import asyncio
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from tidelog.dstl.cadence import Cadence
 from tidelog.dstl.chain import LogChain
 from tidelog.dstl.uploader import Uploader
 from tidelog.effects import Effects
-from tidelog.ids import Generation
+from tidelog.ids import Generation, SeqNo
 from tidelog.materialize.pacing import Pace
 from tidelog.materialize.snapshot import TableSnapshots
 from tidelog.runtime.canonical import CanonicalSnapshotter, RowUploads
@@ -24,7 +25,7 @@ from tidelog.runtime.snapshot import LogSnapshotter, Snapshotter, TableSnapshott
 from tidelog.runtime.task import TaskId
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import range_of
-from tidelog.state.log import NoLog, SubtaskLog
+from tidelog.state.log import Base, NoLog, SubtaskLog
 from tidelog.state.progress import RestoreProgress
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore import RestoredSubtask, Restorer
@@ -79,6 +80,7 @@ class SubtaskStates:
                 self._factory(vertex),
                 self.progress,
                 self.config.restore,
+                self.directory / f"{vertex.id}-staging",
             )
             for state in stored[vertex.id].subtasks if vertex.id in stored else ():
                 task = TaskId(vertex.id, state.index)
@@ -89,6 +91,9 @@ class SubtaskStates:
         except BaseException:
             await _discard(loading.values())
             raise
+        for vertex in vertices:
+            staging = self.directory / f"{vertex.id}-staging"
+            await self.effects.offload.run(shutil.rmtree, staging, True)
         self.progress.finish()
         return dict(zip(loading, restored, strict=True))
 
@@ -122,7 +127,8 @@ class SubtaskStates:
             backend.seqno = state.seqno
         rows = CanonicalSnapshotter(backend, snapshots, self._factory(vertex), self._rows)
         if log is None:
-            return backend, TableSnapshotter(backend, snapshots), rows
+            start = state.start if state is not None else SeqNo(0)
+            return backend, TableSnapshotter(backend, snapshots, start), rows
         self._materialize(backend, log, snapshots, subtasks)
         return backend, LogSnapshotter(backend, log, snapshots), rows
 
@@ -153,8 +159,9 @@ class SubtaskStates:
             return None
         chain = LogChain(task.vertex, task.subtask, loaded.ranges if loaded else ())
         if self.detached and state is not None:
-            return SubtaskLog(self.uploader, chain, complete=False)
-        log = SubtaskLog(self.uploader, chain, state.materialization if state else None)
+            base = Base(start=state.start)
+            return SubtaskLog(self.uploader, chain, base, complete=False)
+        log = SubtaskLog(self.uploader, chain, Base.of(state) if state else Base())
         # Blocks that lived in the manifest are not in any segment yet.
         for block in loaded.inline if loaded else ():
             log.submit_metadata(block)
@@ -179,8 +186,7 @@ class SubtaskStates:
         )
 
     def _factory(self, vertex: Vertex) -> TableFactory:
-        # Sources and stateless vertices hold little: a memory table costs them no files.
-        kind = self.config.table if vertex.head.keyed else "memory"
+        kind = self.config.table_of(keyed=vertex.head.keyed)
         if kind not in self._factories:
             # One factory for all tables of a kind: they share cache and write-buffer budget.
             self._factories[kind] = (

@@ -1,17 +1,20 @@
-"""The durable side of a subtask's state: its log chain and its last materialization.
+"""The durable side of a subtask's state: its log chain and what lies below it.
 
-Invariants: `materialization` covers a prefix of the changes and the chain holds the rest; both
-change together, so a capture at any moment is a consistent pair.
+Invariants: `base` covers a prefix of the changes and the chain holds the rest; both change
+together, so a capture at any moment is a consistent pair.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.changelog.block import SealedBlock
 from tidelog.changelog.change import ChangeBatch
-from tidelog.checkpoint.manifest import MaterializationRef
+from tidelog.checkpoint.manifest import InheritedState, MaterializationRef, SubtaskState
+from tidelog.checkpoint.retention import layer_objects
 from tidelog.dstl.chain import ChainCapture, LogChain
 from tidelog.dstl.uploader import Uploader
 from tidelog.ids import SeqNo
+
+_NO_CHANGE = SeqNo(0)
 
 
 class NoLog:
@@ -24,15 +27,40 @@ class NoLog:
         """Nothing to log."""
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What the log of a subtask continues: a materialization, or what the subtask inherited."""
+
+    materialization: MaterializationRef | None = None
+    inherited: tuple[InheritedState, ...] = ()
+    start: SeqNo = _NO_CHANGE
+    """Number of the subtask's first change."""
+
+    @classmethod
+    def of(cls, state: SubtaskState) -> "Base":
+        """What a stored subtask's log continues."""
+        return cls(state.materialization, state.inherited, state.start)
+
+    def objects(self) -> set[str]:
+        """Objects it names directly."""
+        names = set().union(*map(layer_objects, self.inherited))
+        return names if self.materialization is None else names | {self.materialization.descriptor}
+
+    @property
+    def changes(self) -> int:
+        """Changes that were inherited as log: a restore replays them too."""
+        return sum(layer.seqno - layer.upto for layer in self.inherited)
+
+
 @dataclass(slots=True)
 class SubtaskLog:
     """Log of one subtask: the change sink of its backend."""
 
     uploader: Uploader
     chain: LogChain
-    materialization: MaterializationRef | None = None
+    base: Base = field(default_factory=Base)
     complete: bool = True
-    """False: the table holds more than materialization and chain, until the next snapshot."""
+    """False: the table holds more than the base and the chain, until the next snapshot."""
 
     def submit(self, batch: ChangeBatch) -> None:
         """Hand the changes of a flush to the uploader."""
@@ -42,23 +70,22 @@ class SubtaskLog:
         """Hand sealed metadata (or a restored inline block) to the uploader."""
         self.uploader.submit_block(self.chain, block)
 
-    def capture(self) -> tuple[MaterializationRef | None, ChainCapture]:
+    @property
+    def materialization(self) -> MaterializationRef | None:
+        """The last one of this subtask."""
+        return self.base.materialization
+
+    def capture(self) -> tuple[Base, ChainCapture]:
         """What a checkpoint taken now consists of."""
-        return self.materialization, self.chain.capture()
+        return self.base, self.chain.capture()
 
     def materialized(self, ref: MaterializationRef) -> None:
         """A snapshot is durable: the log is cut behind it, unless a newer one was faster."""
         if self.materialization is None or self.materialization.upto <= ref.upto:
-            self.materialization = ref
+            self.base = Base(ref, start=self.base.start)
             self.complete = True
             self.chain.truncate(ref.upto)
 
     def objects(self) -> set[str]:
         """Objects a checkpoint taken now would name directly."""
-        names = self.chain.objects()
-        return names if self.materialization is None else names | {self.materialization.descriptor}
-
-    @property
-    def materialized_upto(self) -> SeqNo:
-        """Changes below this are in the last materialization."""
-        return self.materialization.upto if self.materialization else SeqNo(0)
+        return self.chain.objects() | self.base.objects()

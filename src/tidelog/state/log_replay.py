@@ -6,51 +6,62 @@ before the table sees them, and the table is needed only when memory runs out or
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.changelog.block import Block, BlockKind
 from tidelog.changelog.replay import LastWriterWins
-from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.checkpoint.manifest import InheritedState
 from tidelog.dstl.reader import SegmentReader
 from tidelog.dstl.segment import LogRange
 from tidelog.effects import Offload
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
+from tidelog.state.foundation import Foundation
 from tidelog.state.progress import RestoreProgress
 from tidelog.table.port import Table
 
 
 @dataclass(slots=True)
 class LogReplay:
-    """Reads, merges and loads the log of one subtask; `what` names it in messages."""
+    """Reads, merges and loads the log of one subtask, or a part of it; `what` names it in
+    messages.
+    """
 
     reader: SegmentReader
     offload: Offload
     progress: RestoreProgress
-    state: SubtaskState
+    state: InheritedState
     what: str
     read_ahead_bytes: int
     merge_bytes: int
+    key_groups: range | None = None
+    """Only changes in these count; None: all of them."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the table is written to: other parts of the log may be replayed into it."""
 
     async def run(
-        self, inline: Iterable[Block], table: "asyncio.Future[Table]"
+        self, inline: Iterable[Block], opening: "asyncio.Future[Foundation]"
     ) -> tuple[LogRange, ...]:
         """Replay into the table, which may still be opening.
 
         Returns the log ranges trimmed to the checkpoint. Raises what the reader raises, and
         CorruptObjectError when changes are missing.
         """
-        state = self.state
-        start = state.upto
-        merge = LastWriterWins(self.merge_bytes, start, name=f"log of {self.what}")
+        state, name = self.state, f"log of {self.what}"
+        merge = LastWriterWins(self.merge_bytes, state.upto, self.key_groups, name)
         trimmed = []
         for group in _groups(state.log, self.read_ahead_bytes):
-            for log_range, blocks in zip(group, await self.reader.read_ranges(group), strict=True):
-                await self._merge(blocks, merge, table)
-                trimmed.append(_trim(log_range, blocks, state.seqno))
+            wanted = [log_range for log_range in group if self._concerns(log_range)]
+            read = dict(zip(wanted, await self.reader.read_ranges(wanted), strict=True))
+            for log_range in group:
+                if log_range not in read:
+                    self._skip(log_range, merge)
+                    continue
+                await self._merge(read[log_range], merge, opening)
+                trimmed.append(_trim(log_range, read[log_range], state.seqno))
                 self.progress.fetched(log_range.length)
-        await self._merge(inline, merge, table)
-        await self._load(merge, table)
+        await self._merge(inline, merge, opening)
+        await self._load(merge, opening)
         if merge.next != state.seqno:
             raise CorruptObjectError(
                 f"log of {self.what}",
@@ -60,20 +71,40 @@ class LogReplay:
             )
         return tuple(trimmed)
 
+    def _concerns(self, held: LogRange | Block) -> bool:
+        """Whether it can hold changes that count."""
+        groups = self.key_groups
+        if groups is None:
+            return True
+        return held.key_group_min < groups.stop and groups.start <= held.key_group_max
+
+    def _skip(self, held: LogRange | Block, merge: LastWriterWins) -> None:
+        """Count changes of other key groups as passed, as far as they are part of the state."""
+        end = min(held.end, self.state.seqno)
+        if end > merge.next:
+            merge.skip(max(held.first, merge.next), end)
+            self.progress.replayed(end - held.first)
+
     async def _merge(
-        self, blocks: Iterable[Block], merge: LastWriterWins, table: "asyncio.Future[Table]"
+        self, blocks: Iterable[Block], merge: LastWriterWins, opening: "asyncio.Future[Foundation]"
     ) -> None:
         for block in blocks:
             # What the materialization has, and what was written behind the barrier, is left out.
-            if block.kind == BlockKind.CHANGES and merge.next < block.end <= self.state.seqno:
-                merge.add(await self.offload.run(block.changes))
-                self.progress.replayed(block.count)
-                if merge.full:
-                    await self._load(merge, table)
+            if block.kind != BlockKind.CHANGES or not merge.next < block.end <= self.state.seqno:
+                continue
+            if not self._concerns(block):
+                self._skip(block, merge)
+                continue
+            merge.add(await self.offload.run(block.changes))
+            self.progress.replayed(block.count)
+            if merge.full:
+                await self._load(merge, opening)
 
-    async def _load(self, merge: LastWriterWins, table: "asyncio.Future[Table]") -> None:
+    async def _load(self, merge: LastWriterWins, opening: "asyncio.Future[Foundation]") -> None:
         # Shielded: giving up the replay must not cancel an opening that others wait for.
-        await self.offload.run(_drain, merge, await asyncio.shield(table))
+        foundation = await asyncio.shield(opening)
+        async with self.turn:
+            await self.offload.run(_drain, merge, foundation.table)
 
 
 def _drain(merge: LastWriterWins, table: Table) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.dstl.segment import LogRange
 from tidelog.effects import Clock
 
 
@@ -23,12 +24,15 @@ class RestoreProgress:
     @classmethod
     def of(cls, clock: Clock, states: Iterable[SubtaskState]) -> "RestoreProgress":
         """Progress over the given subtasks."""
-        size = changes = 0
-        for state in states:
-            materialized = state.materialization
-            size += materialized.table_bytes if materialized else 0
-            size += sum(r.length for r in state.log)
-            changes += state.seqno - state.upto
+        changes = 0
+        tables: dict[str, int] = {}
+        log: set[LogRange] = set()
+        for layer in (layer for state in states for layer in state.layers):
+            if layer.materialization is not None:
+                tables[layer.materialization.descriptor] = layer.materialization.table_bytes
+            log.update(layer.log)
+            changes += layer.seqno - layer.upto
+        size = sum(tables.values()) + sum(r.length for r in log)
         return cls(clock, clock.monotonic(), size, changes)
 
     def fetched(self, size: int) -> None:

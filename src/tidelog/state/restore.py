@@ -1,30 +1,29 @@
-"""Restore: a subtask's table from its last materialization plus the log behind it.
+"""Restore: a subtask's table from materializations plus the log behind them.
 
 Invariants: every byte is checked (CRC of each file, block and document) before it is used; what
 does not fit raises, and the store is left as it was. Table and log are fetched side by side.
 """
 
 import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelog.changelog.block import Block, SealedBlock, open_block
-from tidelog.checkpoint.bounded import gather_bounded
-from tidelog.checkpoint.manifest import Descriptor, SubtaskState, TableObject, decode_descriptor
-from tidelog.checkpoint.table_file import check_table_file
+from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState, TableObject
 from tidelog.dstl.reader import SegmentReader
 from tidelog.dstl.segment import LogRange
 from tidelog.effects import Effects
-from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import SeqNo
+from tidelog.state.foundation import Foundation, lay_foundation
 from tidelog.state.log_replay import LogReplay
 from tidelog.state.progress import RestoreProgress
+from tidelog.state.table_files import TableFiles
 from tidelog.storage.port import ObjectStore
-from tidelog.table.failures import translate
 from tidelog.table.port import Table, TableFactory
 
-_OLDER = "restore an older slot (`tidelog checkpoints list URL` shows them)"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,137 +45,142 @@ class RestoredSubtask:
     table: Table
     seqno: SeqNo
     ranges: tuple[LogRange, ...]
-    """The log behind the materialization, trimmed to what the checkpoint covers."""
+    """Its own log behind the materialization, trimmed to what the checkpoint covers."""
     inline: tuple[SealedBlock, ...]
-    """Blocks that lived in the manifest and must be logged again."""
-    known: dict[str, TableObject]
+    """Blocks of it that lived in the manifest and must be logged again."""
+    known: Mapping[str, TableObject]
     """Stored files of the table, by local name."""
-    descriptor: Descriptor | None
+    descriptors: Mapping[str, Descriptor]
+    """The materializations that were read, by object."""
 
 
 @dataclass(slots=True)
 class Restorer:
-    """Restores the subtasks of one checkpoint."""
+    """Restores subtasks of one operator in one checkpoint."""
 
     store: ObjectStore
     effects: Effects
     factory: TableFactory
     progress: RestoreProgress
     config: RestoreConfig = field(default_factory=RestoreConfig)
-    _permits: asyncio.Semaphore = field(init=False)
+    staging: Path | None = None
+    """Where table files lie that several subtasks need; None: each fetches its own."""
+    _files: TableFiles = field(init=False)
     _reader: SegmentReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._permits = asyncio.Semaphore(self.config.concurrency)
+        permits = asyncio.Semaphore(self.config.concurrency)
+        self._files = TableFiles(self.store, self.effects, self.progress, permits, self.staging)
         # Every range is read once: a cache would only hold memory.
         self._reader = SegmentReader(self.store, 0, self.config.concurrency)
 
     async def restore(self, state: SubtaskState, directory: Path, what: str) -> RestoredSubtask:
-        """Build the subtask's table under `directory`.
+        """Build the subtask's table under `directory`, or beside it.
 
         Raises RestoreError, CorruptObjectError, FormatVersionError and what the store raises.
         """
-        descriptor = await self._descriptor(state, what)
-        inline = [open_block(data, 0, f"inline log of {what}") for data in state.inline]
+        layers = [_Layer.of(layer, what) for layer in state.layers]
         # The log is fetched and merged while the table's files arrive.
-        opening = asyncio.ensure_future(self._open_table(descriptor, directory))
-        replay = LogReplay(
-            self._reader,
-            self.effects.offload,
-            self.progress,
-            state,
-            what,
-            self.config.read_ahead_bytes,
-            self.config.replay_bytes,
+        opening = asyncio.ensure_future(
+            lay_foundation(state, self._files, self.factory, directory, what)
         )
-        replaying = asyncio.ensure_future(replay.run(inline, opening))
+        replaying = asyncio.ensure_future(self._replay(layers, opening, what))
         try:
-            table, ranges = await asyncio.gather(opening, replaying)
+            foundation, ranges = await asyncio.gather(opening, replaying)
         except BaseException:
             await _give_up(opening, replaying)
             raise
-        known = {file.name: file for file in descriptor.shared} if descriptor else {}
-        sealed = tuple(map(_sealed, inline, state.inline))
-        return RestoredSubtask(table, state.seqno, ranges, sealed, known, descriptor)
-
-    async def _descriptor(self, state: SubtaskState, what: str) -> Descriptor | None:
-        ref = state.materialization
-        if ref is None:
-            return None
-        descriptor = decode_descriptor(
-            await self._get(ref.descriptor, f"the materialization of {what}"), ref.descriptor
+        sealed = tuple(map(_sealed, layers[-1].inline, state.inline))
+        return RestoredSubtask(
+            foundation.table,
+            state.seqno,
+            ranges,
+            sealed,
+            foundation.known,
+            foundation.descriptors,
         )
-        if descriptor.table != self.factory.kind:
-            raise RestoreError(
-                f"the table of {what}",
-                expected=f"kind {self.factory.kind!r}",
-                found=f"kind {descriptor.table!r}",
-                action=f"run the job with --table {descriptor.table}",
-            )
-        if descriptor.upto != ref.upto:
-            raise CorruptObjectError(
-                f"object {ref.descriptor}",
-                expected=f"a snapshot of the changes below {ref.upto}",
-                found=f"below {descriptor.upto}",
-                action=_OLDER,
-            )
-        return descriptor
 
-    async def _open_table(self, descriptor: Descriptor | None, directory: Path) -> Table:
-        if descriptor is None:
-            return self.factory.create(directory)
-        await self.effects.offload.run(_lay_out, descriptor, directory)
-        await gather_bounded(
-            descriptor.shared, lambda file: self._download(file, directory / file.name)
-        )
-        return await self.effects.offload.run(self.factory.restore, directory)
-
-    async def _download(self, file: TableObject, path: Path) -> None:
-        async with self._permits:
-            data = await self._get(file.object, "a table file", file.size)
-            await self.effects.offload.run(_check_and_write, file, data, path)
-            self.progress.fetched(len(data))
-
-    async def _get(self, name: str, what: str, length: int | None = None) -> bytes:
-        try:
-            return await self.store.get(name, 0, length)
-        except ObjectNotFoundError as cause:
-            raise RestoreError(
-                f"object {name}",
-                expected=f"{what}, as the checkpoint names it",
-                found="no such object",
-                action=f"{_OLDER}, and find out what else deletes objects under this URL",
-            ) from cause
+    async def _replay(
+        self, layers: Sequence["_Layer"], opening: "asyncio.Future[Foundation]", what: str
+    ) -> tuple[LogRange, ...]:
+        """Replay the logs of all layers; returns the ranges of the last, the subtask's own."""
+        ranges: list[tuple[LogRange, ...]] = []
+        turn = asyncio.Lock()
+        for together in _waves(layers):
+            limit = self.config.replay_bytes // len(together)
+            replays = [
+                LogReplay(
+                    self._reader,
+                    self.effects.offload,
+                    self.progress,
+                    layer.state,
+                    what,
+                    self.config.read_ahead_bytes // len(together),
+                    limit,
+                    None if layer is layers[-1] else layer.key_groups,
+                    turn,
+                ).run(layer.inline, opening)
+                for layer in together
+            ]
+            ranges = await _all(replays)
+        return ranges[-1]
 
 
-async def _give_up(opening: "asyncio.Task[Table]", replaying: "asyncio.Task[Any]") -> None:
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A part of the state and its inline blocks, opened."""
+
+    state: InheritedState
+    inline: tuple[Block, ...]
+
+    @classmethod
+    def of(cls, state: InheritedState, what: str) -> "_Layer":
+        """Raises CorruptObjectError and FormatVersionError."""
+        name = f"inline log of {what}"
+        return cls(state, tuple(open_block(data, 0, name) for data in state.inline))
+
+    @property
+    def key_groups(self) -> range:
+        return range(self.state.first_key_group, self.state.last_key_group + 1)
+
+
+def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
+    """Layers in their order, those together that share no key group with one of the same wave.
+
+    What overlaps an earlier layer waits for it: its rows win.
+    """
+    waves: list[list[_Layer]] = []
+    for layer in layers:
+        if not waves or any(_overlap(layer, other) for other in waves[-1]):
+            waves.append([])
+        waves[-1].append(layer)
+    return waves
+
+
+def _overlap(one: _Layer, other: _Layer) -> bool:
+    ours, theirs = one.key_groups, other.key_groups
+    return ours.start < theirs.stop and theirs.start < ours.stop
+
+
+async def _all(replays: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all; when one fails the others end before it raises."""
+    running = [asyncio.ensure_future(replay) for replay in replays]
+    try:
+        return await asyncio.gather(*running)
+    except BaseException:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        raise
+
+
+async def _give_up(opening: "asyncio.Task[Foundation]", replaying: "asyncio.Task[Any]") -> None:
     """End both halves of a failed restore; a table that was opened is closed."""
     # The opening ends by itself: cancelled, its thread would go on writing files behind our back.
     replaying.cancel()
     await asyncio.gather(opening, replaying, return_exceptions=True)
     if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
-
-
-def _lay_out(descriptor: Descriptor, directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True)
-    except OSError as error:
-        raise translate(error, directory) from error
-    for name, data in descriptor.private.items():
-        _write(directory / name, data)
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise translate(error, path.parent) from error
-
-
-def _check_and_write(file: TableObject, data: bytes, path: Path) -> None:
-    check_table_file(file, data, _OLDER)
-    _write(path, data)
+        opening.result().table.close()
 
 
 def _sealed(block: Block, data: bytes) -> SealedBlock:

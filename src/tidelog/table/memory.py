@@ -60,6 +60,12 @@ class MemoryTable:
         view = keys[bisect_left(keys, lower) : end]
         return iter([(key, self._rows[key]) for key in view])
 
+    def clip(self, lower: bytes, upper: bytes | None) -> None:
+        kept = list(self.scan(lower, upper))
+        self._rows = dict(kept)
+        self._keys = [key for key, _ in kept]
+        self._bytes = sum(len(key) + len(value) for key, value in kept)
+
     def prepare_snapshot(self) -> None:
         """Nothing is slow enough to be done ahead."""
 

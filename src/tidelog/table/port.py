@@ -49,6 +49,10 @@ class Table(Protocol):
         """Entries with lower <= key < upper in key order; upper None means to the end."""
         ...
 
+    def clip(self, lower: bytes, upper: bytes | None) -> None:
+        """Remove every entry but those with lower <= key < upper, without reading them all."""
+        ...
+
     def prepare_snapshot(self) -> None:
         """Do the slow part of the next snapshot ahead of it; blocking, callable from a thread."""
         ...

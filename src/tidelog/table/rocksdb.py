@@ -114,6 +114,20 @@ class RocksTable:
         except Exception as error:
             raise translate(error, self._directory) from error
 
+    def clip(self, lower: bytes, upper: bytes | None) -> None:
+        # A range that is empty gets no tombstone, which every later scan would have to pass.
+        try:
+            cursor = self._db.iter()
+            cursor.seek_to_first()
+            if cursor.valid() and cursor.key() < lower:
+                self._db.delete_range(b"", lower, self._write_options)
+            cursor.seek_to_last()
+            if upper is not None and cursor.valid() and (last := cursor.key()) >= upper:
+                self._db.delete_range(upper, last + b"\0", self._write_options)
+            cursor.status()
+        except Exception as error:
+            raise translate(error, self._directory) from error
+
     def prepare_snapshot(self) -> None:
         try:
             with self._flushing:

@@ -24,6 +24,7 @@ from tidelog.checkpoint.manifest import (
     Checkpoint,
     Descriptor,
     Entry,
+    InheritedState,
     MaterializationRef,
     OperatorState,
     Start,
@@ -74,6 +75,17 @@ def with_log(
     return checkpoint(operator(state))
 
 
+def inherited(groups: tuple[int, int] = (0, 9), **fields: Any) -> InheritedState:
+    settings: dict[str, Any] = {"seqno": SeqNo(8), "table": "memory", "log": (part(0, 8),)}
+    return InheritedState(3, groups[0], groups[1], **{**settings, **fields})
+
+
+def heir(*layers: InheritedState, **fields: Any) -> Checkpoint:
+    """One subtask that inherited and then logged changes 20 to 25."""
+    settings: dict[str, Any] = {"seqno": SeqNo(25), "start": SeqNo(20), "log": (part(20, 25),)}
+    return checkpoint(operator(subtask(inherited=layers, **{**settings, **fields})))
+
+
 def start(author: Author) -> Start:
     return Start(Slot(author.generation), author, 0, "job")
 
@@ -99,6 +111,11 @@ def broken(violations: list[Violation]) -> set[Invariant]:
         pytest.param(
             checkpoint(operator(subtask(0, (0, 3)), subtask(1, (4, 9)))), id="two subtasks"
         ),
+        pytest.param(heir(inherited((0, 3)), inherited((4, 9))), id="inherited"),
+        pytest.param(
+            heir(inherited(start=SeqNo(5), log=(part(5, 8),))), id="inherited from an heir"
+        ),
+        pytest.param(heir(seqno=SeqNo(20), log=()), id="nothing inherited, nothing logged"),
     ],
 )
 def test_a_sound_manifest_passes(sound: Checkpoint) -> None:
@@ -139,6 +156,13 @@ def test_a_sound_manifest_passes(sound: Checkpoint) -> None:
         (with_log(8, part(0, 8, length=0)), Invariant.RANGES),
         (with_log(8, inline=(block(0, 8)[:-1],)), Invariant.READABLE),
         (checkpoint(slot=4), Invariant.GENERATION),
+        (heir(inherited((0, 10))), Invariant.INHERITED),
+        (heir(inherited((6, 5))), Invariant.INHERITED),
+        (heir(inherited(seqno=SeqNo(20), log=(part(0, 20),))), Invariant.INHERITED),
+        (heir(inherited(), materialization=ref(20)), Invariant.INHERITED),
+        (heir(inherited(log=(part(1, 8),))), Invariant.LOG),
+        (heir(inherited(log=(part(0, 8, offset=3),))), Invariant.RANGES),
+        (heir(inherited(), log=(part(0, 25),)), Invariant.LOG),
     ],
 )
 def test_a_wrong_manifest_is_found_and_never_written(
@@ -236,9 +260,9 @@ def test_a_descriptor_must_say_what_the_manifest_says() -> None:
         MaterializationId(1), "op", 0, Generation(4), "memory", SeqNo(8), (table,), {"i": b"x" * 20}
     )
     state = subtask(seqno=SeqNo(8), materialization=ref(8))
-    assert descriptor_violations("op", state, ref(8), descriptor) == []
+    assert descriptor_violations("op", state.own, ref(8), descriptor) == []
     assert table_needs(descriptor) == [Need("tables/00000004/ab.sst", 10, exact=True)]
     for change in ({"upto": 7}, {"operator": "x"}, {"subtask": 1}, {"table": "rocksdb"}, {"id": 2}):
         wrong = msgspec.structs.replace(descriptor, **change)
-        found = descriptor_violations("op", state, ref(8), wrong)
+        found = descriptor_violations("op", state.own, ref(8), wrong)
         assert broken(found) == {Invariant.DESCRIPTOR}

@@ -90,6 +90,45 @@ class TableConformance:
         table.write([b"a", b"b", b"c", b"d"], [b"9", None, b"3", None])
         assert rows(table) == {b"a": b"9", b"c": b"3"}
 
+    def test_a_clipped_table_has_the_rows_of_the_range_alone(self, table: Table) -> None:
+        content = many_rows(seed=3)
+        put(table, content)
+        table.prepare_snapshot()
+        table.clip(b"key-02000", b"key-04000")
+        inside = {
+            key: value for key, value in content.items() if b"key-02000" <= key < b"key-04000"
+        }
+        assert rows(table) == inside
+        gone = min(content.keys() - inside.keys())
+        assert table.get_many([gone, min(inside)]) == [None, inside[min(inside)]]
+        put(table, {b"key-00000": b"new"})
+        assert rows(table) == {**inside, b"key-00000": b"new"}
+
+    def test_a_table_can_be_clipped_at_one_end_or_to_nothing(self, table: Table) -> None:
+        put(table, {b"a": b"1", b"b": b"2", b"\xff\xff\xff": b"3"})
+        table.clip(b"", None)
+        assert len(rows(table)) == 3
+        table.clip(b"b", None)
+        assert rows(table) == {b"b": b"2", b"\xff\xff\xff": b"3"}
+        table.clip(b"b", b"\xff")
+        assert rows(table) == {b"b": b"2"}
+        table.clip(b"c", b"d")
+        assert rows(table) == {}
+        table.clip(b"c", b"d")
+        assert rows(table) == {}
+
+    def test_a_snapshot_of_a_clipped_table_has_the_rows_of_the_range_alone(
+        self, factory: TableFactory, table: Table, tmp_path: Path
+    ) -> None:
+        content = many_rows(seed=4)
+        put(table, content)
+        before = table.snapshot(tmp_path / "before")
+        table.clip(b"key-03000", None)
+        files = table.snapshot(tmp_path / "after")
+        inside = {key: value for key, value in content.items() if key >= b"key-03000"}
+        assert rows(factory.restore(lay_out(files, tmp_path / "restored"))) == inside
+        assert rows(factory.restore(lay_out(before, tmp_path / "again"))) == content
+
     def test_a_batch_need_not_be_sorted(self, table: Table) -> None:
         table.write([b"c", b"a", b"b"], [b"3", b"1", b"2"])
         assert list(table.scan(b"", None)) == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]

@@ -80,6 +80,13 @@ class TableMachine(RuleBasedStateMachine):
         expected = [(key, self.model[key]) for key in sorted(inside)]
         assert list(self.table.scan(lower, upper)) == expected
 
+    @rule(lower=KEYS, upper=st.none() | KEYS)
+    def clip(self, lower: bytes, upper: bytes | None) -> None:
+        if upper is None or lower <= upper:
+            self.table.clip(lower, upper)
+            inside = (k for k in self.model if lower <= k and (upper is None or k < upper))
+            self.model = {key: self.model[key] for key in inside}
+
     @rule()
     def prepare_snapshot(self) -> None:
         self.table.prepare_snapshot()

@@ -83,10 +83,10 @@ class FilesWriter(SinkWriter):
         """The open transaction."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Publish these; remove all else that this subtask ever wrote and did not publish."""
+        """Publish these; remove all else that the subtasks it answers for did not publish."""
         for transaction in transactions:
             self._publish(transaction, verify=True)
-        remove_pending(self._directory, self._context.subtask)
+        remove_pending(self._directory, self._context.answers_for)
 
     def write(self, records: Sequence[Any]) -> None:
         """Append to the open part; raises UserFunctionError for a record that has no such form."""

@@ -6,7 +6,7 @@ in them changed.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -91,12 +91,13 @@ def publish(directory: Path, part: Part, *, verify: bool) -> None:
             raise _lost(pending, final) from None
 
 
-def remove_pending(directory: Path, subtask: int) -> None:
-    """Remove the hidden files of a subtask, whoever wrote them."""
+def remove_pending(directory: Path, chosen: Callable[[int], bool]) -> None:
+    """Remove the hidden files of the subtasks that are chosen, whoever wrote them."""
     staging = directory / STAGING
     with failures(staging):
         for path in staging.glob(f"*{SUFFIX}"):
-            if path.name.split("-")[-2:-1] == [str(subtask)]:
+            subtask = "".join(path.name.split("-")[-2:-1])
+            if subtask.isdecimal() and chosen(int(subtask)):
                 path.unlink(missing_ok=True)
 
 

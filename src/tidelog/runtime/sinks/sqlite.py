@@ -63,13 +63,16 @@ class SqliteWriter(SinkWriter):
         """The open transaction."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Commit these; remove all other rows that this subtask has in staging."""
+        """Commit these; remove all other rows in staging of the subtasks it answers for."""
         for transaction in transactions:
             self.commit(transaction)
         with self._database.transaction() as connection:
-            connection.execute(
+            subtasks = connection.execute(
+                "SELECT DISTINCT subtask FROM _tidelog_pending WHERE sink = ?", (self._sink,)
+            ).fetchall()
+            connection.executemany(
                 "DELETE FROM _tidelog_pending WHERE sink = ? AND subtask = ?",
-                (self._sink, self._context.subtask),
+                [(self._sink, s) for (s,) in subtasks if self._context.answers_for(s)],
             )
 
     def write(self, records: Sequence[Any]) -> None:

@@ -33,7 +33,7 @@ class Chain:
 
     @property
     def upto(self) -> SeqNo:
-        """Changes below are materialized."""
+        """Changes below are materialized, or inherited."""
         return self.state.upto
 
     def log(self) -> list[tuple[Generation, SeqNo, SeqNo]]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelog.checkpoint.manifest import StateInfo, SubtaskState
+from tidelog.checkpoint.retention import subtask_objects
+from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.errors import TidelogError
 from tidelog.ids import KeyGroup, Slot
 from tidelog.state.key_groups import KeyGroupRange
@@ -71,7 +73,7 @@ class PartitionUnit:
             partition=self.label,
             operator=self.operator,
             checkpoints=self.checkpoints,
-            changes=self.state.seqno - self.state.upto,
+            changes=sum(layer.seqno - layer.upto for layer in self.state.layers),
             fingerprint=scan.total,
             redundancy=redundancy,
             reason=reason,
@@ -131,12 +133,9 @@ class PartitionUnit:
             )
 
     def _unreadable(self, error: TidelogError) -> Problem:
-        names = {part.segment for part in self.state.log} | set(self.files.values())
-        if self.state.materialization is not None:
-            names.add(self.state.materialization.descriptor)
+        names = subtask_objects(self.state) | set(self.files.values())
         return problem_of(error, names, partition=self.label, unusable=self.checkpoints)
 
 
 def _bytes(state: SubtaskState) -> int:
-    table = state.materialization.table_bytes if state.materialization else 0
-    return table + sum(part.length for part in state.log)
+    return sum(map(layer_bytes, state.layers))

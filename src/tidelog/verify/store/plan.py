@@ -114,11 +114,10 @@ def _unit(
 
 
 def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
-    """The objects of a materialization's files, by the files' names."""
-    if state.materialization is None:
-        return {}
-    descriptor = inventory.descriptors[state.materialization.descriptor]
-    return {file.name: file.object for file in descriptor.shared}
+    """The objects of the files of its materializations, by the files' names."""
+    refs = [layer.materialization for layer in state.layers if layer.materialization is not None]
+    described = [inventory.descriptors[ref.descriptor] for ref in refs]
+    return {file.name: file.object for descriptor in described for file in descriptor.shared}
 
 
 def _users(way: Detour | str, chains: Iterable[Chain]) -> tuple[Slot, ...]:
@@ -133,9 +132,11 @@ def _segments(
 ) -> Iterator[SegmentUnit]:
     uses: dict[tuple[LogRange, str, int], list[Slot]] = defaultdict(list)
     for slot, checkpoint in checkpoints.items():
-        for operator, state in checkpoint.subtasks():
-            for part in state.log:
-                uses[part, operator.id, state.index].append(slot)
+        for operator, layer in checkpoint.layers():
+            for part in layer.log:
+                found_in = uses[part, operator.id, layer.subtask]
+                if slot not in found_in:
+                    found_in.append(slot)
     by_segment: dict[str, list[RangeUse]] = defaultdict(list)
     for (part, owner, index), slots in uses.items():
         by_segment[part.segment].append(RangeUse(part, owner, index, tuple(slots)))

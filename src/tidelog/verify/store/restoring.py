@@ -6,7 +6,7 @@ gone when the block ends; an error about a file of the table names the object it
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,23 +15,18 @@ from typing import Final
 from tidelog.changelog.block import open_block
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.dstl.reader import SegmentReader
-from tidelog.errors import CorruptObjectError, InvariantError, RestoreError, TidelogError
+from tidelog.errors import CorruptObjectError, InvariantError, TidelogError
+from tidelog.state.foundation import Foundation
 from tidelog.state.log_replay import LogReplay
 from tidelog.state.progress import RestoreProgress
 from tidelog.state.restore import RestoreConfig, Restorer
-from tidelog.table.memory import MemoryTableFactory
-from tidelog.table.port import Table, TableFactory
+from tidelog.table.kinds import reading_factory
+from tidelog.table.port import Table
 from tidelog.verify.bench import Bench
-from tidelog.verify.tables import rocks_factory
 
 _MIB: Final = 1 << 20
 _CONFIG: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
 """Several partitions are restored side by side."""
-
-_FACTORIES: Final[Mapping[str, Callable[[], TableFactory]]] = {
-    "rocksdb": rocks_factory,
-    "memory": MemoryTableFactory,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +52,7 @@ class Restoring:
         run = self.bench.effects.offload.run
         directory = self.bench.directory / "table"
         progress = RestoreProgress.of(self.bench.effects.clock, [state])
-        factory = _factory(state)
+        factory = reading_factory(state.table, f"subtask {state.index}")
         restorer = Restorer(self.bench.store, self.bench.effects, factory, progress, _CONFIG)
         try:
             restored = await restorer.restore(state, directory, self.what)
@@ -75,31 +70,19 @@ class Restoring:
             await run(shutil.rmtree, directory, True)
 
     async def _replay(self, table: Table, state: SubtaskState, progress: RestoreProgress) -> None:
-        opened: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
-        opened.set_result(table)
+        opened: asyncio.Future[Foundation] = asyncio.get_running_loop().create_future()
+        opened.set_result(Foundation(table))
         inline = [open_block(data, 0, f"inline log of {self.what}") for data in state.inline]
         replay = LogReplay(
             SegmentReader(self.bench.store, 0, _CONFIG.concurrency),
             self.bench.effects.offload,
             progress,
-            state,
+            state.own,
             self.what,
             _CONFIG.read_ahead_bytes,
             _CONFIG.replay_bytes,
         )
         await replay.run(inline, opened)
-
-
-def _factory(state: SubtaskState) -> TableFactory:
-    factory = _FACTORIES.get(state.table)
-    if factory is None:
-        raise RestoreError(
-            f"the table of subtask {state.index}",
-            expected=f"kind {' or '.join(_FACTORIES)}",
-            found=f"kind {state.table!r}",
-            action="use the tidelog release that wrote it, or a newer one",
-        )
-    return factory()
 
 
 def _damaged_table(

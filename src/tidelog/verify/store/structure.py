@@ -15,7 +15,8 @@ from tidelog.checkpoint.invariants import (
     slot_violations,
 )
 from tidelog.checkpoint.inventory import Inventory
-from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.manifest import Checkpoint, InheritedState
+from tidelog.checkpoint.retention import descriptor_objects, subtask_objects
 from tidelog.ids import SeqNo, Slot
 from tidelog.storage import paths
 from tidelog.verify.problems import Check, Problem, Problems, problem_of
@@ -55,22 +56,30 @@ def _checkpoint(inventory: Inventory, slot: Slot, checkpoint: Checkpoint) -> Ite
     for violation in manifest_violations(checkpoint):
         yield _problem(violation, (slot,))
     for operator, subtask in checkpoint.subtasks():
-        ref = subtask.materialization
-        if ref is None:
-            continue
-        label = partition_label(operator.id, subtask.index)
-        descriptor = inventory.descriptors.get(ref.descriptor)
-        error = inventory.unreadable.get(ref.descriptor)
-        if descriptor is not None:
-            found = descriptor_violations(operator.id, subtask, ref, descriptor)
-            yield from (_problem(violation, (slot,), label) for violation in found)
-        elif error is not None and inventory.sizes.get(ref.descriptor) == ref.size:
-            yield problem_of(error, [ref.descriptor], partition=label, unusable=(slot,))
+        for layer in subtask.layers:
+            label = partition_label(operator.id, subtask.index)
+            yield from _layer(inventory, slot, operator.id, label, layer)
     # What is missing, or has another size, is among these.
     partitions = users_of(inventory, checkpoint)
     for violation in object_violations(inventory.needs(checkpoint), inventory.sizes):
         for label in sorted(partitions[violation.where]):
             yield _problem(violation, (slot,), label)
+
+
+def _layer(
+    inventory: Inventory, slot: Slot, operator: str, label: str, layer: InheritedState
+) -> Iterator[Problem]:
+    """Whether a materialization is what the manifest says of it."""
+    ref = layer.materialization
+    if ref is None:
+        return
+    descriptor = inventory.descriptors.get(ref.descriptor)
+    error = inventory.unreadable.get(ref.descriptor)
+    if descriptor is not None:
+        found = descriptor_violations(operator, layer, ref, descriptor)
+        yield from (_problem(violation, (slot,), label) for violation in found)
+    elif error is not None and inventory.sizes.get(ref.descriptor) == ref.size:
+        yield problem_of(error, [ref.descriptor], partition=label, unusable=(slot,))
 
 
 def partition_label(operator: str, subtask: int) -> str:
@@ -82,12 +91,9 @@ def users_of(inventory: Inventory, checkpoint: Checkpoint) -> Mapping[str, set[s
     """The partitions of a checkpoint that need an object, by the object's name."""
     users: dict[str, set[str]] = {}
     for operator, subtask in checkpoint.subtasks():
-        names = {part.segment for part in subtask.log}
-        if subtask.materialization is not None:
-            descriptor = inventory.descriptors.get(subtask.materialization.descriptor)
-            names.add(subtask.materialization.descriptor)
-            names |= {file.object for file in descriptor.shared} if descriptor else set()
-        for name in names:
+        names = subtask_objects(subtask)
+        described = [inventory.descriptors.get(name) for name in names]
+        for name in names.union(*(descriptor_objects(d) for d in described if d is not None)):
             users.setdefault(name, set()).add(partition_label(operator.id, subtask.index))
     return users
 

@@ -40,7 +40,7 @@ class Source:
 
     @property
     def upto(self) -> SeqNo:
-        """Changes below are in the materialization; the log begins here, or before."""
+        """Changes below are materialized or inherited; the log begins here, or before."""
         return self.state.upto
 
 

@@ -5,14 +5,15 @@ table is removed when its part has been read, or given up.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
-from tidelog.errors import ConfigError, RestoreError
+from tidelog.checkpoint.sizes import layer_bytes
+from tidelog.errors import ConfigError
 from tidelog.spark.source import frames
 from tidelog.spark.source.job.manifests import chosen
 from tidelog.spark.source.job.rows import StoredRows
@@ -20,23 +21,15 @@ from tidelog.spark.source.parts import Part, Request, Task
 from tidelog.state.progress import RestoreProgress
 from tidelog.state.restore import RestoreConfig, Restorer
 from tidelog.storage.port import ObjectStore
-from tidelog.table.memory import MemoryTableFactory
-from tidelog.table.port import Table, TableFactory
-from tidelog.table.rocksdb import RocksTableFactory
-from tidelog.table.rocksdb_options import RocksOptions
+from tidelog.table.kinds import reading_factory
+from tidelog.table.port import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _MIB: Final = 1 << 20
-_ROCKSDB: Final = RocksOptions(block_cache_bytes=32 * _MIB, write_buffers_bytes=64 * _MIB)
 _BOUNDS: Final = RestoreConfig(read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
 """Less memory than a job takes: a table is scanned once, beside other tasks of an executor."""
-
-_FACTORIES: Final[Mapping[str, Callable[[], TableFactory]]] = {
-    "rocksdb": lambda: RocksTableFactory(_ROCKSDB),
-    "memory": MemoryTableFactory,
-}
 
 
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
@@ -67,8 +60,7 @@ class StatePart:
     @property
     def size(self) -> int:
         """Bytes of its table and its log."""
-        table = self.state.materialization.table_bytes if self.state.materialization else 0
-        return table + sum(part.length for part in self.state.log)
+        return sum(map(layer_bytes, self.state.layers))
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
         """The restored rows, in the order of key groups."""
@@ -85,7 +77,7 @@ class StatePart:
     def _restored(self, task: Task, directory: Path) -> Table:
         session = task.session
         progress = RestoreProgress.of(session.effects.clock, [self.state])
-        factory = _factory(self.state)
+        factory = reading_factory(self.state.table, f"subtask {self.state.index}")
         restorer = Restorer(session.store, session.effects, factory, progress, _BOUNDS)
         what = f"{self.operator.id}-{self.state.index}"
         return session.run(restorer.restore(self.state, directory, what)).table
@@ -112,18 +104,6 @@ class StatePart:
 
 def _lower(key_group: int) -> bytes:
     return key_group.to_bytes(2, "big")
-
-
-def _factory(state: SubtaskState) -> TableFactory:
-    factory = _FACTORIES.get(state.table)
-    if factory is None:
-        raise RestoreError(
-            f"the table of subtask {state.index}",
-            expected=f"kind {' or '.join(_FACTORIES)}",
-            found=f"kind {state.table!r}",
-            action="use the tidelog release that wrote it, or a newer one",
-        )
-    return factory()
 
 
 def _work_dir(directory: str | None) -> str | None:

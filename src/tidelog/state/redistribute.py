@@ -1,0 +1,109 @@
+"""Another shape for an operator: its state dealt out to more, fewer or other subtasks.
+
+Invariants:
+- a pure function: nothing is read, and the operator it is given stays as it is;
+- every key group of the old subtasks goes to exactly the one new subtask that owns it, and every
+  sink transaction to exactly one;
+- new changes are numbered above all old ones, with a gap, so that no log is ever taken for the
+  continuation of another shape's, and whatever is ordered by these numbers stays in order.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tidelog.checkpoint.manifest import InheritedState, OperatorState, SubtaskState
+from tidelog.ids import KeyGroup, SeqNo
+from tidelog.state.key_groups import KeyGroupRange, range_of
+
+_KEPT_KINDS = frozenset({"splits"})
+"""States that count when their subtask finished: a split read to its end is not read again."""
+
+
+def redistribute(
+    operator: OperatorState, parallelism: int, table: str | None = None
+) -> OperatorState:
+    """The operator as `parallelism` subtasks with tables of kind `table` (None: as it was) load it.
+
+    The same object when nothing changes. Otherwise its subtasks own no log: what they load is in
+    `inherited`. A new subtask is finished when all that it follows were; else it takes nothing
+    over from those that were, because what they held has been emitted.
+    """
+    kinds = {state.table for state in operator.subtasks}
+    if len(operator.subtasks) == parallelism and kinds <= {table or next(iter(kinds))}:
+        return operator
+    start = SeqNo(max(state.seqno for state in operator.subtasks) + 1)
+    keep_finished = any(info.kind in _KEPT_KINDS for info in operator.states)
+    subtasks = [
+        _heir(operator, index, parallelism, table, start, keep_finished=keep_finished)
+        for index in range(parallelism)
+    ]
+    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
+
+
+def successor(subtask: int, parallelism: int) -> int:
+    """The new subtask that answers for the sink transactions of an old one."""
+    return subtask % parallelism
+
+
+def _heir(
+    operator: OperatorState,
+    index: int,
+    parallelism: int,
+    table: str | None,
+    start: SeqNo,
+    *,
+    keep_finished: bool,
+) -> SubtaskState:
+    owned = range_of(index, operator.key_groups, parallelism)
+    parents = [state for state in operator.subtasks if _clip(state, owned) is not None]
+    finished = all(parent.finished for parent in parents)
+    running = parents if finished else [parent for parent in parents if not parent.finished]
+    givers = parents if keep_finished else running
+    # A watermark on its way through the timers, and what is in flight, stay behind: upstream
+    # announces its watermark again, and records in flight are routed anew.
+    return SubtaskState(
+        index=index,
+        first_key_group=owned.first,
+        last_key_group=owned.last,
+        seqno=start,
+        table=table or parents[0].table,
+        watermark=_watermark(running),
+        transactions=tuple(
+            transaction
+            for state in operator.subtasks
+            if successor(state.index, parallelism) == index
+            for transaction in state.transactions
+        ),
+        finished=finished,
+        start=start,
+        inherited=tuple(_inherited(givers, owned)),
+    )
+
+
+def _watermark(parents: Iterable[SubtaskState]) -> int | None:
+    """The earliest of all; unknown when one is."""
+    marks = [parent.watermark for parent in parents]
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if len(known) == len(marks) else None
+
+
+def _inherited(parents: Iterable[SubtaskState], owned: KeyGroupRange) -> Iterable[InheritedState]:
+    for parent in parents:
+        for layer in parent.layers:
+            clipped = _clip(layer, owned)
+            if clipped is None or not _holds_something(layer):
+                continue
+            yield msgspec.structs.replace(
+                layer, first_key_group=clipped.first, last_key_group=clipped.last
+            )
+
+
+def _clip(held: SubtaskState | InheritedState, owned: KeyGroupRange) -> KeyGroupRange | None:
+    first = max(held.first_key_group, owned.first)
+    last = min(held.last_key_group, owned.last)
+    return KeyGroupRange(KeyGroup(first), KeyGroup(last)) if first <= last else None
+
+
+def _holds_something(layer: InheritedState) -> bool:
+    return layer.materialization is not None or layer.seqno > layer.upto

@@ -1,0 +1,157 @@
+"""Redistribution: every key group, and every transaction, finds exactly one new owner."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.checkpoint.invariants import manifest_violations
+from tidelog.checkpoint.manifest import (
+    Author,
+    Checkpoint,
+    MaterializationRef,
+    OperatorState,
+    StateInfo,
+    SubtaskState,
+)
+from tidelog.dstl.segment import LogRange
+from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
+from tidelog.state.key_groups import range_of
+from tidelog.state.redistribute import redistribute
+
+GROUPS = 12
+COUNT = StateInfo(0, "count", "value", ("count bigint",))
+SPLITS = StateInfo(0, "$splits", "splits", ("msgpack",))
+
+
+def subtask(index: int, parallelism: int, **fields: Any) -> SubtaskState:
+    """One that materialized its changes below 40 + index and logged up to 50 + index."""
+    owned = range_of(index, GROUPS, parallelism)
+    upto, seqno = SeqNo(40 + index), SeqNo(50 + index)
+    segment = f"segments/00000001-p-{index:010d}.seg"
+    settings: dict[str, Any] = {
+        "seqno": seqno,
+        "table": "rocksdb",
+        "materialization": MaterializationRef(MaterializationId(1), f"d-{index}", 9, upto, 99),
+        "log": (LogRange(segment, 44, 100, upto, seqno, KeyGroup(0), KeyGroup(11)),),
+        "watermark": 1000 + index,
+        "transactions": (b"tx-%d" % index,),
+        **fields,
+    }
+    return SubtaskState(index, owned.first, owned.last, **settings)
+
+
+def operator(*subtasks: SubtaskState, state: StateInfo = COUNT) -> OperatorState:
+    return OperatorState("op", GROUPS, (state,), subtasks)
+
+
+def of(parallelism: int, **fields: Any) -> OperatorState:
+    return operator(*(subtask(i, parallelism, **fields) for i in range(parallelism)))
+
+
+def checkpoint(state: OperatorState) -> Checkpoint:
+    author = Author(Generation(0), "a")
+    return Checkpoint(Slot(1), author, CheckpointId(1), 0, "job", (state,))
+
+
+def owners(state: OperatorState) -> Counter[tuple[int, int]]:
+    """How often (who held it, key group) occurs in what the new subtasks inherit."""
+    return Counter(
+        (layer.subtask, group)
+        for heir in state.subtasks
+        for layer in heir.inherited
+        for group in range(layer.first_key_group, layer.last_key_group + 1)
+    )
+
+
+def test_the_same_shape_is_left_alone() -> None:
+    before = of(3)
+    assert redistribute(before, 3) is before
+    assert redistribute(before, 3, "rocksdb") is before
+
+
+@given(old=st.integers(1, GROUPS), new=st.integers(1, GROUPS))
+def test_every_key_group_of_every_old_subtask_has_one_heir_who_owns_it(old: int, new: int) -> None:
+    before = of(old)
+    after = redistribute(before, new, "memory")
+    held = {
+        (s.index, group)
+        for s in before.subtasks
+        for group in range(s.first_key_group, s.last_key_group + 1)
+    }
+    assert owners(after) == Counter(held)
+    assert manifest_violations(checkpoint(after)) == []
+    assert [s.table for s in after.subtasks] == ["memory"] * new
+
+
+@given(old=st.integers(1, GROUPS), new=st.integers(1, GROUPS), then=st.integers(1, GROUPS))
+def test_a_second_redistribution_hands_on_what_the_first_one_did(
+    old: int, new: int, then: int
+) -> None:
+    first = redistribute(of(old), new, "memory")
+    twice = redistribute(first, then)
+    once = redistribute(of(old), then, "memory")
+    assert owners(twice) == owners(once)
+    assert manifest_violations(checkpoint(twice)) == []
+
+
+@given(old=st.integers(1, GROUPS), new=st.integers(1, GROUPS))
+def test_every_transaction_has_one_heir_and_stays_with_a_subtask_of_its_number(
+    old: int, new: int
+) -> None:
+    after = redistribute(of(old), new)
+    dealt = Counter(t for heir in after.subtasks for t in heir.transactions)
+    assert dealt == Counter(b"tx-%d" % index for index in range(old))
+    for heir in after.subtasks[:old]:
+        assert b"tx-%d" % heir.index in heir.transactions
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 4), (4, 1), (4, 3), (2, 5)])
+def test_new_changes_are_numbered_above_all_old_ones_with_a_gap(old: int, new: int) -> None:
+    before = of(old)
+    highest = max(s.seqno for s in before.subtasks)
+    for heir in redistribute(before, new).subtasks:
+        assert (heir.start, heir.seqno) == (highest + 1, highest + 1)
+        assert (heir.materialization, heir.log, heir.inline) == (None, (), ())
+
+
+def test_what_was_logged_on_top_of_an_inheritance_comes_after_it() -> None:
+    heir = redistribute(of(4), 2).subtasks[0]
+    block = LogRange("s", 44, 10, heir.start, SeqNo(heir.start + 5), KeyGroup(0), KeyGroup(5))
+    running = msgspec.structs.replace(heir, seqno=SeqNo(heir.start + 5), log=(block,))
+    merged = redistribute(operator(running, redistribute(of(4), 2).subtasks[1]), 1).subtasks[0]
+    layers = [(layer.subtask, layer.start, layer.upto) for layer in merged.inherited]
+    assert layers == [(0, 0, 40), (1, 0, 41), (0, 54, 54), (2, 0, 42), (3, 0, 43)]
+
+
+def test_a_subtask_without_state_leaves_nothing_to_inherit() -> None:
+    empty = of(2, seqno=SeqNo(0), materialization=None, log=())
+    assert [s.inherited for s in redistribute(empty, 3).subtasks] == [(), (), ()]
+
+
+def test_the_watermark_is_the_earliest_of_those_followed_or_unknown() -> None:
+    assert [s.watermark for s in redistribute(of(4), 2).subtasks] == [1000, 1002]
+    some = operator(subtask(0, 2), subtask(1, 2, watermark=None))
+    assert [s.watermark for s in redistribute(some, 1).subtasks] == [None]
+
+
+def test_a_subtask_is_finished_when_all_that_it_follows_were() -> None:
+    half = operator(*(subtask(i, 4, finished=i < 2) for i in range(4)))
+    assert [s.finished for s in redistribute(half, 2).subtasks] == [True, False]
+    assert [s.finished for s in redistribute(half, 1).subtasks] == [False]
+
+
+def test_what_a_finished_subtask_has_emitted_is_not_taken_over_by_a_running_one() -> None:
+    half = operator(subtask(0, 2, finished=True, watermark=5), subtask(1, 2))
+    heir = redistribute(half, 1).subtasks[0]
+    assert [layer.subtask for layer in heir.inherited] == [1]
+    assert heir.watermark == 1001
+    assert heir.transactions == (b"tx-0", b"tx-1")
+
+
+def test_the_splits_that_a_finished_source_has_read_stay_read() -> None:
+    half = operator(subtask(0, 2, finished=True), subtask(1, 2), state=SPLITS)
+    assert [layer.subtask for layer in redistribute(half, 1).subtasks[0].inherited] == [0, 1]
