@@ -81,12 +81,11 @@ def keyed_job(source: Portions, sink: Outside, clock: VirtualClock, seconds: flo
 
 def pressed(mode: Any = "always", *, timeout: float = 0.1, **changes: Any) -> JobConfig:
     """Deep channels, checkpoints all the time, and nothing forgotten."""
-    unaligned = UnalignedConfig(mode, timeout, record_types=changes.pop("record_types", ()))
     settings = config(
         channel_buffers=8,
         retain=10_000,
         schedule=Schedule(interval=1.5, timeout=1e6, tolerable_failures=0),
-        unaligned=unaligned,
+        unaligned=UnalignedConfig(mode, timeout),
     )
     return replace(settings, **changes)
 

@@ -7,6 +7,7 @@ import msgspec
 
 from tidelog.checkpoint.inventory import Slots, find_checkpoint, read_slots
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, Savepoint, SubtaskState
+from tidelog.cli.alignment import alignment_fields, alignment_line, in_flight_bytes, is_unaligned
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number
 from tidelog.cli.output import age, error_fields, size
 from tidelog.ids import Slot
@@ -26,6 +27,8 @@ class SlotRow(msgspec.Struct, frozen=True):
     log_bytes: int | None = None
     materialized_bytes: int | None = None
     inline_bytes: int | None = None
+    in_flight_bytes: int | None = None
+    unaligned: bool | None = None
     final: bool | None = None
     name: str | None = None
     savepoint_format: str | None = None
@@ -84,6 +87,8 @@ def _row(slots: Slots, slot: Slot) -> SlotRow:
         log_bytes=sum(map(_log_bytes, states)),
         materialized_bytes=sum(map(_materialized_bytes, states)),
         inline_bytes=sum(map(_inline_bytes, states)),
+        in_flight_bytes=sum(map(in_flight_bytes, states)),
+        unaligned=is_unaligned(entry),
         final=entry.final,
         name=entry.name if isinstance(entry, Savepoint) else None,
         savepoint_format=entry.savepoint_format if isinstance(entry, Savepoint) else None,
@@ -99,8 +104,13 @@ def _cells(row: SlotRow, now_ms: int) -> list[str | int | None]:
         row.checkpoint_id,
         None if row.created_ms is None else age(now_ms - row.created_ms),
         *(None if figure is None else size(figure) for figure in figures),
-        ", ".join(filter(None, ["final" if row.final else None, row.name, row.savepoint_format])),
+        ", ".join(filter(None, _remarks(row))),
     ]
+
+
+def _remarks(row: SlotRow) -> list[str | None]:
+    final, unaligned = "final" if row.final else None, "unaligned" if row.unaligned else None
+    return [final, unaligned, row.name, row.savepoint_format]
 
 
 @command.command("show")
@@ -130,6 +140,8 @@ async def show_command(invocation: StoreCommand, slot: Slot | None) -> int:
             output.line(
                 f"  state {state.id} {state.name}: {state.kind} ({'; '.join(state.schema)})"
             )
+        if (alignment := alignment_line(operator)) is not None:
+            output.line(alignment)
         output.table(_SUBTASK_COLUMNS, [_subtask_cells(subtask) for subtask in operator.subtasks])
     return EXIT_OK
 
@@ -203,6 +215,7 @@ def _subtask_fields(state: SubtaskState) -> dict[str, Any]:
         "watermark": state.watermark,
         "transactions": len(state.transactions),
         "finished": state.finished,
+        **alignment_fields(state),
     }
 
 

@@ -108,7 +108,11 @@ def figures(status: JobStatus, speed: Speed) -> list[tuple[str, str]]:
     late = sum(operator.late_records for operator in status.operators)
     if late:
         rows.append(("late", f"{late:,} records dropped"))
-    failures = [("last failure", checkpoints.last_failure), ("", tables.last_failure)]
+    failures = [
+        ("last failure", checkpoints.last_failure),
+        ("", tables.last_failure),
+        ("stays aligned", checkpoints.kept_aligned),
+    ]
     return rows + [(name, text) for name, text in failures if text is not None]
 
 

@@ -191,6 +191,8 @@ def new_failures(last: JobStatus | None, status: JobStatus) -> list[str]:
     lines = []
     if checkpoints.failed > (last.checkpoints.failed if last else 0):
         lines.append(f"checkpoint failed, trying again: {checkpoints.last_failure}")
+    if checkpoints.kept_aligned != (last.checkpoints.kept_aligned if last else None):
+        lines.append(f"checkpoints stay aligned from now on: {checkpoints.kept_aligned}")
     if materializations.failed > (last.materializations.failed if last else 0):
         lines.append(f"materialization failed, trying again: {materializations.last_failure}")
     return lines

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 
 from tidelog.checkpoint.coordinator import Schedule
+from tidelog.cli.alignment import alignment_options
 from tidelog.cli.defects import defect
 from tidelog.cli.durations import duration
 from tidelog.cli.loading import load_job
@@ -21,7 +22,7 @@ from tidelog.errors import TidelogError
 from tidelog.ids import Slot
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.arguments import JobArguments
-from tidelog.runtime.config import JobConfig, Mode
+from tidelog.runtime.config import JobConfig, Mode, UnalignedConfig, UnalignedMode
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status import JobStatus
 from tidelog.storage.open import open_store
@@ -72,6 +73,7 @@ Exit codes:
     default="exactly-once",
     show_default=True,
 )
+@alignment_options
 @click.option(
     "--table", type=click.Choice(["rocksdb", "memory"]), default="rocksdb", show_default=True
 )
@@ -118,6 +120,9 @@ def command(
     replay_target: float,
     changelog: bool,
     mode: Mode,
+    unaligned: UnalignedMode,
+    aligned_timeout: float,
+    drop_in_flight: bool,
     table: Literal["rocksdb", "memory"],
     include: str,
     follow: bool,
@@ -159,7 +164,9 @@ def command(
             table=table,
             work_dir=work_dir,
             retain=retain,
+            drop_in_flight=drop_in_flight,
             schedule=schedule,
+            unaligned=UnalignedConfig(unaligned, aligned_timeout),
             materialize=materialize,
         )
         slot = None if restore_slot is None else Slot(restore_slot)

@@ -27,8 +27,6 @@ class UnalignedConfig:
     """Seconds since the start of the checkpoint."""
     overdraft: int = 5
     """Buffers that an output lends to what makes more output than it has room for."""
-    record_types: tuple[type, ...] = ()
-    """Types that records are made of, besides basic types, dates, decimals and UUIDs."""
 
     @property
     def order(self) -> BarrierOrder:

@@ -43,6 +43,8 @@ class Deployment:
     registries: dict[str, StateRegistry] = field(default_factory=dict)
     uploader: Uploader | None = None
     """Carries in-flight data; None: barriers never overtake."""
+    record_types: RecordTypes = field(default_factory=RecordTypes)
+    """What in-flight data may consist of."""
     dropped_buffers: int = 0
     """Buffers in flight that the restore was told to drop."""
 
@@ -118,19 +120,14 @@ class Deployment:
         if self.states.config.drop_in_flight:
             self.dropped_buffers, _ = in_flight_size(restored)
             return
-        store = self.states.origin or self.states.store
-        parts = await read_in_flight(
-            store, self.states.effects.offload, restored, self._record_types()
-        )
+        store, offload = self.states.origin or self.states.store, self.states.effects.offload
+        parts = await read_in_flight(store, offload, restored, self.record_types)
         subtasks = {operator.id: len(operator.subtasks) for operator in restored.operators}
         recovered = redistribute(parts, vertices, wiring, subtasks)
         for (vertex, subtask, channel), data in recovered.items():
             gate = wiring.gates[vertex][subtask]
             gate.channels[channel].recover(data)
             gate.recovered()
-
-    def _record_types(self) -> RecordTypes:
-        return RecordTypes(self.states.config.unaligned.record_types)
 
     def _parts(
         self,
@@ -168,7 +165,7 @@ class Deployment:
     def _carrier(self, task: TaskId) -> InFlightCarrier | None:
         if self.uploader is None:
             return None
-        effects, types = self.states.effects, self._record_types()
+        effects, types = self.states.effects, self.record_types
         return InFlightCarrier(task.vertex, task.subtask, self.uploader, effects, types)
 
     async def _output(

@@ -47,10 +47,15 @@ class Edge:
 
 
 class Job:
-    """A named graph of sources, operators and sinks."""
+    """A named graph of sources, operators and sinks.
 
-    def __init__(self, name: str) -> None:
+    `record_types` are the types that records are made of, besides Python's basic types, dates,
+    decimals and UUIDs: an unaligned checkpoint stores records that are on their way.
+    """
+
+    def __init__(self, name: str, *, record_types: Iterable[type] = ()) -> None:
         self.name = name
+        self.record_types = tuple(record_types)
         self.nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 

@@ -97,6 +97,7 @@ def _checkpoints(runner: JobRunner) -> CheckpointsStatus:
         p99_s=percentile(durations, 0.99),
         manifest_bytes=metrics.last_manifest_bytes,
         last_failure=metrics.last_failure,
+        kept_aligned=metrics.kept_aligned,
         last_slot=Slot(runner.driver.next_slot - 1) if metrics.completed else restored,
         sizes=metrics.last_sizes,
     )

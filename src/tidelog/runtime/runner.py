@@ -34,6 +34,7 @@ from tidelog.runtime.checkpointing import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.deploy import Deployment
 from tidelog.runtime.graph import Job, Vertex, compile_job
+from tidelog.runtime.in_flight.codec import RecordTypes
 from tidelog.runtime.matching import match_states
 from tidelog.runtime.restore_from import RestoreFrom, Resumption, confirmed, look_ahead
 from tidelog.runtime.stream_task import StreamTask
@@ -262,6 +263,7 @@ class JobRunner:
             states,
             self.driver,
             uploader=self.uploader if config.overtakes else None,
+            record_types=RecordTypes(self.job.record_types),
         )
 
     async def _supervise(self, driver: CheckpointDriver, collector: Collector) -> None:

@@ -43,6 +43,8 @@ class CheckpointsStatus:
     p99_s: float | None = None
     manifest_bytes: int = 0
     last_failure: str | None = None
+    kept_aligned: str | None = None
+    """Why barriers wait for records that they were to overtake."""
     last_slot: Slot | None = None
     """Where a restart resumes."""
     sizes: CheckpointSizes | None = None

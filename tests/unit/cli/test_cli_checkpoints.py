@@ -48,7 +48,11 @@ def test_list_as_json_counts_bytes(store: Path) -> None:
             s.materialization.table_bytes for s in states if s.materialization is not None
         ),
         "inline_bytes": 0,
+        "in_flight_bytes": 0,
+        "unaligned": False,
         "final": True,
+        "name": None,
+        "savepoint_format": None,
         "error": None,
     }
     assert newest["log_bytes"] > 0 and newest["materialized_bytes"] > 0

@@ -42,7 +42,7 @@ STATUS = JobStatus(
         OperatorStatus("count", False, 2, 900, 0, 1.5, 4096, 2.5, 7),
     ),
     checkpoints=CheckpointsStatus(
-        11, 12, 0.13, 0.14, 0.15, 16, None, Slot(17), CheckpointSizes(71, 72, 73, 74)
+        11, 12, 0.13, 0.14, 0.15, 16, None, None, Slot(17), CheckpointSizes(71, 72, 73, 74)
     ),
     uploads=UploadsStatus(21, 22, 23, 24, 25.5, 26, 27, 28.5, spread(80), spread(81), spread(82)),
     materializations=MaterializationsStatus(31, 32, 33, 34.5, 35, None, spread(83)),

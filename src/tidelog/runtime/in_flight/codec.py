@@ -88,7 +88,7 @@ class RecordTypes:
         """Raises UnstorableError for types that the job does not name."""
         records = _Unpickler(io.BytesIO(data), self).load()
         if not isinstance(records, list):
-            raise _unstorable(f"{type(records).__name__} where a buffer was stored")
+            raise TypeError(f"{type(records).__name__} where a list was stored")
         return records
 
     def allows(self, module: str, name: str) -> bool:
@@ -227,7 +227,7 @@ def _unstorable(found: str) -> UnstorableError:
     return UnstorableError(
         "records in flight",
         expected="values of Python's basic types, dates, decimals, UUIDs, and types named in "
-        "JobConfig.record_types",
+        "Job(..., record_types=...)",
         found=found,
-        action="name the type in JobConfig.record_types, or run with unaligned checkpoints off",
+        action="name the type in the job's record_types; until then its checkpoints stay aligned",
     )

@@ -1,6 +1,10 @@
 """Whole jobs under back-pressure whose barriers overtake: nothing is lost, doubled or reordered,
 whichever checkpoint a restart resumes from."""
 
+import asyncio
+import functools
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,8 +23,25 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.effects import Effects, InlineOffload
+from tidelog.runtime import deploy
+from tidelog.runtime.alignment import Switching
 from tidelog.runtime.graph import Job
+from tidelog.runtime.observe import status_of
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.stream_task import StreamTask
 from tidelog.storage.memory import MemoryStore
+
+
+@dataclass
+class Order:
+    """A user's own type of record."""
+
+    key: str
+    split: int
+    number: int
 
 
 def store() -> MemoryStore:
@@ -81,3 +102,101 @@ def test_broadcast_edges_stay_aligned_beside_one_that_overtakes() -> None:
             job(again, clock), copy_of(objects), settings, clock, restore_slot=checkpoint.slot
         )
         assert sorted(again.records) == expected
+
+
+def _taken_with(
+    monkeypatch: pytest.MonkeyPatch, *, in_outputs: bool, in_tasks: bool
+) -> list[Checkpoint]:
+    """Checkpoints of a job whose barriers may switch, some stages removed."""
+    switching = functools.partial(Switching, in_outputs=in_outputs)
+    monkeypatch.setattr(deploy, "Switching", switching)
+    if not in_tasks:
+        monkeypatch.setattr(StreamTask, "_remind", lambda *_: None)
+    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
+    run_pressed(keyed_job(source, sink, clock), objects, pressed("timeout"), clock)
+    assert sorted(sink.records) == sorted(source.records)
+    return checkpoints(objects)[:-1]
+
+
+def _in_flight(checkpoints: list[Checkpoint], operator: str) -> int:
+    return sum(
+        subtask.in_flight.buffers
+        for checkpoint in checkpoints
+        for of, subtask in checkpoint.subtasks()
+        if of.id == operator and subtask.in_flight is not None
+    )
+
+
+def test_each_stage_of_switching_does_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = _taken_with(monkeypatch, in_outputs=True, in_tasks=True)
+    assert _in_flight(both, "source") > 0 and _in_flight(both, "slow") > 0
+
+
+def test_without_the_stage_in_outputs_nothing_is_overtaken_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = _taken_with(monkeypatch, in_outputs=False, in_tasks=True)
+    assert _in_flight(found, "source") == 0 and _in_flight(found, "slow") > 0
+
+
+def test_without_both_stages_every_checkpoint_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _taken_with(monkeypatch, in_outputs=False, in_tasks=False)
+    late = [s.barrier for c in found for _, s in c.subtasks() if s.in_flight is not None]
+    assert all(facts is not None and facts.start_delay_ms >= 100 for facts in late), (
+        "those that came too late by the start time they carry"
+    )
+
+
+def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> None:
+    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
+    job = Job("orders")
+    orders = job.source(source, parallelism=4).map(lambda r: Order(*r))
+    slowly(orders.key_by(lambda o: o.key), clock, 0.2).map(
+        lambda o: (o.key, o.split, o.number)
+    ).sink(sink)
+    settings = pressed("always", schedule=Schedule(1.5, 1e6, tolerable_failures=1))
+    runner = JobRunner(job, objects, settings, Effects(clock, Random(1), InlineOffload()))
+    asyncio.run(runner.run())
+    assert sorted(sink.records) == sorted(source.records)
+    assert runner.driver is not None and runner.driver.metrics.failed == 1
+    kept = runner.driver.metrics.kept_aligned
+    assert kept is not None and "Order" in kept and "record_types" in kept
+    assert not any(map(overtaken, checkpoints(objects)))
+    status = status_of(runner).checkpoints
+    assert status.kept_aligned == kept
+
+
+def test_records_of_a_type_the_job_names_are_in_flight_like_others() -> None:
+    source, objects = numbered(), store()
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("orders", record_types=(Order,))
+        orders = job.source(source, parallelism=4).map(lambda r: Order(*r))
+        slow = slowly(orders.key_by(lambda o: o.key), clock, 0.2)
+        slow.map(lambda o: (o.key, o.split, o.number)).sink(sink)
+        return job
+
+    settings, sink, clock = pressed(), Outside(), VirtualClock()
+    run_pressed(job(sink, clock), objects, settings, clock)
+    second = checkpoints(objects)[1]
+    assert overtaken(second)
+    again, clock = outside_as_of(sink, second), VirtualClock()
+    run_pressed(job(again, clock), copy_of(objects), settings, clock, restore_slot=second.slot)
+    assert sorted(again.records) == sorted(source.records)
+
+
+def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
+    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
+    run_pressed(keyed_job(source, sink, clock), objects, pressed(), clock)
+    second = checkpoints(objects)[1]
+    again, clock = outside_as_of(sink, second), VirtualClock()
+    settings = pressed(drop_in_flight=True)
+    effects = Effects(clock, Random(2), InlineOffload())
+    job = keyed_job(source, again, clock)
+    runner = JobRunner(job, copy_of(objects), settings, effects, restore_slot=second.slot)
+    asyncio.run(runner.run())
+    assert runner.deployment is not None
+    assert runner.deployment.dropped_buffers == overtaken(second) > 0
+    lost = set(source.records) - set(again.records)
+    assert len(lost) == len(source.records) - len(again.records)
+    assert overtaken(second) <= len(lost) <= 2 * overtaken(second), "buffers of at most two records"

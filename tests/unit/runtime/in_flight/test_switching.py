@@ -1,0 +1,151 @@
+"""When an aligned checkpoint becomes an unaligned one; without a stage it does so too late."""
+
+from dataclasses import replace
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from tests.property.profiles import looking
+from tidelog.ids import CheckpointId
+from tidelog.runtime.alignment import Aligned, Alignment, Switching
+from tidelog.runtime.messages import Barrier
+
+ONE, TWO = CheckpointId(1), CheckpointId(2)
+STAGES = Switching(timeout=60.0)
+BARRIER = Barrier(ONE, started=0.0, order="may-switch")
+
+
+def task(channels: int = 2, switching: Switching = STAGES, **settings: Any) -> Alignment:
+    return Alignment(channels, exactly_once=True, switching=switching, **settings)
+
+
+def test_a_barrier_that_overtakes_starts_the_snapshot_when_the_first_is_seen() -> None:
+    alignment = task(3)
+    decision = alignment.announced(replace(BARRIER, order="unaligned"), 0.0)
+    assert decision == Aligned(unblock=True, overtake=True)
+    assert alignment.barrier(1, replace(BARRIER, order="unaligned"), 5.0) == Aligned()
+
+
+def test_stage_one_a_task_that_aligns_for_too_long_switches() -> None:
+    alignment = task(switching=replace(STAGES, by_start_time=False))
+    assert alignment.barrier(0, BARRIER, 100.0) == Aligned(block=True)
+    assert alignment.deadline == 160.0
+    assert alignment.announced(BARRIER, 159.9) == Aligned()
+    assert alignment.announced(BARRIER, 160.0) == Aligned(unblock=True, overtake=True)
+    assert alignment.reached == {0}, "what comes behind its barrier is not in flight"
+
+
+def _switched_at(tasks: int, each: float, switching: Switching) -> float:
+    """A barrier passes `tasks` in a row, each of which needs `each` seconds to align."""
+    now = 0.0
+    for _ in range(tasks):
+        alignment = task(switching=switching)
+        if alignment.barrier(0, BARRIER, now).overtake:
+            return now
+        deadline = alignment.deadline
+        assert deadline is not None
+        if deadline < now + each:
+            assert alignment.announced(BARRIER, deadline).overtake
+            return deadline
+        now += each
+        assert alignment.barrier(1, BARRIER, now).complete
+    return now
+
+
+def test_stage_two_ten_tasks_of_59_s_switch_after_60_s_and_not_after_590() -> None:
+    assert _switched_at(10, 59.0, STAGES) == 60.0
+    assert _switched_at(10, 59.0, replace(STAGES, by_start_time=False)) == 590.0
+
+
+def test_a_barrier_that_comes_late_switches_at_once() -> None:
+    assert task().barrier(0, BARRIER, 61.0) == Aligned(unblock=True, overtake=True)
+
+
+def test_stage_three_a_barrier_that_waits_in_an_output_has_the_deadline_of_the_checkpoint() -> None:
+    assert STAGES.output_deadline(BARRIER, sent=59.0) == 60.0
+    assert replace(STAGES, in_outputs=False).output_deadline(BARRIER, sent=59.0) is None
+    overtaking = replace(BARRIER, order="unaligned")
+    assert replace(STAGES, in_outputs=False).output_deadline(overtaking, sent=59.0) == 59.0
+
+
+def test_an_aligned_barrier_never_switches() -> None:
+    alignment = task()
+    alignment.barrier(0, replace(BARRIER, order="aligned"), 0.0)
+    assert alignment.deadline is None
+    assert alignment.announced(replace(BARRIER, order="aligned"), 1e9) == Aligned()
+
+
+def test_at_least_once_never_overtakes() -> None:
+    alignment = Alignment(2, exactly_once=False, switching=STAGES)
+    assert alignment.announced(replace(BARRIER, order="unaligned"), 1e9) == Aligned()
+
+
+def test_channels_that_stay_aligned_are_waited_for_and_others_are_not() -> None:
+    alignment = task(3, stay_aligned={1})
+    overtaking = replace(BARRIER, order="unaligned")
+    assert alignment.announced(overtaking, 0.0) == Aligned()
+    assert alignment.barrier(0, overtaking, 1.0) == Aligned(block=True)
+    assert alignment.barrier(1, overtaking, 2.0) == Aligned(unblock=True, overtake=True)
+
+
+def test_a_given_up_checkpoint_does_not_switch_any_more() -> None:
+    alignment = task()
+    alignment.barrier(0, BARRIER, 0.0)
+    assert alignment.abort(ONE) == Aligned(unblock=True)
+    assert alignment.deadline is None
+    assert alignment.announced(BARRIER, 61.0) == Aligned()
+    later = replace(BARRIER, checkpoint=TWO, started=100.0)
+    assert alignment.barrier(0, later, 100.0) == Aligned(block=True)
+    assert alignment.deadline == 160.0
+
+
+@looking(300)
+@given(st.data(), st.integers(1, 4), st.sampled_from(["may-switch", "unaligned"]))
+def test_every_interleaving_takes_each_snapshot_once_and_leaves_no_channel_blocked(
+    data: st.DataObject, channels: int, order: Any
+) -> None:
+    """Announcements come before their barriers are reached, time passes as it likes."""
+    stay = data.draw(st.sets(st.integers(0, channels - 1)))
+    alignment = task(channels, stay_aligned=stay)
+    announced, reached = [0] * channels, [0] * channels
+    blocked: set[int] = set()
+    taken: list[int] = []
+    now = 0.0
+
+    def follow(decision: Aligned, checkpoint: int) -> None:
+        if decision.unblock:
+            blocked.clear()
+        if decision.complete or decision.overtake:
+            assert checkpoint not in taken
+            if decision.overtake:
+                assert all(reached[channel] >= checkpoint for channel in stay)
+            taken.append(checkpoint)
+
+    last = 4
+    while min(reached) < last:
+        now += data.draw(st.floats(0, 50))
+        may_announce = [c for c in range(channels) if announced[c] < last]
+        may_reach = [c for c in range(channels) if c not in blocked and reached[c] < announced[c]]
+        assert may_announce or may_reach, "a deadlock"
+        channel, announce = data.draw(
+            st.sampled_from([(c, True) for c in may_announce] + [(c, False) for c in may_reach])
+        )
+        if announce:
+            announced[channel] += 1
+            number = announced[channel]
+            decision = alignment.announced(_barrier(number, order), now)
+        else:
+            reached[channel] += 1
+            number = reached[channel]
+            decision = alignment.barrier(channel, _barrier(number, order), now)
+            if decision.block:
+                blocked.add(channel)
+        follow(decision, number)
+    assert blocked == set()
+    assert taken == sorted(taken)
+    assert taken[-1:] == [last]
+
+
+def _barrier(number: int, order: Any) -> Barrier:
+    return Barrier(CheckpointId(number), 20.0 * number, order=order)
