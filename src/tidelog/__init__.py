@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidelog.runtime.graph import Job, KeyedStream, Stream
     from tidelog.runtime.runner import JobResult, JobRunner
     from tidelog.runtime.sinks import Callback, Files, Postgres, Sqlite, Stdout
-    from tidelog.runtime.sources import JsonLines, Rate, Replayable, TextFiles
+    from tidelog.runtime.sources import Emitter, JsonLines, PushSource, Rate, Replayable, TextFiles
     from tidelog.state.processor import (
         ExpiredTimerInfo,
         StatefulProcessor,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Callback": "tidelog.runtime.sinks",
     "Effects": "tidelog.effects",
+    "Emitter": "tidelog.runtime.sources",
     "ExpiredTimerInfo": "tidelog.state.processor",
     "Files": "tidelog.runtime.sinks",
     "Job": "tidelog.runtime.graph",
@@ -39,6 +40,7 @@ _HOMES = {
     "JsonLines": "tidelog.runtime.sources",
     "KeyedStream": "tidelog.runtime.graph",
     "Postgres": "tidelog.runtime.sinks",
+    "PushSource": "tidelog.runtime.sources",
     "Rate": "tidelog.runtime.sources",
     "Replayable": "tidelog.runtime.sources",
     "Row": "tidelog.state.row",
@@ -57,6 +59,7 @@ _HOMES = {
 __all__ = [
     "Callback",
     "Effects",
+    "Emitter",
     "ExpiredTimerInfo",
     "Files",
     "Job",
@@ -67,6 +70,7 @@ __all__ = [
     "JsonLines",
     "KeyedStream",
     "Postgres",
+    "PushSource",
     "Rate",
     "Replayable",
     "Row",

@@ -16,6 +16,9 @@ from tidelog.state.backend import KeyedBackend
 OUTPUT_RECORDS = 2048
 """Records per buffer where an operator cuts its own output."""
 
+TIMERS_PER_STEP = 512
+"""Timers that fire before a barrier may pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from tidelog.runtime.blame import blame
 from tidelog.runtime.messages import Batch, KeyedBatch
-from tidelog.runtime.operator import OUTPUT_RECORDS, Operator, OperatorContext
+from tidelog.runtime.operator import OUTPUT_RECORDS, TIMERS_PER_STEP, Operator, OperatorContext
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import decode_key
 from tidelog.state.processor import (
@@ -71,15 +71,17 @@ class Process(Operator):
         timers = self._handle.timers
         assert timers is not None
         outputs: list[Any] = []
+        fired = 0
         at_the_end = limit_ms == MAX_WATERMARK
         for time, key in timers.drained() if at_the_end else timers.expired(limit_ms):
             self._backend.use_encoded_key(key)
             with blame(f"{self._name}.handleExpiredTimer"):
                 outputs.extend(self._expire(time, key))
             timers.delete(time)
-            if len(outputs) >= OUTPUT_RECORDS:
+            fired += 1
+            if len(outputs) >= OUTPUT_RECORDS or fired == TIMERS_PER_STEP:
                 yield Batch(outputs)
-                outputs = []
+                outputs, fired = [], 0
         if outputs:
             yield Batch(outputs)
 

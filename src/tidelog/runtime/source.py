@@ -5,7 +5,7 @@ msgpack values; a reader is used by one task.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -20,6 +20,12 @@ class SplitReader(ABC):
     @abstractmethod
     def read(self) -> list[Any] | None:
         """The next records; an empty list when there are none yet, None at the end."""
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        """Call this, in the event loop, when an empty `read` would have something after all.
+
+        Readers that do not are asked again after `delay_s`.
+        """
 
     def close(self) -> None:
         """Release resources."""

@@ -211,7 +211,9 @@ class SourceTask(Task):
     async def _reader(self, split: str) -> SplitReader:
         if split not in self._open:
             _, position = self._positions.get(split)
-            self._open[split] = await self._call(self._source.open, split, position)
+            reader = await self._call(self._source.open, split, position)
+            reader.notify(self._wake.set)
+            self._open[split] = reader
         return self._open[split]
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -165,6 +165,7 @@ class Task(ABC):
         """A few at a time: a barrier may pass between them (FLIP-443)."""
         for outputs in self.parts.chain.watermark(time):
             await self._emit(outputs)
+            await self.parts.effects.clock.sleep(0)
             await self._between_timers()
 
     async def _between_timers(self) -> None:

@@ -17,7 +17,7 @@ from tidelog.changelog.change import prefix_end
 from tidelog.errors import ConfigError
 from tidelog.runtime.blame import blame
 from tidelog.runtime.messages import Batch, KeyedBatch
-from tidelog.runtime.operator import OUTPUT_RECORDS, Operator, OperatorContext
+from tidelog.runtime.operator import OUTPUT_RECORDS, TIMERS_PER_STEP, Operator, OperatorContext
 from tidelog.state.key_groups import decode_key
 from tidelog.state.timers import Timers
 
@@ -105,15 +105,17 @@ class _Window(Operator):
 
     def _fire(self) -> Iterator[Batch]:
         outputs: list[Any] = []
+        fired = 0
         for time, key in self._timers.expired(self._watermark):
             self._backend.use_encoded_key(key)
             start = time - self._span.size_ms + 1
             row = self._backend.key_prefix + self._state + key + _encoded(start)
             outputs.append(self._take(row, decode_key(key), start))
             self._timers.delete(time)
-            if len(outputs) >= OUTPUT_RECORDS:
+            fired += 1
+            if len(outputs) >= OUTPUT_RECORDS or fired == TIMERS_PER_STEP:
                 yield Batch(outputs)
-                outputs = []
+                outputs, fired = [], 0
         if outputs:
             yield Batch(outputs)
 

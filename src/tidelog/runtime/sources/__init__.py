@@ -2,7 +2,8 @@
 
 from tidelog.runtime.sources.iterable import Replayable
 from tidelog.runtime.sources.jsonlines import JsonLines
+from tidelog.runtime.sources.push import Emitter, PushSource
 from tidelog.runtime.sources.rate import Rate
 from tidelog.runtime.sources.text import TextFiles
 
-__all__ = ["JsonLines", "Rate", "Replayable", "TextFiles"]
+__all__ = ["Emitter", "JsonLines", "PushSource", "Rate", "Replayable", "TextFiles"]

@@ -200,3 +200,20 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     lost = set(source.records) - set(again.records)
     assert len(lost) == len(source.records) - len(again.records)
     assert overtaken(second) <= len(lost) <= 2 * overtaken(second), "buffers of at most two records"
+
+
+@pytest.mark.parametrize("before", [1, 2, 3])
+@pytest.mark.parametrize("after", [1, 2, 5])
+def test_what_is_in_flight_follows_its_keys_into_another_parallelism(
+    before: int, after: int
+) -> None:
+    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
+    settings = pressed(parallelism=before)
+    run_pressed(keyed_job(source, sink, clock), objects, settings, clock)
+    chosen = [checkpoint for checkpoint in checkpoints(objects) if overtaken(checkpoint)][1]
+    again, clock = outside_as_of(sink, chosen), VirtualClock()
+    settings = pressed(parallelism=after)
+    job = keyed_job(source, again, clock)
+    run_pressed(job, copy_of(objects), settings, clock, restore_slot=chosen.slot, seed=2)
+    assert sorted(again.records) == sorted(source.records)
+    assert_in_order(again.records)

@@ -1,0 +1,168 @@
+"""A task waits for room, finishes what it began, and lets barriers in meanwhile."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside
+from tests.support.pressure import (
+    Eager,
+    checkpoints,
+    copy_of,
+    numbered,
+    outside_as_of,
+    overtaken,
+    pressed,
+    run_pressed,
+    slowly,
+)
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.effects import Effects, InlineOffload
+from tidelog.ids import CheckpointId
+from tidelog.runtime.config import JobConfig, UnalignedConfig
+from tidelog.runtime.gate import Gate
+from tidelog.runtime.graph import Job, Stream
+from tidelog.runtime.in_flight.capture import ChannelId
+from tidelog.runtime.messages import Barrier, Batch
+from tidelog.runtime.operator import Operator
+from tidelog.runtime.output import Output, OutputEdge
+from tidelog.runtime.partition import Forward
+from tidelog.runtime.pool import BufferPool
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.worktime import WorkTime
+from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from tidelog.storage.memory import MemoryStore
+
+
+def store() -> MemoryStore:
+    return MemoryStore("memory://room")
+
+
+def test_overdraft_lets_a_large_record_finish_and_is_returned_before_the_next() -> None:
+    async def steps() -> None:
+        pool = BufferPool(1, 2, overdraft=3)
+        gate = Gate([pool], 1)
+        name = ChannelId("next", 0, 0, 0, behind=True)
+        edge = OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)
+        output = Output([edge], WorkTime(VirtualClock()))
+        for number in range(5):
+            await asyncio.wait_for(output.emit(Batch([number])), 5)
+        assert pool.used == 4 and not output.available
+        emitting = asyncio.ensure_future(output.emit(Batch([5])))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not emitting.done(), "the overdraft is used up"
+        output.forward(Barrier(CheckpointId(1), 0.0), None)
+        for _ in range(4):
+            await gate.get()
+            await asyncio.sleep(0)
+        assert emitting.done() and output.available
+
+    asyncio.run(steps())
+
+
+class Burst(Operator):
+    """Makes many buffers of one."""
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        for record in batch.records:
+            for copy in range(4):
+                yield Batch([(*record, copy)])
+
+
+def test_a_record_that_makes_more_than_there_is_room_for_passes_with_any_overdraft() -> None:
+    for overdraft in (0, 1, 5):
+        source, sink, objects, clock = numbered(length=12), Outside(), store(), VirtualClock()
+        job = Job("bursts")
+        bursts: Stream = job.source(source, parallelism=4)._then("burst", Burst)
+        slowly(bursts.rebalance(), clock, 0.2).sink(sink)
+        settings = pressed(channel_buffers=1)
+        settings = replace(settings, unaligned=replace(settings.unaligned, overdraft=overdraft))
+        run_pressed(job, objects, settings, clock)
+        expected = [(*record, copy) for record in source.records for copy in range(4)]
+        assert sorted(sink.records) == sorted(expected)
+
+
+class Alarms(StatefulProcessor):
+    """A timer per key, all due at once; firing one takes a while."""
+
+    def __init__(self, clock: VirtualClock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._rows = handle.getListState("rows", "number int")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[Any], timerValues: TimerValues
+    ) -> Iterator[Any]:
+        for row in rows:
+            self._rows.appendValue((row[2],))
+        self._handle.registerTimer(1_000)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        self._clock.spend(self._seconds)
+        held = sorted(row[0] for row in self._rows.get())
+        self._rows.clear()
+        yield from ((key[0], number) for number in held)
+
+
+def test_a_long_firing_of_timers_lets_a_barrier_in_and_a_restart_fires_the_rest_once(
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("tidelog.runtime.process.TIMERS_PER_STEP", 1)
+    records = [(f"k{n}", 500, n) for n in range(40)] + [("end", 5_000, 99), ("end", 5_001, 100)]
+    source = Eager({"only": records}, portion=4)
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("alarms")
+        timed = job.source(source, parallelism=1).map(lambda r: r).event_time(lambda r: r[1])
+        keyed = timed.key_by(lambda r: r[0])
+        keyed.transform_with_state(lambda: Alarms(clock, 0.5), time_mode="event").sink(sink)
+        return job
+
+    sink, objects, clock = Outside(), store(), VirtualClock()
+    settings = pressed(parallelism=1, schedule=Schedule(interval=2.0, timeout=1e6))
+    run_pressed(job(sink, clock), objects, settings, clock)
+    expected = sorted((key, number) for key, _, number in records)
+    assert sorted(sink.records) == expected
+    taken = checkpoints(objects)
+    within = [c for c in taken if any(s.advancing is not None for _, s in c.subtasks())]
+    assert len(within) >= 3, "twenty seconds of timers, a checkpoint every two"
+    for checkpoint in within:
+        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+        run_pressed(
+            job(again, clock), copy_of(objects), settings, clock, restore_slot=checkpoint.slot
+        )
+        assert sorted(again.records) == expected
+
+
+def test_a_source_without_room_hears_of_barriers() -> None:
+    """The sink's operator takes a minute per buffer; barriers pass all the same."""
+    source, sink, objects, clock = numbered(1, 8), Outside(), store(), VirtualClock()
+    job = Job("stuck")
+    slowly(job.source(source, parallelism=1).rebalance(), clock, 60.0).sink(sink)
+    config = pressed(parallelism=1, channel_buffers=1, schedule=Schedule(1.0, 1e6))
+    delays: list[int] = []
+    runner = JobRunner(job, objects, config, Effects(clock, Random(1), InlineOffload()))
+    asyncio.run(runner.run())
+    for checkpoint in checkpoints(objects):
+        delays += [s.barrier.start_delay_ms for _, s in checkpoint.subtasks() if s.barrier]
+    assert sorted(sink.records) == sorted(source.records)
+    assert max(delays) <= 60_000, "a barrier waits for the buffer in hand, never for those queued"
+    assert any(map(overtaken, checkpoints(objects)))
+
+
+def test_an_order_of_settings_that_cannot_work_is_refused() -> None:
+    for wrong in (UnalignedConfig(timeout=0.0), UnalignedConfig(overdraft=-1)):
+        try:
+            JobConfig(unaligned=wrong)
+        except Exception as error:
+            assert "Next:" in str(error)
+        else:
+            raise AssertionError(wrong)
