@@ -21,7 +21,7 @@ from tidelog.runtime.messages import Barrier
 class Switching:
     """When an aligned checkpoint that may switch becomes an unaligned one; times in seconds.
 
-    The three stages (FLINK-19680, FLINK-23041): inside a task that aligns for too long; by the
+    The three stages (FLINK-19681, FLINK-23041, FLINK-27251): inside a task that aligns for too long; by the
     start time that the barrier carries, so that the time is that of the whole checkpoint and not
     of each task; in output queues, where a barrier waits that no task has seen yet.
     """

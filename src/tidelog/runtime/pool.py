@@ -3,7 +3,7 @@
 Invariants: a task starts on new input only while a whole buffer for every target is free, so it is
 never stuck in the middle of an ordinary one and hears of barriers while it waits; what needs more
 than that (a large window, a flat map) goes on with overdraft buffers and waits only when they are
-used up too (FLINK-14551, FLINK-26762).
+used up too (FLINK-26762).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Sources that push: a client library calls us, and not we it.
 
 Invariants: a buffer is taken over only when the task has room for its output, so whoever pushes is
-held back like everyone else (FLINK-14551); its position is stored together with its records; what
+held back like everyone else; its position is stored together with its records; what
 was pushed but not taken over is pushed again after a restart.
 """
 
