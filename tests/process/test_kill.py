@@ -5,7 +5,7 @@ import random
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -181,6 +181,33 @@ def test_killed_timers_fire_as_undisturbed_ones_do(
     calm.finish()
     assert sorted(run.lines()) == sorted(calm.lines())
     assert len(run.lines()) > 100
+
+
+@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "no-changelog"])
+def test_a_word_count_killed_with_local_copies_counts_every_word_right(
+    tmp_path: Path, changelog: bool
+) -> None:
+    """Also when, between two starts, some of the copies are damaged or gone."""
+    kept, rng = tmp_path / "kept", random.Random(SEED)
+    chosen = options(parallelism=2, changelog=changelog, mode="exactly-once")
+    chosen = (*chosen, "--local-recovery", str(kept))
+    run = Run(tmp_path, "tests.process.jobs:wordcount", chosen)
+    expected = write_words(run, 2_000)
+
+    def harm() -> None:
+        for copy in sorted(path for path in kept.rglob("*") if path.is_file()):
+            with suppress(FileNotFoundError):  # the job that still runs may remove it
+                match rng.randrange(4):
+                    case 0:
+                        copy.unlink()
+                    case 1:
+                        # Not in place: the file may be one with a live table's.
+                        data = copy.read_bytes()
+                        copy.unlink()
+                        copy.write_bytes(data[: len(data) // 2])
+
+    killed_often(run, harm)
+    assert {record["word"]: record["count"] for record in run.records()} == expected
 
 
 def write_events(run: Run) -> None:

@@ -23,6 +23,12 @@ def content_hash(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=_HASH_BYTES).hexdigest()
 
 
+def named_hash(name: str) -> str | None:
+    """The hash in the name of a table file's object; None for any other name."""
+    named = _NAME.fullmatch(name)
+    return named[1] if named is not None else None
+
+
 def check_table_file(file: TableObject, data: bytes, action: str) -> None:
     """Raises CorruptObjectError, with this `action`, if the bytes are not those of the file."""
     if len(data) != file.size or checksum(data) != file.crc32c:
@@ -32,8 +38,8 @@ def check_table_file(file: TableObject, data: bytes, action: str) -> None:
             found=f"{len(data)} bytes with {checksum(data)}",
             action=action,
         )
-    named = _NAME.fullmatch(file.object)
-    if named is not None and content_hash(data) != named[1]:
+    named = named_hash(file.object)
+    if named is not None and content_hash(data) != named:
         raise CorruptObjectError(
             f"object {file.object} is damaged",
             expected="the content whose hash is in its name",

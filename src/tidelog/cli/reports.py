@@ -154,11 +154,20 @@ def phase_line(status: JobStatus) -> str:
             return f"restoring slot {restore.slot} ({total})"
         case "running":
             origin = f"slot {restore.slot}" if restore is not None else "the start of its input"
-            return f"running from {origin} as generation {status.generation}"
+            return f"running from {origin} as generation {status.generation}{copies_text(status)}"
         case "finished":
             return "all input handled, final checkpoint completed"
         case phase:
             return phase
+
+
+def copies_text(status: JobStatus) -> str:
+    """What of a restore came from where; empty when there are no local copies."""
+    copies = status.local_copies
+    if copies is None or status.restore is None:
+        return ""
+    text = f"; {size(copies.used_bytes)} from local copies, {size(copies.fetched_bytes)} fetched"
+    return text if not copies.damaged else f"{text}, {copies.damaged} copies were damaged"
 
 
 def progress_line(status: JobStatus, speed: Speed) -> str:

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import click
 
@@ -83,6 +83,13 @@ Exit codes:
     "--work-dir", type=click.Path(path_type=Path), help="Where tables live while the job runs."
 )
 @click.option(
+    "--local-recovery",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Keep copies of log and tables in this directory, and restore from them after a restart "
+    "on this machine.",
+)
+@click.option(
     "--retain",
     type=click.IntRange(min=1),
     default=3,
@@ -127,6 +134,7 @@ def command(
     include: str,
     follow: bool,
     work_dir: Path | None,
+    local_recovery: Path | None,
     retain: int,
     restore_slot: int | None,
     tolerable_failures: int,
@@ -146,9 +154,7 @@ def command(
     reporter = _reporter(as_json=as_json, quiet=quiet, interval_s=report_interval)
 
     schedule = Schedule(
-        interval=checkpoint_interval,
-        timeout=checkpoint_timeout,
-        tolerable_failures=tolerable_failures,
+        checkpoint_interval, checkpoint_timeout, tolerable_failures=tolerable_failures
     )
     materialize = MaterializeConfig(
         interval=materialize_interval,
@@ -163,6 +169,7 @@ def command(
             changelog=changelog,
             table=table,
             work_dir=work_dir,
+            local_recovery=local_recovery,
             retain=retain,
             drop_in_flight=drop_in_flight,
             schedule=schedule,
@@ -175,11 +182,7 @@ def command(
         opened = open_store(store, effects, options=options)
         return JobRunner(built, opened, config, effects, restore_slot=slot)
 
-    ending = _ending(job, _run(make_runner, reporter, metrics_port))
-    reporter.end(ending)
-    if debug and ending.error is not None:
-        traceback.print_exception(ending.error)
-    sys.exit(ending.exit_code)
+    _report(_ending(job, _run(make_runner, reporter, metrics_port)), reporter, debug=debug)
 
 
 def _reporter(*, as_json: bool, quiet: bool, interval_s: float | None) -> Reporter:
@@ -192,6 +195,13 @@ def _reporter(*, as_json: bool, quiet: bool, interval_s: float | None) -> Report
 
         return LiveView()
     return PlainLines(interval_s or 5.0)
+
+
+def _report(ending: Ending, reporter: Reporter, *, debug: bool) -> NoReturn:
+    reporter.end(ending)
+    if debug and ending.error is not None:
+        traceback.print_exception(ending.error)
+    sys.exit(ending.exit_code)
 
 
 def _ending(name: str, run: Coroutine[Any, Any, Ending]) -> Ending:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.manifest import (
     Descriptor,
     MaterializationRef,
@@ -152,6 +153,8 @@ class TableSnapshots:
         self.ledger.begin(name)
         try:
             await self._put(name, data)
+            if isinstance(self.store, LocalFirstStore):
+                await self.store.keep_file(name, file.path)
             stored = self.known[file.name] = TableObject(file.name, name, len(data), crc)
         finally:
             # From here on `known` protects it, or nobody will ever refer to it.

@@ -51,6 +51,12 @@ class JobConfig:
     table: Literal["rocksdb", "memory"] = "rocksdb"
     work_dir: Path | None = None
     """Where tables live; they need no durability. None: the system's temporary directory."""
+    local_recovery: Path | None = None
+    """A directory that outlives the process: segments and table files are kept there too, and a
+    restart on this machine reads them from it. None: everything comes from the store.
+    """
+    local_recovery_bytes: int = 32 << 30
+    """Most that these copies take."""
     channel_buffers: int = 2
     """Buffers a channel holds before its sender waits."""
     retain: int = 3
@@ -69,6 +75,7 @@ class JobConfig:
         _require("parallelism", self.parallelism, 1, self.key_groups)
         _require("key groups", self.key_groups, 1, MAX_KEY_GROUPS)
         _require("retained checkpoints", self.retain, 1, None)
+        _require("bytes of local copies", self.local_recovery_bytes, 0, None)
         _require("channel buffers", self.channel_buffers, 1, None)
         _positive("checkpoint interval", self.schedule.interval)
         _positive("checkpoint timeout", self.schedule.timeout)

@@ -7,6 +7,7 @@ nothing.
 from collections import defaultdict
 from collections.abc import Sequence
 
+from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.dstl.metrics import UploadMetrics
 from tidelog.ids import Slot
 from tidelog.runtime.checkpointing import CheckpointMetrics
@@ -18,6 +19,7 @@ from tidelog.runtime.source_task import SourceTask
 from tidelog.runtime.status import (
     CheckpointsStatus,
     JobStatus,
+    LocalCopiesStatus,
     MaterializationsStatus,
     OperatorStatus,
     Phase,
@@ -29,6 +31,7 @@ from tidelog.runtime.status import (
 )
 from tidelog.runtime.task import Task, TaskParts
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
+from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore
 
 
@@ -47,7 +50,25 @@ def status_of(runner: JobRunner) -> JobStatus:
         state=_state(deployment.tasks, open=runner.running) if deployment else StateStatus(),
         restore=_restore(runner),
         deleted_objects=runner.collector.deleted if runner.collector else 0,
+        local_copies=_copies(runner.objects),
         store=_store(runner.store.metrics) if isinstance(runner.store, RetryingStore) else None,
+    )
+
+
+def _copies(objects: ObjectStore) -> LocalCopiesStatus | None:
+    if not isinstance(objects, LocalFirstStore):
+        return None
+    metrics = objects.metrics
+    return LocalCopiesStatus(
+        objects=len(objects.copies),
+        bytes=objects.copied_bytes,
+        used=metrics.used,
+        used_bytes=metrics.used_bytes,
+        fetched=metrics.fetched,
+        fetched_bytes=metrics.fetched_bytes,
+        damaged=metrics.damaged,
+        refused=metrics.refused,
+        last_problem=metrics.last_problem,
     )
 
 

@@ -35,6 +35,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.deploy import Deployment
 from tidelog.runtime.graph import Job, Vertex, compile_job
 from tidelog.runtime.in_flight.codec import RecordTypes
+from tidelog.runtime.local_recovery import with_local_copies
 from tidelog.runtime.matching import match_states
 from tidelog.runtime.restore_from import RestoreFrom, Resumption, confirmed, look_ahead
 from tidelog.runtime.stream_task import StreamTask
@@ -77,6 +78,8 @@ class JobRunner:
     ) -> None:
         self.job = job
         self.store = store
+        self.objects: ObjectStore = store
+        """Where log and tables are read and written: the store, or copies in front of it."""
         self.config = config or JobConfig()
         self.effects = effects or Effects()
         self.restore_slot = restore_slot
@@ -177,6 +180,9 @@ class JobRunner:
         history = await read_history(self.store, slots, earlier, ledger, author.generation)
         self.resumption = confirmed(self.resumption, history, self._chosen_slot())
         self.restored = restored = self.resumption.checkpoint
+        self.objects = await with_local_copies(
+            self.store, self.config, self.effects, history, ledger
+        )
         next_id = max(history.next_checkpoint_id, restored.checkpoint_id + 1 if restored else 1)
         self._prepare(slots, author, ledger, directory, CheckpointId(next_id))
         deployment, driver, collector = self.deployment, self.driver, self.collector
@@ -219,7 +225,7 @@ class JobRunner:
         cadence = Cadence(effects.clock)
         if config.changelog or config.overtakes:
             self.uploader = Uploader(
-                store=self.store,
+                store=self.objects,
                 effects=effects,
                 ledger=ledger,
                 generation=author.generation,
@@ -229,7 +235,7 @@ class JobRunner:
             )
         self.progress = RestoreProgress.of(effects.clock, _states(self.restored))
         task_ids = [TaskId(v.id, i) for v in self._vertices for i in range(v.parallelism)]
-        self.collector = Collector(self.store, slots, ledger, config.retain, self._live)
+        self.collector = Collector(self.objects, slots, ledger, config.retain, self._live)
         self.driver = CheckpointDriver(
             coordinator=Coordinator(task_ids, config.schedule, next_id, effects.clock.monotonic()),
             effects=effects,
@@ -245,7 +251,7 @@ class JobRunner:
         )
         states = SubtaskStates(
             config=config,
-            store=self.store,
+            store=self.objects,
             effects=effects,
             generation=author.generation,
             ledger=ledger,

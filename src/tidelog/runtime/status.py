@@ -154,6 +154,25 @@ class RestoreStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalCopiesStatus:
+    """Copies of stored objects on the local disk."""
+
+    objects: int
+    bytes: int
+    used: int
+    """Reads that a copy answered ..."""
+    used_bytes: int
+    fetched: int
+    """... and reads of segments and table files that went to the store."""
+    fetched_bytes: int
+    damaged: int
+    """Copies that did not pass their check."""
+    refused: int
+    """Copies not made: the limit is reached, or the disk refused."""
+    last_problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job at one moment."""
 
@@ -169,6 +188,8 @@ class JobStatus:
     state: StateStatus = StateStatus()
     restore: RestoreStatus | None = None
     deleted_objects: int = 0
+    local_copies: LocalCopiesStatus | None = None
+    """None without local recovery."""
     store: StoreStatus | None = None
     """None for a store that counts nothing."""
 

@@ -1,0 +1,195 @@
+"""A store behind local copies: what is written is kept, and read from there when it is intact.
+
+Invariants: the store is written first and decides everything; a copy that is missing, damaged or
+cannot be written costs a request and never an error; the copies hold at most `limit_bytes`, and go
+when their objects do.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from tidelog.checkpoint import local_copies
+from tidelog.effects import Effects
+from tidelog.storage import paths, raising
+from tidelog.storage.port import ObjectInfo, ObjectStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class CopyMetrics:
+    """Counters since the start."""
+
+    used: int = 0
+    """Reads that a copy answered ..."""
+    used_bytes: int = 0
+    fetched: int = 0
+    """... and reads of the same kinds of objects that went to the store."""
+    fetched_bytes: int = 0
+    kept: int = 0
+    """Copies made."""
+    damaged: int = 0
+    """Copies that did not pass their check; they are removed, the store is asked."""
+    refused: int = 0
+    """Copies not made: no room within the limit, or the disk refused."""
+    last_problem: str | None = None
+
+
+class LocalFirstStore:
+    """An object store with copies of its segments and table files in a local directory."""
+
+    def __init__(
+        self,
+        inner: ObjectStore,
+        directory: Path,
+        limit_bytes: int,
+        effects: Effects,
+        copies: dict[str, int],
+    ) -> None:
+        self.url = inner.url
+        self.metrics = CopyMetrics()
+        self._inner = inner
+        self._directory = directory
+        self._limit_bytes = limit_bytes
+        self._effects = effects
+        self._copies = copies
+        self._checked: dict[str, int] = {}
+        """Segments whose copy was read and found intact, and their bytes."""
+
+    @classmethod
+    async def open(
+        cls, inner: ObjectStore, base: Path, limit_bytes: int, effects: Effects
+    ) -> "LocalFirstStore":
+        """Use the copies of this store under `base`, a directory that many stores may share.
+
+        Raises StorageError and its kinds when the directory cannot be used at all.
+        """
+        digest = hashlib.blake2b(inner.url.encode(), digest_size=8).hexdigest()
+        directory = base / digest
+        try:
+            copies = await effects.offload.run(local_copies.scan, directory)
+        except OSError as error:
+            what = f"local recovery directory {directory}"
+            raise raising.from_os_error(error, what) from error
+        return cls(inner, directory, limit_bytes, effects, copies)
+
+    @property
+    def copies(self) -> frozenset[str]:
+        """The objects there is a copy of."""
+        return frozenset(self._copies)
+
+    @property
+    def copied_bytes(self) -> int:
+        """What the copies take on disk."""
+        return sum(self._copies.values())
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write to the store, then keep a segment's bytes."""
+        await self._inner.put(name, data)
+        if name.startswith(paths.SEGMENTS):
+            await self._keep(name, len(data), local_copies.write, data)
+
+    async def keep_file(self, name: str, path: Path) -> None:
+        """Keep a table file that was put under this name and that nobody changes any more."""
+        size = await self._tried(name, _size, path)
+        if size is not None:
+            await self._keep(name, size, local_copies.link, path)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range, from the copy when it is intact."""
+        if not local_copies.copied(name):
+            return await self._inner.get(name, start, length)
+        data = await self._local(name, start, length)
+        if data is not None:
+            self.metrics.used += 1
+            self.metrics.used_bytes += len(data)
+            return data
+        data = await self._inner.get(name, start, length)
+        self.metrics.fetched += 1
+        self.metrics.fetched_bytes += len(data)
+        if start == 0 and not name.startswith(paths.SEGMENTS):
+            await self._keep(name, len(data), local_copies.write, data)
+        return data
+
+    async def delete(self, name: str) -> None:
+        """Delete in the store, then the copy."""
+        await self._inner.delete(name)
+        await self._remove(name)
+
+    async def prune(self, needed: Set[str]) -> None:
+        """Remove the copies of all other objects."""
+        for name in self.copies - needed:
+            await self._remove(name)
+
+    async def create(self, name: str, data: bytes) -> None:
+        await self._inner.create(name, data)
+
+    def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        return self._inner.list(prefix, start_after)
+
+    async def head(self, name: str) -> ObjectInfo:
+        return await self._inner.head(name)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _local(self, name: str, start: int, length: int | None) -> bytes | None:
+        if name not in self._copies:
+            return None
+        checked = self._checked.get(name)
+        if checked is not None:
+            most = checked - start
+            wanted = most if length is None else min(length, most)
+            return await self._tried(
+                name, local_copies.read_range, self._directory, name, start, max(0, wanted)
+            )
+        try:
+            data = await self._tried(name, local_copies.read, self._directory, name)
+        except ValueError as damage:
+            self.metrics.damaged += 1
+            self.metrics.last_problem = f"the copy of {name}: {damage}"
+            await self._remove(name)
+            return None
+        if data is None:
+            self._copies.pop(name, None)
+            return None
+        if name.startswith(paths.SEGMENTS):
+            self._checked[name] = len(data)
+        return data[start:] if length is None else data[start : start + length]
+
+    async def _keep(self, name: str, size: int, how: Callable[..., int], content: object) -> None:
+        if self.copied_bytes + size > self._limit_bytes:
+            self.metrics.refused += 1
+            self.metrics.last_problem = f"the copies reach their limit of {self._limit_bytes} bytes"
+            return
+        token = self._effects.token()
+        kept = await self._tried(name, how, self._directory, name, content, token)
+        if kept is None:
+            self.metrics.refused += 1
+        else:
+            self.metrics.kept += 1
+            self._copies[name] = kept
+
+    async def _remove(self, name: str) -> None:
+        self._checked.pop(name, None)
+        if name in self._copies:
+            await self._tried(name, local_copies.remove, self._directory, name)
+            self._copies.pop(name, None)
+
+    async def _tried(
+        self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """What a file operation returns, or None when the disk refuses."""
+        try:
+            return await self._effects.offload.run(function, *args, **kwargs)
+        except OSError as error:
+            self.metrics.last_problem = f"the copy of {name}: {error.strerror or error}"
+            return None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size

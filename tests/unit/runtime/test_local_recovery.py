@@ -1,0 +1,344 @@
+"""A restart on the same machine reads its state from local copies, if these are what was stored."""
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.faults.counting import (
+    EXPECTED,
+    checkpoints,
+    counting,
+    needs,
+    refuse_poison,
+    settings,
+)
+from tests.support.faults import SteerableStore
+from tests.support.jobs import contents
+from tests.support.pipelines import Outside, effects
+from tidelog.checkpoint import local_first
+from tidelog.checkpoint.local_first import LocalFirstStore
+from tidelog.errors import ConfigError, StorageError, UserFunctionError
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.runner import JobRunner
+from tidelog.storage import paths
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
+
+COPIED = (paths.SEGMENTS, paths.TABLES)
+
+
+class Machine:
+    """A local directory, and a store that is elsewhere."""
+
+    def __init__(self, directory: Path) -> None:
+        self.base = directory / "kept"
+        self.remote = MemoryStore("memory://elsewhere")
+        self.work = directory / "work"
+
+    def config(self, **changes: object) -> JobConfig:
+        return settings(self.work, **{"local_recovery": self.base, **changes})
+
+    def break_off(self, **changes: object) -> None:
+        """Run the job until it breaks off after some checkpoints."""
+        job = counting(Outside(), refuse_poison)
+        with pytest.raises(UserFunctionError):
+            asyncio.run(JobRunner(job, self.remote, self.config(**changes), effects()).run())
+
+    def finish(self, store: ObjectStore | None = None, **changes: object) -> JobRunner:
+        """Run the mended job to its end: every word was counted right."""
+        sink = Outside()
+        remote = SteerableStore(store or self.remote)
+        runner = JobRunner(counting(sink), remote, self.config(**changes), effects(2))
+        asyncio.run(runner.run())
+        assert runner.restored is not None
+        assert Counter(dict(sink.records)) == EXPECTED
+        assert len(sink.records) == len(EXPECTED)
+        return runner
+
+    def copies(self) -> dict[str, Path]:
+        """The copies of any store, by object."""
+        (directory,) = self.base.iterdir()
+        files = [path for path in directory.rglob("*") if path.is_file()]
+        return {path.relative_to(directory).as_posix(): path for path in files}
+
+    def needed(self) -> set[str]:
+        """Segments and table files that the newest checkpoint needs."""
+        objects = contents(self.remote)
+        names = needs(objects, checkpoints(objects)[-1])
+        return {name for name in names if name.startswith(COPIED)}
+
+
+def fetched(runner: JobRunner) -> set[str]:
+    """Segments and table files that were read from the store."""
+    assert isinstance(runner.store, SteerableStore)
+    return {n for operation, n in runner.store.calls if operation == "get" and n.startswith(COPIED)}
+
+
+def metrics(runner: JobRunner) -> local_first.CopyMetrics:
+    assert isinstance(runner.objects, LocalFirstStore)
+    return runner.objects.metrics
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    machine.break_off()
+    needed = machine.needed()
+    assert any(name.startswith(paths.TABLES) for name in needed)
+    assert any(name.startswith(paths.SEGMENTS) for name in needed)
+    yield machine
+
+
+def test_nothing_that_has_an_intact_copy_is_read_from_the_store(machine: Machine) -> None:
+    needed = machine.needed()
+    assert set(machine.copies()) >= needed
+    runner = machine.finish()
+    assert fetched(runner) == set()
+    assert metrics(runner).used >= len(needed)
+    assert metrics(runner).last_problem is None
+
+
+def test_without_local_recovery_all_of_it_comes_from_the_store(machine: Machine) -> None:
+    needed = machine.needed()
+    assert fetched(machine.finish(local_recovery=None)) == needed
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def grow(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
+def become_a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("kind", COPIED)
+@pytest.mark.parametrize("harm", [Path.unlink, flip, cut, empty, grow, become_a_directory])
+def test_a_copy_that_is_missing_or_damaged_costs_one_request_and_nothing_else(
+    machine: Machine, kind: str, harm: Callable[[Path], None]
+) -> None:
+    harmed = sorted(name for name in machine.needed() if name.startswith(kind))[0]
+    harm(machine.copies()[harmed])
+    runner = machine.finish()
+    assert fetched(runner) == {harmed}
+
+
+def test_all_copies_damaged_restore_as_well(machine: Machine) -> None:
+    needed = machine.needed()
+    for path in machine.copies().values():
+        flip(path)
+    runner = machine.finish()
+    assert fetched(runner) == needed
+    assert metrics(runner).damaged == len(needed)
+    problem = metrics(runner).last_problem
+    assert problem is not None and problem.startswith("the copy of ")
+
+
+@pytest.mark.parametrize("kind", COPIED)
+def test_an_intact_copy_of_another_object_is_no_copy_of_this_one(
+    machine: Machine, kind: str
+) -> None:
+    mine, *_ = sorted(name for name in machine.needed() if name.startswith(kind))
+    copies = machine.copies()
+    others = [name for name in copies if name.startswith(kind) and name != mine]
+    for other in others:
+        if copies[other].read_bytes() != copies[mine].read_bytes():
+            shutil.copyfile(copies[other], copies[mine])
+            break
+    else:
+        raise AssertionError("the job was meant to write several")
+    assert mine in fetched(machine.finish())
+
+
+def test_copies_of_an_older_generation_that_still_count_are_used(machine: Machine) -> None:
+    """Broken off twice: what the second start restored, it took over and did not write again."""
+    machine.break_off()
+    generations = {paths.generation_of(name) for name in machine.needed()}
+    assert len(generations) > 1
+    assert fetched(machine.finish()) == set()
+
+
+def test_copies_of_another_store_are_never_looked_at(machine: Machine, tmp_path: Path) -> None:
+    """The same job elsewhere: even where names agree, each store has copies of its own."""
+    other = MemoryStore("memory://another")
+    objects = contents(machine.remote)
+
+    async def fill() -> None:
+        for name, data in objects.items():
+            await other.put(name, data)
+
+    asyncio.run(fill())
+    needed = machine.needed()
+    assert fetched(machine.finish(other)) == needed
+
+
+def test_a_store_begun_anew_under_the_same_url_gets_nothing_of_the_old_one(
+    machine: Machine,
+) -> None:
+    machine.remote = MemoryStore(machine.remote.url)
+    runner_sink = Outside()
+    job = counting(runner_sink)
+    # With the seed of the first run all names agree, and with them the content.
+    asyncio.run(JobRunner(job, machine.remote, machine.config(), effects(9)).run())
+    assert Counter(dict(runner_sink.records)) == EXPECTED
+    stored = set(contents(machine.remote))
+    assert set(machine.copies()) <= stored
+
+
+def test_copies_are_those_of_what_is_retained_and_go_with_it(machine: Machine) -> None:
+    machine.finish(retain=1)
+    stored = {name for name in contents(machine.remote) if name.startswith(COPIED)}
+    assert set(machine.copies()) == stored
+
+
+def test_what_another_machine_has_deleted_since_goes_at_the_next_start(
+    machine: Machine, tmp_path: Path
+) -> None:
+    before = set(machine.copies())
+    elsewhere = Machine(tmp_path / "elsewhere")
+    elsewhere.remote = machine.remote
+    elsewhere.break_off(retain=1)
+    machine.finish(retain=1)
+    stored = set(contents(machine.remote))
+    assert before - stored, "the other machine was meant to delete something"
+    assert set(machine.copies()) <= stored
+
+
+def test_what_came_from_the_store_is_kept_for_the_next_time(
+    machine: Machine, tmp_path: Path
+) -> None:
+    shutil.rmtree(machine.base)
+    machine.break_off()
+    tables = {name for name in machine.needed() if name.startswith(paths.TABLES)}
+    assert set(machine.copies()) >= tables
+    assert not any(name.startswith(paths.TABLES) for name in fetched(machine.finish()))
+
+
+def test_the_copies_never_take_more_than_their_limit(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    limit = 3_000
+    machine.break_off(local_recovery_bytes=limit)
+    sizes = [path.stat().st_size for path in machine.copies().values()]
+    assert 0 < sum(sizes) <= limit
+    runner = machine.finish(local_recovery_bytes=limit)
+    assert fetched(runner)
+    assert metrics(runner).refused > 0
+
+
+def test_a_disk_that_refuses_copies_does_not_stop_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    machine = Machine(tmp_path)
+    monkeypatch.setattr(local_first.local_copies, "write", full)
+    monkeypatch.setattr(local_first.local_copies, "link", full)
+    machine.break_off()
+    runner = machine.finish()
+    assert machine.copies() == {}
+    assert metrics(runner).refused > 0
+    problem = metrics(runner).last_problem
+    assert problem is not None and problem.endswith("No space left on device")
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.base.write_text("a file")
+    with pytest.raises((StorageError, ConfigError), match="local recovery directory"):
+        asyncio.run(JobRunner(counting(Outside()), machine.remote, machine.config()).run())
+
+
+class TestTableFiles:
+    """They are kept by a second name, not by a second copy."""
+
+    name = "tables/00000000/0f0e-x.sst"
+
+    def test_a_copy_shares_its_bytes_with_the_table(self, tmp_path: Path) -> None:
+        path = tmp_path / "000012.sst"
+        path.write_bytes(b"rows")
+        store = asyncio.run(self._kept(tmp_path, path))
+        (copy,) = (p for p in (tmp_path / "kept").rglob("*.sst"))
+        assert copy.samefile(path)
+        assert store.copied_bytes == 4
+
+    def test_where_there_are_no_links_it_is_copied(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(18, "Invalid cross-device link")
+
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+        path = tmp_path / "000012.sst"
+        path.write_bytes(b"rows")
+        asyncio.run(self._kept(tmp_path, path))
+        (copy,) = (p for p in (tmp_path / "kept").rglob("*.sst"))
+        assert not copy.samefile(path) and copy.read_bytes() == b"rows"
+
+    async def _kept(self, tmp_path: Path, path: Path) -> LocalFirstStore:
+        store = await LocalFirstStore.open(MemoryStore(), tmp_path / "kept", 100, effects())
+        await store.keep_file(self.name, path)
+        return store
+
+
+def test_what_a_crash_left_unfinished_is_removed(machine: Machine) -> None:
+    (directory,) = machine.base.iterdir()
+    (directory / "unfinished" / "token").write_bytes(b"half")
+    machine.finish()
+    assert list((directory / "unfinished").iterdir()) == []
+
+
+def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
+    name = paths.segment(0, "p", 1)  # type: ignore[arg-type]
+    data = Random(1).randbytes(1000)
+
+    async def scenario() -> None:
+        remote = SteerableStore(MemoryStore())
+        store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
+        await store.put(name, data)
+        for start, length in [(0, 10), (10, 500), (990, 100), (2000, 5), (7, None), (0, None)]:
+            expected = data[start:] if length is None else data[start : start + length]
+            assert await store.get(name, start, length) == expected
+        assert not [call for call in remote.calls if call[0] == "get"]
+        await store.delete(name)
+        assert store.copies == frozenset() and store.copied_bytes == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_store_is_written_first(tmp_path: Path) -> None:
+    """A copy of something that the store does not have would be worse than none."""
+    name = paths.segment(0, "p", 1)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        remote = SteerableStore(MemoryStore())
+        remote.hold(paths.SEGMENTS)
+        store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
+        writing = asyncio.ensure_future(store.put(name, b"data"))
+        while not remote.waiting:
+            await asyncio.sleep(0)
+        assert store.copies == frozenset()
+        remote.release()
+        await writing
+        assert store.copies == {name}
+
+    asyncio.run(scenario())
