@@ -49,6 +49,8 @@ class RunSpec:
     limit_bytes: int | None = None
     upload_age_s: float | None = None
     flush_rows: int | None = None
+    copies: str | None = None
+    """A directory for local recovery."""
     filled: bool = True
     """Every word is counted once before the warm-up."""
     seed: int = 1
@@ -71,6 +73,7 @@ class RunSpec:
         return JobConfig(
             changelog=self.changelog,
             work_dir=work_dir,
+            local_recovery=Path(self.copies) if self.copies else None,
             schedule=Schedule(interval=self.checkpoint_s),
             materialize=MaterializeConfig(
                 interval=self.materialize_s or default.interval,
