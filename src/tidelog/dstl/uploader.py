@@ -46,6 +46,8 @@ class UploadConfig:
 class _Queued:
     chain: LogChain
     piece: Piece
+    inlined: bool = False
+    """A manifest has it: what is not stored yet decides when the queue is due."""
 
 
 @dataclass(slots=True, eq=False)
@@ -172,10 +174,12 @@ class Uploader:
 
     def _due_in(self) -> float | None:
         """Seconds until the queue is uploaded; None when only a checkpoint needs it."""
-        small = self._queued_bytes <= self.config.inline_bytes
-        if not self._queue or (small and self._held_bytes <= self.config.limit_bytes):
-            return None
-        queued_at = self._queue[0].piece.queued_at
+        queued_at = next((e.piece.queued_at for e in self._queue if not e.inlined), None)
+        if queued_at is None or self._queued_bytes <= self.config.inline_bytes:
+            # Writers may wait for the room that even this little takes.
+            if not self._queue or not self.full:
+                return None
+            queued_at = self._queue[0].piece.queued_at
         due = queued_at + self.config.max_age
         lead_at = self.cadence.lead_at(UPLOAD_LEAD_S)
         if lead_at is not None and queued_at < lead_at:
@@ -212,8 +216,11 @@ class Uploader:
         sealed = (e.piece for e in self._queue if e.piece.sealed is not None)
         queued = {id(piece) for piece in sealed} if inline else set()
         for waiter in list(self._waiters):
-            if all(id(piece) in queued for piece in waiter.capture.open_pieces()):
+            needed = {id(piece) for piece in waiter.capture.open_pieces()}
+            if needed <= queued:
                 self._waiters.remove(waiter)
+                for entry in self._queue:
+                    entry.inlined |= id(entry.piece) in needed
                 if not waiter.answer.done():
                     waiter.answer.set_result(None)
 

@@ -13,10 +13,8 @@ from math import ceil
 from typing import Final
 
 from tidelog.estimate.workload import Workload
-from tidelog.table.rocksdb_options import RocksOptions
+from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksOptions
 
-_MANIFEST_BYTES: Final = 1 << 20
-"""`max_manifest_file_size` of the tables: a new MANIFEST is begun there."""
 _SNAPSHOTS: Final = 840
 """Snapshots that are followed: a multiple of every short period."""
 
@@ -38,7 +36,7 @@ class TableRules:
     file_bytes: int = RocksOptions().target_file_bytes
     flushes_per_snapshot: int = 2
     """Once ahead, while the job runs, and once when the snapshot is taken."""
-    private_bytes: float = _MANIFEST_BYTES / 2
+    private_bytes: float = MANIFEST_BYTES / 2
     """Of files that are stored anew each time: RocksDB's MANIFEST grows until it begins anew."""
 
 

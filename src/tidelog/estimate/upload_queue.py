@@ -65,17 +65,20 @@ class _Queue:
     raw: float = 0.0
     stored: float = 0.0
     oldest: float = 0.0
+    """When the first of it was flushed that no manifest holds."""
+    inlined: bool = False
+    """A manifest holds all of it."""
     sources: bool = False
     left: Followed = Followed()
 
     @property
     def state(self) -> tuple[float, float]:
         """What decides how the queue goes on."""
-        return round(self.raw, 3), round(self.oldest, 6) if self.raw else 0.0
+        return round(self.raw, 3), 0.0 if self.inlined or not self.raw else round(self.oldest, 6)
 
     def pass_time(self, now: float) -> None:
         """Upload what is due before `now`."""
-        if self.raw <= self.config.inline_bytes:
+        if self.inlined or self.raw <= self.config.inline_bytes:
             return
         due = self.oldest + self.config.max_age
         if self.oldest < self.lead_at:
@@ -85,8 +88,9 @@ class _Queue:
 
     def add(self, burst: Burst) -> None:
         """Take over the blocks of a flush; full segments leave at once."""
-        if not self.raw:
+        if self.inlined or not self.raw:
             self.oldest = burst.at
+        self.inlined = False
         self.raw += burst.raw
         self.stored += burst.stored
         self.sources |= burst.sources
@@ -101,13 +105,14 @@ class _Queue:
         self.stored *= rest / self.raw
         self.raw, self.oldest = rest, burst.at
 
-    def barrier(self, now: float) -> None:
+    def barrier(self) -> None:
         """Answer a checkpoint: a small tail stays for the manifest, another one is uploaded."""
         small = self.stored <= self.config.inline_bytes
         inline, tail = (self.stored, 0.0) if small else (0.0, self.stored)
         self.left = replace(self.left, inline=self.left.inline + inline, tail=self.left.tail + tail)
-        old = now - self.oldest >= self.config.max_age
-        if not small or (old and self.raw > self.config.inline_bytes):
+        if small:
+            self.inlined = True
+        else:
             self.upload()
 
     def upload(self) -> None:
@@ -115,6 +120,7 @@ class _Queue:
         if self.raw:
             self._count(1, self.stored)
         self.raw = self.stored = 0.0
+        self.inlined = False
 
     def _count(self, segments: float, stored: float) -> None:
         shared = stored if self.sources else 0.0
@@ -153,7 +159,7 @@ def follow(bursts: Sequence[Burst], config: UploadConfig, cycle_s: float) -> Fol
         seen[queue.state] = cycle, queue.left
         for burst in bursts:
             _play(queue, burst)
-        queue.barrier(cycle_s)
+        queue.barrier()
         queue.next_cycle(cycle_s)
     return queue.left.since(Followed(), _CYCLES)
 

@@ -118,6 +118,25 @@ def test_a_small_tail_lives_in_the_manifest_and_costs_no_upload() -> None:
     scenario(rig, steps)
 
 
+def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> None:
+    rig = Rig(inline_bytes=1000, max_age=0.25)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.write(chain, 900)
+        answer = rig.persist(chain)
+        await rig.clock.advance(5.0)
+        assert changes(answer.result()) == [(0, 1)]
+        rig.write(chain, 900)
+        await rig.clock.advance(0.24)
+        assert rig.segments == []
+        await rig.clock.advance(0.02)
+        assert len(rig.segments) == 1
+        assert changes(chain.capture().state()) == [(0, 2)]
+
+    scenario(rig, steps)
+
+
 def test_an_idle_chain_is_persistent_already() -> None:
     rig = Rig()
 

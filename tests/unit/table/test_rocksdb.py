@@ -5,6 +5,7 @@ import pytest
 from table.conformance import SMALL_BUFFERS, TableConformance, lay_out, many_rows, put
 from tidelog.errors import ConfigError, CorruptObjectError, InvariantError, StoreFullError
 from tidelog.table.rocksdb import RocksTable, RocksTableFactory
+from tidelog.table.rocksdb_options import MANIFEST_BYTES
 from tidelog.table.rocksdb_snapshot import SNAPSHOT_NAME
 
 
@@ -30,6 +31,17 @@ def test_a_snapshot_is_sst_files_and_one_small_file(table: RocksTable, tmp_path:
     assert all(file.shared and file.name.endswith(".sst") for file in shared)
     assert (private.name, private.shared) == (SNAPSHOT_NAME, False)
     assert private.size < 4096
+
+
+def test_the_small_file_stays_small_however_often_the_table_was_flushed(
+    table: RocksTable, tmp_path: Path
+) -> None:
+    # What the MANIFEST says of a file names its first and last key.
+    for number in range(150):
+        put(table, {b"key" * 500: b"value %d" % number})
+        table.prepare_snapshot()
+    *_, private = table.snapshot(tmp_path / "snapshot")
+    assert private.size < 2 * MANIFEST_BYTES
 
 
 def test_a_full_disk_is_reported_as_such(table: RocksTable, tmp_path: Path) -> None:
