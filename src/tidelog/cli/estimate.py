@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from tidelog.cli.durations import duration
-from tidelog.cli.estimate_description import Described, on_a_description, price_warnings, today
+from tidelog.cli.estimate_description import Described, on_a_description
 from tidelog.cli.estimate_fields import bill_fields, described_fields, estimate_fields
-from tidelog.cli.estimate_output import amount, print_prices, print_warnings, short, span
+from tidelog.cli.estimate_output import amount, print_warnings, short, span
 from tidelog.cli.options import EXIT_OK
 from tidelog.cli.output import Output, size
+from tidelog.cli.prices import price_warnings, print_prices, today
 from tidelog.estimate.bill import Bill, bill
 from tidelog.estimate.chart import duration_text
 from tidelog.estimate.estimate import Estimate, Strategy
@@ -133,7 +134,7 @@ def _print(
     if any(not estimate.replay_counted for estimate in estimates):
         output.line()
         output.line("restore: when the log is longest; of Spark requests and bytes, without replay")
-    print_prices(output, described)
+    print_prices(output, described.books, notes=described.notes)
 
 
 def _usage_row(estimate: Estimate) -> list[str]:

@@ -6,7 +6,6 @@ Invariants: those of `tidelog.cli.options`; no store is opened, nothing is writt
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -15,9 +14,9 @@ import click
 from tidelog.cli.estimate_options import OPTIONS
 from tidelog.cli.options import reporting
 from tidelog.cli.output import Output
-from tidelog.effects import SystemClock
+from tidelog.cli.prices import chosen_books
 from tidelog.errors import ConfigError
-from tidelog.estimate.prices import PriceBook, choose_books, read_book
+from tidelog.estimate.prices import PriceBook
 from tidelog.estimate.settings import Link, Settings
 from tidelog.estimate.workload import Workload
 
@@ -58,16 +57,6 @@ def on_a_description(
     return command
 
 
-def today() -> date:
-    """The date, for the age of prices."""
-    return datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).date()
-
-
-def price_warnings(books: Sequence[PriceBook], day: date) -> list[str]:
-    """What to say of books that are out of date."""
-    return [warning for book in books if (warning := book.warning(day))]
-
-
 def _describe(
     *,
     writes_per_second: float,
@@ -89,7 +78,7 @@ def _describe(
     egress: bool,
     **rest: Any,
 ) -> tuple[Described, dict[str, Any]]:
-    books = choose_books(providers, map(read_book, price_files))
+    books = chosen_books(providers, price_files)
     workload = Workload(
         writes_per_s=writes_per_second,
         keys=_keys(keys, state_size, key_bytes + value_bytes),

@@ -8,9 +8,9 @@ from datetime import date
 from typing import Any
 
 from tidelog.cli.estimate_description import Described
+from tidelog.cli.prices import book_fields
 from tidelog.estimate.bill import Bill
 from tidelog.estimate.estimate import Estimate
-from tidelog.estimate.prices import PriceBook
 from tidelog.estimate.usage import DAY_S, MONTH_S
 
 
@@ -29,7 +29,7 @@ def described_fields(described: Described, day: date, warnings: Sequence[str]) -
             "latency_s": link.latency_s,
             "egress": described.egress,
         },
-        "price_books": [_book_fields(book, day) for book in described.books],
+        "price_books": [book_fields(book, day) for book in described.books],
         "warnings": warnings,
     }
 
@@ -81,18 +81,4 @@ def bill_fields(bill: Bill) -> dict[str, Any]:
         "get": bill.get,
         "delete": bill.delete,
         "transfer": bill.transfer,
-    }
-
-
-def _book_fields(book: PriceBook, day: date) -> dict[str, Any]:
-    return {
-        "provider": book.provider,
-        "title": book.title,
-        "region": book.region,
-        "currency": book.currency,
-        "as_of": book.as_of,
-        "expires": book.expires,
-        "expired": day > book.expires,
-        "sources": book.sources,
-        "notes": book.notes,
     }

@@ -1,12 +1,12 @@
 """The options that describe a job and its prices, for `estimate` and `plan`."""
 
-from pathlib import Path
 from typing import Final
 
 import click
 
 from tidelog.cli.durations import duration
 from tidelog.cli.estimate_values import count, latency, size
+from tidelog.cli.prices import on_prices
 
 OPTIONS: Final = (
     click.option(
@@ -91,21 +91,7 @@ OPTIONS: Final = (
     click.option(
         "--latency", type=latency, default="30ms", show_default=True, help="Of one request."
     ),
-    click.option(
-        "--provider",
-        "providers",
-        multiple=True,
-        metavar="NAME",
-        help="Prices to use; may be repeated.  [default: all clouds]",
-    ),
-    click.option(
-        "--prices",
-        "price_files",
-        multiple=True,
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="A price book of your own, TOML or JSON; may be repeated.",
-    ),
+    on_prices,
     click.option(
         "--egress", is_flag=True, help="What restores read leaves the provider, and is billed."
     ),

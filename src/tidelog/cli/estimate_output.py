@@ -1,9 +1,8 @@
-"""How `estimate` and `plan` print numbers, prices and warnings for people."""
+"""How `estimate` and `plan` print numbers and warnings for people."""
 
 from collections.abc import Iterable
 from typing import Final
 
-from tidelog.cli.estimate_description import Described
 from tidelog.cli.output import Output
 
 _SMALL: Final = 100
@@ -27,18 +26,6 @@ def span(seconds: float) -> str:
 def amount(money: float) -> str:
     """An amount of money without its currency."""
     return f"{money:.2f}"
-
-
-def print_prices(output: Output, described: Described) -> None:
-    """Where prices come from; with the notes of books the user chose."""
-    output.line()
-    for book in described.books:
-        output.line(
-            f"prices: {book.provider} is {book.title}, {book.region}, as of "
-            f"{book.as_of.isoformat()}"
-        )
-        for note in book.notes if described.notes else ():
-            output.line(f"  {note}")
 
 
 def print_warnings(output: Output, warnings: Iterable[str]) -> None:

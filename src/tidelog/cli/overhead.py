@@ -9,14 +9,20 @@ from typing import Final
 import click
 
 from tidelog.cli.durations import duration
-from tidelog.cli.estimate_description import price_warnings, today
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
 from tidelog.cli.overhead_fields import fields
-from tidelog.cli.overhead_output import show
+from tidelog.cli.overhead_output import print_notes, show
+from tidelog.cli.prices import (
+    book_fields,
+    chosen_books,
+    on_prices,
+    price_warnings,
+    print_prices,
+    today,
+)
 from tidelog.cli.spark_engine import on_spark
 from tidelog.errors import ConfigError
 from tidelog.estimate.bill import bill
-from tidelog.estimate.prices import choose_books, read_book
 from tidelog.overhead.analysis import Question, measure
 from tidelog.overhead.engine import Engine
 from tidelog.overhead.local import LocalEngine
@@ -50,21 +56,7 @@ _NAMED: Final = {"spark.app.name": "tidelog overhead"}
     help="Size of windows that a processor keeps by itself.  [default: what the states say]",
 )
 @click.option("--slide", type=duration, metavar="SLIDE", help="Their slide.  [default: SIZE]")
-@click.option(
-    "--provider",
-    "providers",
-    multiple=True,
-    metavar="NAME",
-    help="Prices to use; may be repeated.  [default: all clouds]",
-)
-@click.option(
-    "--prices",
-    "price_files",
-    multiple=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="A price book of your own, TOML or JSON; may be repeated.",
-)
+@on_prices
 async def command(
     invocation: StoreCommand,
     engine: str | None,
@@ -83,7 +75,7 @@ async def command(
     amplification, and what log and manifests cost a month. It takes checkpoints that span three
     materialization intervals (`tidelog run --retain`); exits with 1 when there are fewer.
     """
-    books = choose_books(providers, map(read_book, price_files))
+    books = chosen_books(providers, price_files)
     question = Question(read_combine(status), _span(window, slide))
     with (
         _engine(invocation, engine, master, conf) as chosen,
@@ -91,11 +83,16 @@ async def command(
     ):
         report = await measure(invocation.store, chosen, question, progress)
     bills = [] if report.usage is None else [bill(book, report.usage) for book in books]
-    warnings = price_warnings(books, today())
+    day = today()
+    warnings = price_warnings(books, day)
     if invocation.output.as_json:
-        invocation.output.document(fields(report, books, bills, warnings))
+        priced = [book_fields(book, day) for book in books]
+        invocation.output.document(fields(report, bills, priced, warnings))
     else:
-        show(invocation.output, report, books, bills, warnings)
+        show(invocation.output, report, bills)
+        if bills:
+            print_prices(invocation.output, books, notes=bool(providers or price_files))
+        print_notes(invocation.output, report.notes, warnings)
     return EXIT_OK if report.compared else EXIT_PROBLEM
 
 

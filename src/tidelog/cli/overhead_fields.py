@@ -9,7 +9,6 @@ from typing import Any
 from tidelog.cli.estimate_fields import bill_fields
 from tidelog.estimate.bill import Bill
 from tidelog.estimate.formulas import log_peak_bytes
-from tidelog.estimate.prices import PriceBook
 from tidelog.estimate.usage import DAY_S, Usage
 from tidelog.overhead.intervals import Interval
 from tidelog.overhead.report import (
@@ -23,9 +22,12 @@ from tidelog.overhead.report import (
 
 
 def fields(
-    report: Report, books: Sequence[PriceBook], bills: Sequence[Bill], warnings: Sequence[str]
+    report: Report,
+    bills: Sequence[Bill],
+    books: Sequence[dict[str, Any]],
+    warnings: Sequence[str],
 ) -> dict[str, Any]:
-    """The report with its bills."""
+    """The report with its bills, and the price books they are made with."""
     return {
         "url": report.url,
         "job": report.job,
@@ -42,17 +44,7 @@ def fields(
         "space_amplification": report.space_amplification,
         "objects": [] if report.usage is None else _objects(report.usage),
         "bills": [bill_fields(each) for each in bills],
-        "price_books": [
-            {
-                "provider": book.provider,
-                "title": book.title,
-                "region": book.region,
-                "currency": book.currency,
-                "as_of": book.as_of,
-                "sources": book.sources,
-            }
-            for book in books
-        ],
+        "price_books": books,
         "notes": report.notes,
         "warnings": warnings,
     }

@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from tidelog.cli.estimate_output import amount, print_warnings, short, span
 from tidelog.cli.output import Cell, Output, size
 from tidelog.estimate.bill import Bill
-from tidelog.estimate.prices import PriceBook
 from tidelog.estimate.usage import DAY_S
 from tidelog.overhead.report import OperatorReport, Report, WindowReport
 
 
-def show(
-    output: Output,
-    report: Report,
-    books: Sequence[PriceBook],
-    bills: Sequence[Bill],
-    warnings: Sequence[str],
-) -> None:
+def show(output: Output, report: Report, bills: Sequence[Bill]) -> None:
     """Print the report with its bills."""
     every = "" if report.checkpoint_s is None else f", one every {span(report.checkpoint_s)}"
     output.line(
@@ -29,8 +22,12 @@ def show(
     _show_windows(output, report)
     _show_reasons(output, report)
     _show_store(output, report)
-    _show_bills(output, books, bills)
-    for note in report.notes:
+    _show_bills(output, bills)
+
+
+def print_notes(output: Output, notes: Sequence[str], warnings: Sequence[str]) -> None:
+    """What else is to be said: of what was measured, and of prices."""
+    for note in notes:
         output.line(f"note: {note}")
     print_warnings(output, warnings)
 
@@ -136,7 +133,7 @@ def _show_store(output: Output, report: Report) -> None:
         )
 
 
-def _show_bills(output: Output, books: Sequence[PriceBook], bills: Sequence[Bill]) -> None:
+def _show_bills(output: Output, bills: Sequence[Bill]) -> None:
     if not bills:
         return
     output.line()
@@ -154,12 +151,6 @@ def _show_bills(output: Output, books: Sequence[PriceBook], bills: Sequence[Bill
             for bill in bills
         ],
     )
-    output.line()
-    for book in books:
-        output.line(
-            f"prices: {book.provider} is {book.title}, {book.region}, as of "
-            f"{book.as_of.isoformat()}"
-        )
 
 
 def _short(number: float | None) -> str | None:

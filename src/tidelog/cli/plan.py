@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from tidelog.cli.durations import duration
-from tidelog.cli.estimate_description import Described, on_a_description, price_warnings, today
-from tidelog.cli.estimate_output import print_prices, print_warnings
+from tidelog.cli.estimate_description import Described, on_a_description
+from tidelog.cli.estimate_output import print_warnings
 from tidelog.cli.estimate_values import money
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output
 from tidelog.cli.plan_fields import plan_fields
 from tidelog.cli.plan_output import print_plans
+from tidelog.cli.prices import price_warnings, print_prices, today
 from tidelog.errors import ConfigError
 from tidelog.estimate.chart import Chart, chart_of
 from tidelog.estimate.planning import Plan, focus, in_currency, make_plans
@@ -76,7 +77,7 @@ def command(
         if _wants_chart(chart):
             output.line()
             output.line(draw(_chart(shown, targets), min(100, shutil.get_terminal_size().columns)))
-        print_prices(output, described)
+        print_prices(output, described.books, notes=described.notes)
         print_warnings(output, warnings)
     return EXIT_OK if shown.decision.recommended else EXIT_PROBLEM
 

@@ -39,7 +39,8 @@ class DecodedRow:
     kind: str | None
     key: Any
     entry: Any = None
-    """What the row is of its key: a map's key, a list row's position, a timer's time (ms)."""
+    """What the row is of its key: a map's key, a list row's position, a timer's time (ms), a
+    window's start (ms) and, where it keeps records, the row's position."""
     value: Any = None
     expires_ms: int | list[int] | None = None
     """With a TTL: the expiry time of the value, of each element of a list row."""
@@ -88,6 +89,9 @@ class RowDecoder:
 
 def _reader(info: StateInfo) -> _Kind | None:
     """How to read the rows of a state; None for a kind or schema this release does not know."""
+    if info.kind in _WINDOWS:
+        # Their schema is the windows' span: values are any msgpack.
+        return _Kind(_WINDOWS[info.kind], lambda data: (_plain(_unpack(data)), None))
     try:
         schemas = [parse_schema(schema) for schema in info.schema if schema != _UNTYPED]
     except StateSchemaError:
@@ -133,6 +137,18 @@ def _time(data: bytes) -> int:
 
 def _list_key(own: bytes) -> tuple[Any, int]:
     return _plain(_unpack(own[:-_POSITION_BYTES])), int.from_bytes(own[-_POSITION_BYTES:], "big")
+
+
+def _window_key(own: bytes) -> tuple[Any, dict[str, int]]:
+    return _plain(_unpack(own[:-_TIME_BYTES])), {"start_ms": _time(own[-_TIME_BYTES:])}
+
+
+def _window_records_key(own: bytes) -> tuple[Any, dict[str, int]]:
+    key, window = _window_key(own[:-_POSITION_BYTES])
+    return key, {**window, "position": int.from_bytes(own[-_POSITION_BYTES:], "big")}
+
+
+_WINDOWS: Final = {"window-aggregate": _window_key, "window-records": _window_records_key}
 
 
 def _map_key(keys: TupleCodec) -> Callable[[bytes], tuple[Any, Any]]:

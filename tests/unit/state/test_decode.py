@@ -4,6 +4,7 @@ import base64
 import datetime
 import itertools
 import json
+from operator import add
 from typing import Any
 
 import msgspec
@@ -11,10 +12,14 @@ import pytest
 
 from tidelog.changelog.change import ChangeBatch
 from tidelog.checkpoint.manifest import StateInfo
+from tidelog.effects import SystemClock
 from tidelog.ids import KeyGroup
+from tidelog.runtime.messages import KeyedBatch
+from tidelog.runtime.operator import OperatorContext
+from tidelog.runtime.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.decode import DecodedRow, RowDecoder
-from tidelog.state.key_groups import KeyGroupRange, encode_key
+from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
 from tidelog.state.list import ListState
 from tidelog.state.log import NoLog
 from tidelog.state.map import MapState
@@ -133,6 +138,32 @@ def test_a_timer_is_shown_by_both_of_its_rows() -> None:
     ]
 
 
+def windowed(window: AggregateWindow | RecordsWindow) -> list[DecodedRow]:
+    """The rows of windows of ten seconds that hold records at 12 and 14 s, without their timers."""
+    states = backend()
+    window.open(OperatorContext("op", 0, 1, SystemClock(), states))
+    key = encode_key("tide")
+    group = key_group(key, states.key_groups).to_bytes(2, "big")
+    window.process(KeyedBatch([1, 2], [12_000, 14_000], [key] * 2, [group] * 2))
+    return [found for found in flushed(states) if found.kind != "timers"]
+
+
+TEN_SECONDS = WindowSpan(10_000, 10_000)
+
+
+def test_an_aggregated_window_shows_its_start_and_value() -> None:
+    found = windowed(AggregateWindow(TEN_SECONDS, lambda record: record, add))
+    entry = {"start_ms": 10_000}
+    assert shown(found) == [row("window-aggregate", "windows", key="tide", entry=entry, value=3)]
+
+
+def test_a_window_of_records_shows_its_start_and_them() -> None:
+    found = windowed(RecordsWindow(TEN_SECONDS, lambda key, start, records: records))
+    entry = {"start_ms": 10_000, "position": 0}
+    wanted = row("window-records", "windows", key="tide", entry=entry, value=[1, 2])
+    assert shown(found) == [wanted]
+
+
 def test_a_delete_has_a_key_and_no_value() -> None:
     states = backend()
     value = ValueState(states, "total", "count long")
@@ -170,6 +201,8 @@ def test_a_split_shows_its_position() -> None:
         (StateInfo(0, "s", "map", ("k string", "v string")), OWN, b"\x91\xa1v"),
         (StateInfo(0, "s", "timers", ("time bigint",)), OWN[:6], b""),
         (AGGREGATE, OWN[:-1], b"\x01"),
+        (StateInfo(0, "w", "window-aggregate", ("msgpack", "any")), OWN, b"\x01"),
+        (StateInfo(0, "w", "window-records", ("msgpack", "any")), OWN + bytes(8), b"\x01"),
         (StateInfo(0, "$splits", "splits", ("msgpack",)), OWN, b"\x01"),
     ],
 )
