@@ -10,14 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidelog.checkpoint.bounded import Progress, gather_bounded, no_progress
-from tidelog.checkpoint.invariants import (
-    Violation,
-    descriptor_violations,
-    manifest_violations,
-    object_violations,
-    readable_violation,
-    slot_violations,
-)
+from tidelog.checkpoint.findings import checkpoint_findings
+from tidelog.checkpoint.invariants import Violation, readable_violation, slot_violations
 from tidelog.checkpoint.inventory import Inventory, Slots, list_slots, read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, TableObject
 from tidelog.checkpoint.table_file import check_table_file
@@ -120,19 +114,11 @@ def _check_slots(inventory: Inventory, findings: _Findings) -> None:
 def _check_checkpoint(
     inventory: Inventory, slot: Slot, checkpoint: Checkpoint, findings: _Findings
 ) -> None:
-    findings.add(manifest_violations(checkpoint), slot)
-    for operator, layer in checkpoint.layers():
-        ref = layer.materialization
-        if ref is None:
-            continue
-        descriptor = inventory.descriptors.get(ref.descriptor)
-        error = inventory.unreadable.get(ref.descriptor)
-        if descriptor is not None:
-            findings.add(descriptor_violations(operator.id, layer, ref, descriptor), slot)
-        elif error is not None and not isinstance(error, ObjectNotFoundError):
-            findings.add_error(ref.descriptor, error, slot)
-    # What is missing altogether is among these.
-    findings.add(object_violations(inventory.needs(checkpoint), inventory.sizes), slot)
+    for found in checkpoint_findings(inventory, checkpoint):
+        if found.error is not None:
+            findings.add_error(found.violation.where, found.error, slot)
+        else:
+            findings.add([found.violation], slot)
 
 
 async def _check_bytes(

@@ -42,8 +42,6 @@ class Invariant(StrEnum):
     """Log and inline blocks are contiguous from the materialization to the sequence number."""
     RANGES = "ranges"
     """Log ranges lie behind a segment's header and are not empty."""
-    SLOT_NAME = "slot-name"
-    """A slot holds the number in its name."""
     GENERATION = "generation"
     """A checkpoint's author is that of a start slot below it."""
     CHECKPOINT_IDS = "checkpoint-ids"
@@ -55,7 +53,8 @@ class Invariant(StrEnum):
     DESCRIPTOR = "descriptor"
     """A materialization's descriptor says what the manifest says of it."""
     READABLE = "readable"
-    """Every byte that is read passes its checksum and has a known format version."""
+    """Every byte that is read passes its checksum and has a known format version, and a slot holds
+    its own manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +220,6 @@ def slot_violations(
     found: list[Violation] = []
     for slot, entry in sorted(entries.items()):
         where = paths.checkpoint(slot)
-        if entry.slot != slot:
-            found.append(Violation(Invariant.SLOT_NAME, where, f"slot {slot}", f"{entry.slot}"))
         start = entries.get(Slot(entry.author.generation))
         if isinstance(entry, Start):
             if entry.author.generation != Generation(slot):

@@ -17,7 +17,7 @@ from tidelog.checkpoint.manifest import (
     Entry,
     Start,
     decode_descriptor,
-    decode_entry,
+    decode_slot,
 )
 from tidelog.errors import (
     CorruptObjectError,
@@ -138,8 +138,7 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
 
 
 async def _read_slot(store: ObjectStore, slot: Slot) -> Entry:
-    name = paths.checkpoint(slot)
-    return decode_entry(await store.get(name), name)
+    return decode_slot(await store.get(paths.checkpoint(slot)), slot)
 
 
 def _no_slots(url: str) -> ObjectNotFoundError:

@@ -12,7 +12,9 @@ from typing import Literal
 import msgspec
 
 from tidelog.dstl.segment import LogRange
+from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
+from tidelog.storage import paths
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 
 SavepointFormat = Literal["canonical", "native"]
@@ -253,6 +255,24 @@ def encode_entry(entry: Entry) -> bytes:
 def decode_entry(data: bytes, name: str) -> Entry:
     """Check and decode a slot's bytes; raises CorruptObjectError, FormatVersionError."""
     return open_document(data, name, Entry)  # type: ignore[arg-type]  # a union is no type
+
+
+def decode_slot(data: bytes, slot: Slot) -> Entry:
+    """Decode the bytes that a slot holds.
+
+    Raises as `decode_entry`, and CorruptObjectError for the entry of another slot: copied here, it
+    would restore another checkpoint in silence.
+    """
+    name = paths.checkpoint(slot)
+    entry = decode_entry(data, name)
+    if entry.slot != slot:
+        raise CorruptObjectError(
+            f"object {name}",
+            expected=f"the manifest of slot {slot}",
+            found=f"that of slot {entry.slot}",
+            action="bring it back from a backup, or restore an older slot",
+        )
+    return entry
 
 
 def encode_descriptor(descriptor: Descriptor) -> bytes:

@@ -9,14 +9,17 @@ Invariants:
 
 from dataclasses import dataclass
 
-from tidelog.checkpoint.manifest import Author, Checkpoint, Entry, Start, decode_entry, encode_entry
-from tidelog.effects import Effects
-from tidelog.errors import (
-    CorruptObjectError,
-    FencedError,
-    FormatVersionError,
-    ObjectExistsError,
+from tidelog.checkpoint.manifest import (
+    Author,
+    Checkpoint,
+    Entry,
+    Start,
+    decode_entry,
+    decode_slot,
+    encode_entry,
 )
+from tidelog.effects import Effects
+from tidelog.errors import FencedError, FormatVersionError, ObjectExistsError
 from tidelog.ids import Generation, Slot
 from tidelog.storage import paths
 from tidelog.storage.port import ObjectStore
@@ -45,19 +48,8 @@ class SlotLog:
         return [slot for info in infos if (slot := paths.slot_of(info.name)) is not None]
 
     async def read(self, slot: Slot) -> Entry:
-        """Raises ObjectNotFoundError, FormatVersionError, and CorruptObjectError also for the
-        manifest of another slot: copied there, it would restore another checkpoint in silence.
-        """
-        name = paths.checkpoint(slot)
-        entry = decode_entry(await self._store.get(name), name)
-        if entry.slot != slot:
-            raise CorruptObjectError(
-                f"object {name}",
-                expected=f"the manifest of slot {slot}",
-                found=f"that of slot {entry.slot}",
-                action="bring it back from a backup, or restore an older slot",
-            )
-        return entry
+        """What a slot holds; raises ObjectNotFoundError, and as `decode_slot`."""
+        return decode_slot(await self._store.get(paths.checkpoint(slot)), slot)
 
     async def take_over(self, job: str) -> TakeOver:
         """Write our `start` after the last slot and thereby fence all older generations."""

@@ -153,18 +153,14 @@ def test_a_missing_start_is_found() -> None:
     assert problem.slots == ()
 
 
-def test_a_manifest_under_another_slots_name_is_found() -> None:
+def test_a_manifest_under_another_slots_name_cannot_be_restored() -> None:
     objects = filled()
-    segment = last_segment(objects, 9)
-    misnamed = {**objects, "checkpoints/00000010.json": objects[NEWEST]}
-    report = report_of(misnamed)
-    assert {p.violation.invariant for p in report.problems} == {
-        Invariant.SLOT_NAME,
-        Invariant.CHECKPOINT_IDS,
-    }
-    # What it lacks counts against the slot that it lies in.
-    (problem,) = (p for p in report_of(damaged(misnamed, segment, missing)).problems if p.slots)
-    assert problem.violation.where == segment and problem.slots[-2:] == (9, 10)
+    report = report_of({**objects, "checkpoints/00000010.json": objects[NEWEST]})
+    (problem,) = report.problems
+    assert problem.violation.invariant == Invariant.READABLE and problem.slots == (10,)
+    assert problem.violation.expected == "the manifest of slot 10"
+    assert problem.violation.found == "that of slot 9"
+    assert report.slots[-1].restorable is False and report.newest_restorable == 9
 
 
 @pytest.mark.parametrize("deep", [False, True])

@@ -188,12 +188,6 @@ def test_a_sound_row_of_slots_passes() -> None:
     ("entries", "objects", "invariant", "where"),
     [
         (
-            {Slot(0): start(OLD), Slot(4): start(NEW), Slot(8): checkpoint(slot=7)},
-            [],
-            Invariant.SLOT_NAME,
-            "checkpoints/00000008.json",
-        ),
-        (
             {
                 Slot(0): start(OLD),
                 Slot(4): start(Author(Generation(4), "other")),

@@ -149,8 +149,9 @@ def test_a_slot_with_an_older_manifest_in_it_is_found(slot: int) -> None:
     objects = {**small(), f"checkpoints/{slot:08d}.json": small()["checkpoints/00000005.json"]}
     report = verified(objects)
     assert verdicts(report) == {n: "unusable" if n == slot else "sound" for n in ALL}
-    checks = {problem.check for problem in report.problems}
-    assert "slot-name" in checks
+    (problem,) = report.problems
+    assert problem.expected == f"the manifest of slot {slot}"
+    assert problem.found == "that of slot 5"
 
 
 def test_a_manifest_put_back_under_its_own_number_has_too_few_changes() -> None:

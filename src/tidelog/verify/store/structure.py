@@ -6,17 +6,10 @@ Invariant: a pure function of the inventory; every checkpoint that a problem cos
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from tidelog.checkpoint.invariants import (
-    Invariant,
-    Violation,
-    descriptor_violations,
-    manifest_violations,
-    object_violations,
-    slot_violations,
-)
+from tidelog.checkpoint.findings import checkpoint_findings
+from tidelog.checkpoint.invariants import Violation, slot_violations
 from tidelog.checkpoint.inventory import Inventory
-from tidelog.checkpoint.manifest import Checkpoint, InheritedState
-from tidelog.checkpoint.retention import descriptor_objects, subtask_objects
+from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.ids import SeqNo, Slot
 from tidelog.storage import paths
 from tidelog.verify.problems import Check, Problem, Problems, problem_of
@@ -39,10 +32,8 @@ def _slots(inventory: Inventory) -> Iterator[Problem]:
         name = paths.checkpoint(slot)
         yield problem_of(error, [name], unusable=() if slot in starts else (slot,))
     for violation in slot_violations(slots.entries, slots.unreadable, inventory.sizes):
-        named = paths.slot_of(violation.where)
-        misnamed = violation.invariant is Invariant.SLOT_NAME and named in slots.checkpoints
-        # The others may as well be the fault of another slot, and cost nothing.
-        yield _problem(violation, (named,) if misnamed and named is not None else ())
+        # It may as well be the fault of another slot, and costs nothing.
+        yield _problem(violation, ())
 
 
 def known_starts(inventory: Inventory) -> set[Slot]:
@@ -53,33 +44,13 @@ def known_starts(inventory: Inventory) -> set[Slot]:
 
 
 def _checkpoint(inventory: Inventory, slot: Slot, checkpoint: Checkpoint) -> Iterator[Problem]:
-    for violation in manifest_violations(checkpoint):
-        yield _problem(violation, (slot,))
-    for operator, subtask in checkpoint.subtasks():
-        for layer in subtask.layers:
-            label = partition_label(operator.id, subtask.index)
-            yield from _layer(inventory, slot, operator.id, label, layer)
-    # What is missing, or has another size, is among these.
-    partitions = users_of(inventory, checkpoint)
-    for violation in object_violations(inventory.needs(checkpoint), inventory.sizes):
-        for label in sorted(partitions[violation.where]):
-            yield _problem(violation, (slot,), label)
-
-
-def _layer(
-    inventory: Inventory, slot: Slot, operator: str, label: str, layer: InheritedState
-) -> Iterator[Problem]:
-    """Whether a materialization is what the manifest says of it."""
-    ref = layer.materialization
-    if ref is None:
-        return
-    descriptor = inventory.descriptors.get(ref.descriptor)
-    error = inventory.unreadable.get(ref.descriptor)
-    if descriptor is not None:
-        found = descriptor_violations(operator, layer, ref, descriptor)
-        yield from (_problem(violation, (slot,), label) for violation in found)
-    elif error is not None and inventory.sizes.get(ref.descriptor) == ref.size:
-        yield problem_of(error, [ref.descriptor], partition=label, unusable=(slot,))
+    for finding in checkpoint_findings(inventory, checkpoint):
+        violation, error = finding.violation, finding.error
+        for label in [partition_label(*owner) for owner in finding.owners] or [None]:
+            if error is None:
+                yield _problem(violation, (slot,), label)
+            else:
+                yield problem_of(error, [violation.where], partition=label, unusable=(slot,))
 
 
 def partition_label(operator: str, subtask: int) -> str:
@@ -87,21 +58,9 @@ def partition_label(operator: str, subtask: int) -> str:
     return f"{operator}-{subtask}"
 
 
-def users_of(inventory: Inventory, checkpoint: Checkpoint) -> Mapping[str, set[str]]:
-    """The partitions of a checkpoint that need an object, by the object's name."""
-    users: dict[str, set[str]] = {}
-    for operator, subtask in checkpoint.subtasks():
-        names = subtask_objects(subtask)
-        described = [inventory.descriptors.get(name) for name in names]
-        for name in names.union(*(descriptor_objects(d) for d in described if d is not None)):
-            users.setdefault(name, set()).add(partition_label(operator.id, subtask.index))
-    return users
-
-
 def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Problem]:
     """A manifest that was put back to an older one has fewer changes than the slot before it."""
-    in_place = [(slot, entry) for slot, entry in checkpoints.items() if entry.slot == slot]
-    for (before, older), (after, newer) in pairwise(in_place):
+    for (before, older), (after, newer) in pairwise(checkpoints.items()):
         if older.author != newer.author:
             continue  # A new start may go on from any checkpoint.
         least = _changes(older)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.checkpoint.inventory import list_slots
-from tidelog.checkpoint.manifest import Checkpoint, decode_entry
+from tidelog.checkpoint.manifest import Checkpoint, decode_slot
 from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.spark.source import frames
@@ -38,7 +38,7 @@ class SlotPart:
         """The row of the slot."""
         name = paths.checkpoint(self.slot)
         try:
-            row = _fields(task.session.run(task.session.store.get(name)), name)
+            row = _fields(task.session.run(task.session.store.get(name)), self.slot)
         except ObjectNotFoundError:
             return
         except (CorruptObjectError, FormatVersionError) as error:
@@ -47,8 +47,8 @@ class SlotPart:
         yield frames.from_rows(task.request.columns, [row])
 
 
-def _fields(data: bytes, name: str) -> dict[str, Any]:
-    entry = decode_entry(data, name)
+def _fields(data: bytes, slot: Slot) -> dict[str, Any]:
+    entry = decode_slot(data, slot)
     row = {
         "kind": "start",
         "generation": entry.author.generation,

@@ -6,7 +6,7 @@ Invariant: a slot that cannot be read is an error, never left out: its reference
 from collections.abc import Collection
 
 from tidelog.checkpoint.inventory import find_checkpoint, list_slots, read_slots
-from tidelog.checkpoint.manifest import Checkpoint, decode_entry
+from tidelog.checkpoint.manifest import Checkpoint, decode_slot
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.spark.source.parts import Request
@@ -56,9 +56,8 @@ async def newest(store: ObjectStore) -> Checkpoint | None:
 
 async def _newest_of(store: ObjectStore, slots: Collection[Slot]) -> Checkpoint | None:
     for slot in sorted(slots, reverse=True):
-        name = paths.checkpoint(slot)
         try:
-            entry = decode_entry(await store.get(name), name)
+            entry = decode_slot(await store.get(paths.checkpoint(slot)), slot)
         except ObjectNotFoundError:
             continue  # A running job dropped it since the listing; the newest one stays.
         if isinstance(entry, Checkpoint):
