@@ -121,6 +121,9 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     inherited: tuple[InheritedState, ...] = ()
     """State of earlier subtasks below its own log, until its own first materialization; where
     two hold the same key groups the later one wins."""
+    updates: int = 0
+    """Puts, deletes and appends that the changes combine, since the subtask's state was first
+    written; 0: not counted."""
 
     @property
     def upto(self) -> SeqNo:

@@ -47,7 +47,7 @@ _NAMED: Final = {"spark.app.name": "tidelog overhead"}
     "--status",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Output of `tidelog run --json`, for the combine factor, which no store holds.",
+    help="Output of `tidelog run --json`, for the combine factor since the start of the job.",
 )
 @click.option(
     "--window",
@@ -76,7 +76,7 @@ async def command(
     materialization intervals (`tidelog run --retain`); exits with 1 when there are fewer.
     """
     books = chosen_books(providers, price_files)
-    question = Question(read_combine(status), _span(window, slide))
+    question = Question(read_combine(status) if status else None, _span(window, slide))
     with (
         _engine(invocation, engine, master, conf) as chosen,
         invocation.output.progress("reading the log") as progress,

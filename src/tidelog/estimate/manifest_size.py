@@ -107,6 +107,7 @@ def _encoded(numbers: Numbers, subtasks: int, ranges: int) -> int:
             table="rocksdb",
             materialization=MaterializationRef(id, descriptor, 10_000, seqno, 1 << 30),
             log=(log_range,) * ranges,
+            updates=numbers.seqno,
         )
         for index in range(subtasks)
     )

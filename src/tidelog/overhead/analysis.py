@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.checkpoint.bounded import Progress, no_progress
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.errors import ConfigError
+from tidelog.overhead.combining import combine_of
 from tidelog.overhead.cost import log_usage
 from tidelog.overhead.engine import Engine
 from tidelog.overhead.facts import History, Snapshot, Stored
@@ -30,7 +31,8 @@ _COARSE: Final = 0.1
 class Question:
     """What the user tells besides the URL."""
 
-    combine: Combine
+    combine: Combine | None = None
+    """What the job has reported; None: its checkpoints are asked."""
     span: Span | None = None
     """Of windows that states do not describe."""
 
@@ -46,7 +48,8 @@ async def measure(
     """
     await _require_job(store)
     history, checkpoints = await read_history(store)
-    _require_same(history.job, question.combine.job)
+    if question.combine is not None:
+        _require_same(history.job, question.combine.job)
     stored = await read_stored(store)
     blocks = await engine.blocks(checkpoints, progress)
     history, dropped = await without_dropped(store, history, blocks)
@@ -122,7 +125,7 @@ def _report(
         seconds=seconds(found),
         checkpoint_s=checkpoint_s,
         operators=tuple(operators),
-        combine=question.combine,
+        combine=question.combine or combine_of(found),
         stored_bytes=stored.bytes,
         table_bytes=sum(point.table_bytes for point in last.points.values()),
         usage=log_usage(found, stored),

@@ -45,6 +45,8 @@ class Point:
     """Of the files of the materialization; 0 without one."""
     log_bytes: int
     """Log that the manifest names or holds: what a restore reads of it."""
+    updates: int = 0
+    """That the changes combine, since they are counted; 0: they are not."""
 
 
 @dataclass(frozen=True, slots=True)

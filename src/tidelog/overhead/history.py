@@ -64,6 +64,7 @@ def _point(checkpoint: Checkpoint, state: SubtaskState) -> Point:
         upto=state.upto,
         table_bytes=ref.table_bytes if ref is not None else 0,
         log_bytes=sum(log.length for log in state.log) + sum(map(len, state.inline)),
+        updates=state.updates,
     )
 
 

@@ -46,9 +46,9 @@ def too_few(materializations: int, seconds: float, checkpoint_s: float) -> str:
     )
 
 
-def no_combine() -> str:
-    """The store holds changes, not the updates that they combine."""
+def not_counted() -> str:
+    """The manifests are of a release that did not count updates."""
     return (
-        "a store holds the changes that were logged, not the updates they combine; pass the "
-        "output of `tidelog run --json` with --status FILE"
+        "these checkpoints do not count the updates that their changes combine: an older release "
+        "wrote them. Next: pass the output of `tidelog run --json` with --status FILE"
     )

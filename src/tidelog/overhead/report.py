@@ -112,12 +112,12 @@ class OperatorReport:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Updates per logged change, which only a running job counts."""
+    """Updates per logged change."""
 
     factor: float | None
     reason: str | None
     job: str | None = None
-    """The job that counted them; None when none did."""
+    """The job whose report says so; None: its checkpoints do."""
 
 
 @dataclass(frozen=True, slots=True)

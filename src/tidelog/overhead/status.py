@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from tidelog.errors import ConfigError
-from tidelog.overhead.missing import no_combine
 from tidelog.overhead.report import Combine
 
 
@@ -23,12 +22,10 @@ class _Line(msgspec.Struct, frozen=True):
     state: _State
 
 
-def read_combine(path: Path | None) -> Combine:
+def read_combine(path: Path) -> Combine:
     """The combine factor in the last line of a file that `tidelog run --json` wrote; raises
     ConfigError.
     """
-    if path is None:
-        return Combine(None, no_combine())
     line = _last_line(path)
     if not line.state.changes:
         return Combine(None, f"in {path} nothing has been changed yet", line.job)

@@ -92,6 +92,7 @@ def state_at(
         advancing=position.advancing,
         barrier=position.barrier,
         start=start,
+        updates=backend.updates,
     )
 
 

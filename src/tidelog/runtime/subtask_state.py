@@ -124,7 +124,7 @@ class SubtaskStates:
             cadence=self.cadence,
         )
         if state is not None:
-            backend.seqno = state.seqno
+            backend.seqno, backend.updates = state.seqno, state.updates
         rows = CanonicalSnapshotter(backend, snapshots, self._factory(vertex), self._rows)
         if log is None:
             start = state.start if state is not None else SeqNo(0)

@@ -78,6 +78,8 @@ class KeyedBackend:
     """When checkpoints come; None: they come without notice."""
     config: FlushConfig = field(default_factory=FlushConfig)
     seqno: SeqNo = _NO_CHANGE
+    updates: int = 0
+    """What the changes below `seqno` combine, as far as it was counted."""
     metrics: FlushMetrics = field(default_factory=FlushMetrics)
     sweeps: list[Callable[[int], int]] = field(default_factory=list)
     """Removers of expired state; each call looks at a few rows and returns what it removed."""
@@ -181,6 +183,7 @@ class KeyedBackend:
         self.metrics.flushes += 1
         self.metrics.changes += len(keys)
         self.metrics.updates += updates
+        self.updates += updates
         self._row_bytes = batch.raw_bytes / len(keys)
 
     def _drain(self) -> tuple[list[bytes], list[bytes | None]]:

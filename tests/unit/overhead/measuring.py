@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from tests.support.jobs import store_of
 from tidelog.overhead.analysis import Question, measure
 from tidelog.overhead.local import LocalEngine
-from tidelog.overhead.missing import no_combine
-from tidelog.overhead.report import Combine, OperatorReport, Report
+from tidelog.overhead.report import OperatorReport, Report
 from tidelog.overhead.windows import Span
 from tidelog.storage.port import ObjectStore
 
 
 def question(span: Span | None = None) -> Question:
     """What a user asks without options, or with those for windows."""
-    return Question(Combine(None, no_combine()), span)
+    return Question(span=span)
 
 
 def measured(objects: Mapping[str, bytes] | ObjectStore, span: Span | None = None) -> Report:

@@ -57,7 +57,7 @@ def test_people_get_a_table_the_rule_for_windows_and_the_bill(store: Path) -> No
     assert f"every {INTERVAL_S:.1f} s" in row
     assert "5 per record" in result.stdout
     assert "2 x (windows + timers) x bytes x interval = " in result.stdout
-    assert "combine factor: unknown: a store holds the changes" in result.stdout
+    assert "updates per logged change" in result.stdout
     assert "space amplification: " in result.stdout
     assert "aws-s3-standard  USD" in result.stdout
     assert "prices: aws-s3-standard is " in result.stdout

@@ -89,7 +89,9 @@ def _alike(chains: Iterable[Chain]) -> Iterable[list[Chain]]:
     """Chains that make the same table out of the same bytes, together; oldest first."""
     groups: dict[SubtaskState, list[Chain]] = defaultdict(list)
     for chain in chains:
-        bare = msgspec.structs.replace(chain.state, watermark=None, transactions=(), finished=False)
+        bare = msgspec.structs.replace(
+            chain.state, watermark=None, transactions=(), finished=False, updates=0
+        )
         groups[bare].append(chain)
     return groups.values()
 
