@@ -41,7 +41,7 @@ def a_manifest(subtasks: int, ranges: int, inline: int) -> bytes:
         )
         return SubtaskState(
             subtask, KeyGroup(16), KeyGroup(31), SeqNo(12_345_678), "rocksdb", ref, log(subtask),
-            (bytes(inline),) if inline else (),
+            (bytes(inline),) if inline else (), updates=23_456_789,
         )  # fmt: skip
 
     source = OperatorState("source", 128, (StateInfo(0, "$splits", "splits", ("msgpack",)),), ())

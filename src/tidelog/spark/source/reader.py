@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from tidelog.spark.source.access import connected
+from tidelog.spark.source.dropped import noticing_drops
 from tidelog.spark.source.filters import push
 from tidelog.spark.source.parts import Part, Request, Task
 from tidelog.spark.source.planning import plan
@@ -53,9 +54,13 @@ class NarrowingReader(BatchReader):
 
 
 def read_part(request: Request, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-    """The rows of a partition; none for that of an empty plan."""
+    """The rows of a partition; none for that of an empty plan.
+
+    Raises RestoreError when what it was planned from is gone, and what reading it raises.
+    """
     part: Part | None = partition.value
     if part is None:
         return
-    with connected(request.options.url, request.options.endpoint) as session:
+    url = request.options.url
+    with noticing_drops(url), connected(url, request.options.endpoint) as session:
         yield from part.read(Task(request, session))

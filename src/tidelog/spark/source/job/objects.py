@@ -5,11 +5,14 @@ unknown, because a slot or descriptor cannot be read, that is an error.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from tidelog.checkpoint.inventory import Inventory, read_inventory
-from tidelog.checkpoint.retention import sweepable
+from tidelog.checkpoint.inventory import Inventory, list_slots, read_inventory
+from tidelog.checkpoint.retention import checkpoint_objects, sweepable
+from tidelog.errors import ObjectNotFoundError
+from tidelog.ids import Slot
 from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage import paths
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -29,6 +32,9 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
 async def _rows(store: ObjectStore) -> list[dict[str, Any]]:
     # Slots before the listing: what they name was written before it.
     inventory = await read_inventory(store)
+    if any(isinstance(error, ObjectNotFoundError) for error in inventory.unreadable.values()):
+        # A running job may have dropped the slots that name it since: then these do not count.
+        inventory = _with_slots(inventory, await list_slots(store))
     for error in (*inventory.slots.unreadable.values(), *inventory.unreadable.values()):
         raise error
     infos = [info async for info in store.list("")]
@@ -45,6 +51,16 @@ async def _rows(store: ObjectStore) -> list[dict[str, Any]]:
         }
         for info in infos
     ]
+
+
+def _with_slots(inventory: Inventory, present: Collection[Slot]) -> Inventory:
+    """The inventory as far as these slots make it."""
+    slots = inventory.slots
+    entries = {slot: entry for slot, entry in slots.entries.items() if slot in present}
+    left = replace(slots, entries=entries)
+    named = {name for each in left.checkpoints.values() for name in checkpoint_objects(each)}
+    unreadable = {name: e for name, e in inventory.unreadable.items() if name in named}
+    return replace(inventory, slots=left, unreadable=unreadable)
 
 
 def kind_of(name: str) -> str:
