@@ -14,6 +14,7 @@ from tidelog.checkpoint.findings import checkpoint_findings
 from tidelog.checkpoint.invariants import Violation, readable_violation, slot_violations
 from tidelog.checkpoint.inventory import Inventory, Slots, list_slots, read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, TableObject
+from tidelog.checkpoint.retention import subtask_objects
 from tidelog.checkpoint.table_file import check_table_file
 from tidelog.dstl.reader import SegmentReader
 from tidelog.dstl.segment import LogRange
@@ -127,10 +128,10 @@ async def _check_bytes(
     """Read what all checkpoints refer to, each part once."""
     users: dict[LogRange | TableObject, set[Slot]] = {}
     for slot, checkpoint in inventory.slots.checkpoints.items():
-        for _, layer in checkpoint.layers():
-            parts: list[LogRange | TableObject] = list(layer.log)
-            if layer.materialization is not None:
-                descriptor = inventory.descriptors.get(layer.materialization.descriptor)
+        for _, subtask in checkpoint.subtasks():
+            parts: list[LogRange | TableObject] = list(subtask.ranges)
+            for name in subtask_objects(subtask):
+                descriptor = inventory.descriptors.get(name)
                 parts += descriptor.shared if descriptor is not None else ()
             for part in parts:
                 users.setdefault(part, set()).add(slot)

@@ -270,13 +270,11 @@ def direct_needs(checkpoint: Checkpoint) -> list[Need]:
     """The objects a manifest names: segments as far as its ranges reach, and descriptors."""
     segments: dict[str, int] = {}
     descriptors = {}
-    in_flight = (s.in_flight.log for _, s in checkpoint.subtasks() if s.in_flight is not None)
-    layers = list(checkpoint.layers())
-    for log in (*(layer.log for _, layer in layers), *in_flight):
-        for part in log:
+    for _, subtask in checkpoint.subtasks():
+        for part in subtask.ranges:
             end = part.offset + part.length
             segments[part.segment] = max(end, segments.get(part.segment, 0))
-    for _, layer in layers:
+    for _, layer in checkpoint.layers():
         if layer.materialization is not None:
             ref = layer.materialization
             descriptors[ref.descriptor] = Need(ref.descriptor, ref.size, exact=True)

@@ -150,6 +150,12 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
         """All that its state is made of, in the order in which it is applied."""
         return (*self.inherited, self.own)
 
+    @property
+    def ranges(self) -> tuple[LogRange, ...]:
+        """All parts of segments it needs: of its log, inherited or own, and of in-flight data."""
+        log = [part for layer in self.layers for part in layer.log]
+        return (*log, *self.in_flight.log) if self.in_flight is not None else tuple(log)
+
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operator: its states and its subtasks, which partition the key groups."""

@@ -57,6 +57,7 @@ class SparkEngine:
 
         named = (
             self._view("blocks", columns=_BLOCKS)
+            .where(f.col("kind") != "in-flight")
             .withColumn("metadata", f.col("kind") == "metadata")
             .withColumn("slot", f.explode("referenced_by"))
             .where(f.col("slot").isin(list(slots)))

@@ -89,11 +89,22 @@ def _alike(chains: Iterable[Chain]) -> Iterable[list[Chain]]:
     """Chains that make the same table out of the same bytes, together; oldest first."""
     groups: dict[SubtaskState, list[Chain]] = defaultdict(list)
     for chain in chains:
-        bare = msgspec.structs.replace(
-            chain.state, watermark=None, transactions=(), finished=False, updates=0
-        )
-        groups[bare].append(chain)
+        groups[_table_of(chain.state)].append(chain)
     return groups.values()
+
+
+def _table_of(state: SubtaskState) -> SubtaskState:
+    """What of a subtask's state its table is made of."""
+    return msgspec.structs.replace(
+        state,
+        watermark=None,
+        transactions=(),
+        finished=False,
+        advancing=None,
+        in_flight=None,
+        barrier=None,
+        updates=0,
+    )
 
 
 def _unit(
@@ -134,14 +145,22 @@ def _segments(
 ) -> Iterator[SegmentUnit]:
     uses: dict[tuple[LogRange, str, int], list[Slot]] = defaultdict(list)
     for slot, checkpoint in checkpoints.items():
-        for operator, layer in checkpoint.layers():
-            for part in layer.log:
-                found_in = uses[part, operator.id, layer.subtask]
-                if slot not in found_in:
-                    found_in.append(slot)
+        for use in _ranges(checkpoint):
+            found_in = uses[use]
+            if slot not in found_in:
+                found_in.append(slot)
     by_segment: dict[str, list[RangeUse]] = defaultdict(list)
     for (part, owner, index), slots in uses.items():
         by_segment[part.segment].append(RangeUse(part, owner, index, tuple(slots)))
     for name, found in by_segment.items():
         if name in inventory.sizes:
             yield SegmentUnit(name, inventory.sizes[name], tuple(found))
+
+
+def _ranges(checkpoint: Checkpoint) -> Iterator[tuple[LogRange, str, int]]:
+    """The parts of segments that it needs, each with the operator and subtask that wrote it."""
+    for operator, state in checkpoint.subtasks():
+        for layer in state.layers:
+            yield from ((part, operator.id, layer.subtask) for part in layer.log)
+        if state.in_flight is not None:
+            yield from ((part, operator.id, state.index) for part in state.in_flight.log)

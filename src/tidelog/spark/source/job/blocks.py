@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_block
-from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
 from tidelog.dstl.segment import (
     HEADER_BYTES,
     TRAILER_BYTES,
@@ -38,6 +38,7 @@ _KINDS: Final = {
     int(BlockKind.CHANGES): "changes",
     int(BlockKind.METADATA): "metadata",
     int(BlockKind.SPARK_CHANGELOG): "spark-changelog",
+    int(BlockKind.IN_FLIGHT): "in-flight",
 }
 
 Row = dict[str, Any]
@@ -63,7 +64,9 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
         async for info in store.list(paths.SEGMENTS)
         if paths.generation_of(info.name) is not None
     ]
-    manifests = [InlinePart(each) for each in retained if any(s.inline for _, s in each.subtasks())]
+    manifests = [
+        InlinePart(each) for each in retained if any(_inline(s) for _, s in each.subtasks())
+    ]
     return [*segments, *manifests]
 
 
@@ -72,7 +75,7 @@ def used(retained: Sequence[Checkpoint]) -> Mapping[str, Sequence[Use]]:
     uses: dict[str, dict[Use, None]] = defaultdict(dict)
     for checkpoint in retained:
         for _, state in checkpoint.subtasks():
-            for part in state.log:
+            for part in state.ranges:
                 end = part.offset + part.length
                 use = Use(part.offset, end, checkpoint.slot, checkpoint.created_ms)
                 uses[part.segment][use] = None
@@ -128,10 +131,15 @@ class InlinePart:
         rows = [
             _row(operator.id, state.index, open_block(data, 0, name)) | inline
             for operator, state in self.checkpoint.subtasks()
-            for data in state.inline
+            for data in _inline(state)
         ]
         if kept := task.request.kept(rows):
             yield frames.from_rows(task.request.columns, kept)
+
+
+def _inline(state: SubtaskState) -> tuple[bytes, ...]:
+    """The blocks that live in a manifest."""
+    return state.inline if state.in_flight is None else (*state.inline, *state.in_flight.inline)
 
 
 async def _from_footer(store: ObjectStore, name: str, size: int) -> list[Row]:
