@@ -6,6 +6,7 @@ work evenly.
 """
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.dstl.uploader import UploadConfig
@@ -61,7 +62,7 @@ class Settings:
             _require(what, value, value > 0, "more than 0")
         _require("latency", self.link.latency_s, self.link.latency_s >= 0, "0 or more")
         restores = self.restores_per_month
-        _require("restores a month", restores, restores >= 0, "0 or more")
+        _require("restores a month", restores, 0 <= restores < inf, "0 or more, and finite")
 
     @property
     def keyed_per_process(self) -> float:

@@ -23,7 +23,8 @@ _ATOMIC_CREATE: Final = frozenset({"gs", "gcs", "abfs", "abfss", "az"})
 def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) -> "FsspecStore":
     """The store at a URL of any scheme that fsspec knows; `options` go to the file system.
 
-    Raises ConfigError when the scheme is unknown or its library is missing.
+    Raises ConfigError when the scheme is unknown or its library is missing, and as the store's
+    methods do where the file system asks its server at once.
     """
     scheme = url.partition("://")[0]
     try:
@@ -37,6 +38,8 @@ def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) ->
             found=str(error),
             action="correct the scheme or install the library it needs",
         ) from error
+    except OSError as error:
+        raise raising.from_os_error(error, f"store {url}") from error
     return FsspecStore(url, filesystem, root, effects, atomic_create=scheme in _ATOMIC_CREATE)
 
 

@@ -4,6 +4,7 @@ Invariant: each names the object with its store's URL, so a message stands on it
 """
 
 import errno
+from socket import gaierror
 from typing import Final
 
 from tidelog.errors import (
@@ -19,6 +20,7 @@ from tidelog.errors import (
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_ANSWER: Final = (ConnectionError, TimeoutError, gaierror)
 _UNREACHABLE: Final = frozenset({errno.ESTALE, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN})
 
 
@@ -99,6 +101,6 @@ def from_os_error(error: OSError, what: str) -> StorageError:
         return store_full(what, found)
     if error.errno in _DENIED or isinstance(error, PermissionError):
         return access_denied(what, found)
-    if error.errno in _UNREACHABLE or isinstance(error, ConnectionError | TimeoutError):
+    if error.errno in _UNREACHABLE or isinstance(error, _NO_ANSWER):
         return store_unreachable(what, found)
     return storage_failed(what, found)

@@ -69,5 +69,5 @@ def _require_spark() -> None:
             error.what,
             expected=error.expected,
             found=error.found,
-            action=f"{error.action}; or verify without Spark, with --engine local",
+            action=f"{error.action}; or do without Spark, with --engine local",
         ) from error

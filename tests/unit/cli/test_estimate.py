@@ -136,6 +136,11 @@ def test_a_price_book_of_ones_own_is_used_alone(tmp_path: Path) -> None:
         ((*JOB, "--compression", "2"), "compression"),
         ((*JOB, "--processes", "9"), "parallelism"),
         ((*JOB, "--skew", "9"), "skew"),
+        ((*JOB, "--skew", "nan"), "skew"),
+        ((*JOB, "--bandwidth", "0"), "bandwidth"),
+        ((*JOB, "--restores-per-month", "inf"), "restores a month"),
+        (("--writes-per-second", "0", "--keys", "5"), "write rate"),
+        (("--writes-per-second", "5", "--keys", "0"), "number of keys"),
     ],
 )
 @pytest.mark.parametrize("command", ["estimate", "plan"])

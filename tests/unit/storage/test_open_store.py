@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from socket import gaierror
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.unit.storage.conformance import names
 from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import ConditionalPutError, ConfigError
+from tidelog.errors import ConditionalPutError, ConfigError, StoreUnreachableError
 from tidelog.storage import open as opening
 from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.open import open_store
@@ -113,6 +114,20 @@ def test_a_missing_s3_library_names_the_extra_to_install(monkeypatch: pytest.Mon
 def test_a_missing_library_of_another_scheme_is_named() -> None:
     with pytest.raises(ConfigError, match="install"):
         open_store("gs://bucket/prefix", INLINE)
+
+
+@pytest.mark.parametrize(
+    "error", [gaierror(-2, "Name or service not known"), ConnectionRefusedError(111, "refused")]
+)
+def test_a_server_that_cannot_be_asked_is_out_of_reach(
+    error: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def url_to_fs(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("tidelog.storage.fsspec_store.url_to_fs", url_to_fs)
+    with pytest.raises(StoreUnreachableError, match="store ftp://nowhere/x"):
+        open_store("ftp://nowhere/x", INLINE)
 
 
 def test_a_scheme_without_an_atomic_create_is_refused_for_create(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def known_starts(inventory: Inventory) -> set[Slot]:
 def _checkpoint(inventory: Inventory, slot: Slot, checkpoint: Checkpoint) -> Iterator[Problem]:
     for finding in checkpoint_findings(inventory, checkpoint):
         violation, error = finding.violation, finding.error
-        for label in [partition_label(*owner) for owner in finding.owners] or [None]:
+        labels: list[str | None] = [partition_label(*owner) for owner in finding.owners]
+        for label in labels or [None]:
             if error is None:
                 yield _problem(violation, (slot,), label)
             else:

@@ -1,0 +1,103 @@
+"""The checkpoint of a query is read while its batches run and Spark cleans up behind them."""
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PythonException
+
+from tests.spark.source.loading import Row, load, plain, rows
+from tests.spark.support.place import Place
+from tests.spark.support.running import add, start
+from tests.spark.support.zoo.aggregations import TOTALS
+from tests.spark.support.zoo.query import events, single
+from tests.support.cli import tidelog
+from tests.unit.spark.source.reading import bag
+from tidelog.spark import TidelogDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.plugin_only
+
+DROPPED = re.compile("has dropped it since, or it is lost|option slot, checkpoint")
+PATIENCE_S = 300
+
+
+@pytest.fixture(autouse=True)
+def registered(spark: "SparkSession") -> None:
+    spark.dataSource.register(TidelogDataSource)
+
+
+def test_every_view_is_whole_while_batches_run(spark: "SparkSession", place: Place) -> None:
+    batches = single(events(seed=81, batches=24, per_batch=10))
+    add(place, batches)
+    query = start(spark, TOTALS, place, follow=True)
+    deadline, looks = time.monotonic() + PATIENCE_S, 0
+    while len(committed := place.committed()) == 0 or committed[-1] < len(batches) - 1:
+        assert time.monotonic() < deadline and query.exception() is None
+        if committed:
+            look(spark, place)
+            looks += 1
+    query.stop()
+    assert looks >= 2, "the query was meant to run on while it was read"
+    changes = rows(load(spark, place.checkpoint, view="changes"))
+    assert {row["slot"] for row in changes} <= set(place.committed())
+    assert {row["op"] for row in changes} == {"put"}
+
+
+def look(spark: "SparkSession", place: Place) -> None:
+    """Read every view once; retention may win a race for `changes`, and then says so."""
+    before = place.committed()
+    checkpoints = rows(load(spark, place.checkpoint, view="checkpoints"))
+    assert {row["kind"] for row in checkpoints} == {"checkpoint"}
+    assert all(row["error"] is None for row in checkpoints)
+    assert max(row["slot"] for row in checkpoints) >= before[-1]
+    objects = rows(load(spark, place.checkpoint, view="objects"))
+    assert len({row["name"] for row in objects}) == len(objects)
+    needed = [row for row in objects if row["kind"] == "segment" and row["referenced_by"]]
+    assert needed and all(row["orphan"] is False for row in needed)
+    blocks = rows(load(spark, place.checkpoint, view="blocks"))
+    assert {row["kind"] for row in blocks} == {"spark-changelog"}
+    assert max(slot for row in blocks for slot in row["referenced_by"]) >= before[-1]
+    try:
+        assert_whole(rows(load(spark, place.checkpoint, view="changes")))
+    except PythonException as error:
+        assert DROPPED.search(str(error)), error
+    checked = tidelog("verify", place.checkpoint, "--engine", "local")
+    assert checked.exit_code == 0, checked.output
+
+
+def assert_whole(changes: list[Row]) -> None:
+    """Of every changelog all records, from the first one on."""
+    places: dict[tuple[int, str, int], list[int]] = {}
+    for row in changes:
+        changelog = row["slot"], row["operator"], row["subtask"]
+        places.setdefault(changelog, []).append(row["position"])
+    assert places
+    for positions in places.values():
+        assert sorted(positions) == list(range(len(positions)))
+
+
+def test_a_stream_follows_a_query_that_runs(spark: "SparkSession", place: Place) -> None:
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
+    batches = single(events(seed=82, batches=12, per_batch=10))
+    add(place, batches[:2])
+    query = start(spark, TOTALS, place, follow=True)
+    query.processAllAvailable()
+    reader = spark.readStream.format("tidelog").option("pollInterval", "0ms")
+    stream = reader.load(str(place.checkpoint))
+    followed = stream.writeStream.format("memory").queryName("followed_live").start()
+    add(place, batches[2:])
+    query.processAllAvailable()
+    followed.processAllAvailable()
+    add(place, single(events(seed=83, batches=2, per_batch=10)))
+    query.processAllAvailable()
+    followed.processAllAvailable()
+    query.stop()
+    followed.stop()
+    found = [plain(row.asDict()) for row in spark.table("followed_live").collect()]
+    assert bag(found) == bag(rows(load(spark, place.checkpoint, view="changes")))
+    assert {row["slot"] for row in found} == set(range(14))
+    assert len({row["slot"] for row in found}) > 3

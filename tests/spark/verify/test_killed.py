@@ -1,0 +1,81 @@
+"""What killed jobs and killed drivers leave verifies, and both engines say the same of it."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.process.harness import Run, killed_at_last, wait_until
+from tests.process.test_kill import write_words
+from tests.spark.support.application import Application, Job
+from tests.spark.support.applications import settings
+from tests.spark.support.census import assert_complete
+from tests.spark.support.faults import SEGMENT, Faults, commit
+from tests.spark.support.place import Place
+from tests.spark.support.running import add
+from tests.spark.support.zoo.query import events, single
+from tidelog.cli import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def verified(location: Path | str, engine: str) -> dict[str, Any]:
+    """The document of a verification that passed; the engine is no part of it."""
+    result = CliRunner().invoke(main, ["verify", str(location), "--engine", engine, "--json"])
+    assert result.exit_code == 0, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert document.pop("engine") == engine
+    assert document["problems"] == [] and document["passed"]
+    return document
+
+
+def test_both_engines_find_every_checkpoint_of_a_killed_job_sound(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    options = ("--parallelism", "2", "--retain", "5")
+    run = Run(tmp_path, "tests.process.jobs:wordcount", options)
+    write_words(run, 2_500)
+    for _ in range(2):
+        slots = run.slots() + 4
+        with killed_at_last(run.start()) as process:
+            wait_until(lambda slots=slots: run.slots() >= slots, process)  # type: ignore[misc]
+        by_spark, here = verified(run.store, "spark"), verified(run.store, "local")
+        assert by_spark == here
+        assert {each["verdict"] for each in here["checkpoints"]} == {"sound"}
+        assert here["checkpoints"][-1]["rows"] > 0
+
+
+MOMENTS = {
+    "some changelogs durable, no commit": ("hold-after", "put", SEGMENT),
+    "all of them durable, no commit": ("hold", "put", commit(r"\d+")),
+    "the commit written, its answer not seen": ("hold-after", "put", commit(r"\d+")),
+}
+
+
+@pytest.mark.plugin_only
+def test_both_engines_find_every_batch_of_a_killed_driver_sound(
+    spark: "SparkSession", place: Place, tmp_path: Path
+) -> None:
+    add(place, single(events(seed=71, batches=16, per_batch=10)))
+    faults = Faults(tmp_path / "own-faults")
+    given = settings(faults.control)
+    job = Job(place, "totals", scheme="faulty")
+    for action, op, path in MOMENTS.values():
+        with Application((job,), given) as application:
+            application.await_batches((place.committed() or [-1])[-1] + 4)
+            faults.add(action, op, path).await_fired()
+            application.kill()
+        faults.clear()
+        by_spark, here = verified(place.checkpoint, "spark"), verified(place.checkpoint, "local")
+        assert by_spark == here
+        newest = here["checkpoints"][-1]
+        assert newest["checkpoint"] == place.committed()[-1] == here["newest_sound"]
+        # Spark cleans up state a little before it purges the commits that name it.
+        assert {each["verdict"] for each in here["checkpoints"]} <= {"sound", "expired"}
+    with Application((job,), given) as application:
+        application.finish()
+    verified(place.checkpoint, "local")
+    assert_complete(place.checkpoint)
