@@ -17,7 +17,10 @@ from tidelog.checkpoint.manifest import (
     encode_descriptor,
     encode_entry,
 )
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
 from tidelog.storage import paths
+from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row, decode_rows, encode_rows
@@ -65,6 +68,19 @@ def tiny() -> Objects:
     store = MemoryStore()
     run(store, word_count(), config(table="memory", retain=10))
     return contents(store)
+
+
+@cache
+def overlapping(job_of: Callable[[], Job] = word_count) -> Objects:
+    """Tables take so long to upload that a checkpoint falls into it: a second way is always there.
+
+    Ten checkpoints, RocksDB tables.
+    """
+    memory, effects = MemoryStore(), virtual_effects()
+    late = Fault(FaultKind.DELAY, operation="put", prefix=paths.MATERIALIZATIONS, seconds=1.2)
+    store = FaultyStore(memory, [late], effects.clock, effects.rng)
+    asyncio.run(JobRunner(job_of(), store, config(retain=10), effects).run())
+    return contents(memory)
 
 
 def needed_by(objects: Objects, name: str) -> set[int]:

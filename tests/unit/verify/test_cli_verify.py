@@ -49,8 +49,8 @@ def test_a_sound_store_passes_and_is_not_written_to(store: Path) -> None:
 def test_the_table_names_what_is_sound_and_what_was_not_checked(store: Path) -> None:
     shown = tidelog("verify", store, "--engine", "local")
     assert shown.exit_code == 0
-    assert "   9  sound             4   753      854  2 of 4" in shown.stdout
-    assert "not checked in two ways: only one materialization: process-0" in shown.stdout
+    assert re.search(r"^   9  sound +4 +\d+ +\d+  \d of 4$", shown.stdout, re.MULTILINE)
+    assert re.search(r"^not checked in two ways: .+: .*process-0", shown.stdout, re.MULTILINE)
     assert shown.stdout.endswith(
         "passed: 3 of 3 checkpoints are sound; the newest is 9; 0 problems\n"
     )

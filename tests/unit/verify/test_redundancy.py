@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from tests.support.damage import Damage, checkpoint_in, damaged
-from tests.support.jobs import filled
+from tests.support.jobs import every_kind, filled
 from tests.unit.verify.stores import (
     Objects,
+    overlapping,
     tiny,
     verdicts,
     verified,
@@ -18,7 +19,6 @@ from tests.unit.verify.stores import (
 )
 from tidelog.checkpoint.manifest import TableObject, decode_descriptor
 from tidelog.dstl.segment import LogRange
-from tidelog.ids import Generation
 from tidelog.storage import paths
 from tidelog.storage.document import checksum
 from tidelog.table.frame import Row
@@ -79,17 +79,24 @@ def test_a_wrong_first_materialization_contradicts_the_log_it_was_made_of() -> N
 
 
 def test_a_damaged_way_is_told_by_the_partition_it_belongs_to() -> None:
-    part = log_of_slot(5, "count", 1)[1]
-    assert part not in log_of_slot(6, "count", 1)
-    report = verified(damaged(tiny(), part.segment, in_the_block_at(part.offset)), 6)
+    objects = overlapping()
+    # The newest slot in which the log is cut, and what only the way from the older one needs.
+    slot, part = next(
+        (n, part)
+        for n in range(8, 1, -1)
+        for part in reversed(log_of_slot(n - 1, "count", 1))
+        if part not in log_of_slot(n, "count", 1)
+    )
+    assert "count-1" not in [partition for partition, _, _ in verified(objects, slot).unchecked]
+    report = verified(damaged(objects, part.segment, in_the_block_at(part.offset)), slot)
     assert report.passed
     reasons = {reason for partition, reason, _ in report.unchecked if partition == "count-1"}
     assert reasons == {"only one materialization: the way from the older one is damaged"}
 
 
 def log_of_slot(slot: int, operator: str, index: int) -> tuple[LogRange, ...]:
-    """The log of one partition of `tiny`."""
-    states = checkpoint_in(tiny(), slot).subtasks()
+    """The log of one partition of `overlapping`."""
+    states = checkpoint_in(overlapping(), slot).subtasks()
     (log,) = (s.log for o, s in states if (o.id, s.index) == (operator, index))
     return log
 
@@ -103,11 +110,18 @@ def in_the_block_at(offset: int) -> Damage:
 
 
 def test_a_wrong_rocksdb_materialization_is_found(tmp_path: Path) -> None:
-    objects = filled()
-    name = "materializations/00000004/process-1-1.json"
+    objects = overlapping(every_kind)
+    name = "materializations/00000000/process-1-1.json"
+    users = {slot for slot in range(1, 9) if name in descriptors_of(objects, slot)}
     report = verified(with_other_table(objects, name, tmp_path))
-    assert [(p.check, p.where) for p in report.problems] == [("redundancy", name)]
-    assert report.problems[0].doubtful == (7, 8, 9), "those of the older way may be the wrong ones"
+    assert {(p.check, p.where) for p in report.problems} == {("redundancy", name)}
+    doubtful = {slot for problem in report.problems for slot in problem.doubtful}
+    assert doubtful >= users and users
+
+
+def descriptors_of(objects: Objects, slot: int) -> set[str]:
+    refs = (state.materialization for _, state in checkpoint_in(objects, slot).subtasks())
+    return {ref.descriptor for ref in refs if ref is not None}
 
 
 def with_other_table(objects: Objects, name: str, directory: Path) -> Objects:
@@ -133,7 +147,7 @@ def with_other_table(objects: Objects, name: str, directory: Path) -> Objects:
             private_files[each.name] = data
             continue
         label = f"{hashlib.blake2b(data, digest_size=16).hexdigest()}-process-1-9"
-        stored = paths.table_file(Generation(4), label)
+        stored = paths.table_file(descriptor.generation, label)
         added[stored] = data
         shared.append(TableObject(each.name, stored, len(data), checksum(data)))
     other = msgspec.structs.replace(descriptor, shared=tuple(shared), private=private_files)

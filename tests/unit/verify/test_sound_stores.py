@@ -17,7 +17,7 @@ from tests.support.jobs import (
     virtual_effects,
     word_count,
 )
-from tests.unit.verify.stores import report_on, small, tiny, verdicts, verified
+from tests.unit.verify.stores import overlapping, report_on, small, tiny, verdicts, verified
 from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
@@ -27,6 +27,8 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks.callable import Callback
 from tidelog.storage.memory import MemoryStore
+from tidelog.verify.store.lineage import LOG_IS_CUT, NO_MATERIALIZATION
+from tidelog.verify.store.structure import partition_label
 
 OFTEN = MaterializeConfig(interval=1.0)
 
@@ -94,15 +96,24 @@ def test_a_job_that_went_back_to_an_older_checkpoint_has_no_false_contradiction(
 
 
 def test_a_second_way_is_taken_where_there_is_one_and_only_there() -> None:
-    report = verified(tiny())
+    report = verified(overlapping())
     ways = {c.checkpoint: (c.equal, c.different, c.unchecked) for c in report.checkpoints}
     assert ways[1] == (0, 0, 4), "the first checkpoint has no materialization"
-    assert ways[8] == (2, 0, 2)
-    reasons = {(partition, reason) for partition, reason, at in report.unchecked if 8 in at}
-    cut = "only one materialization: the log between it and the older one is cut"
-    assert reasons == {("count-0", cut), ("source-1", cut)}
-    alone = [at for _, reason, at in report.unchecked if reason.startswith("no materialization")]
-    assert alone == [(1, 2), (1, 2), (1,), (1,)]
+    assert ways[8] == (4, 0, 0)
+    without = {
+        (partition_label(operator.id, state.index), slot)
+        for slot in ways
+        for operator, state in checkpoint_in(overlapping(), slot).subtasks()
+        if state.materialization is None
+    }
+    assert {(partition, slot) for partition, _, at in report.unchecked for slot in at} == without
+    assert {reason for _, reason, _ in report.unchecked} == {NO_MATERIALIZATION}
+
+
+def test_without_a_checkpoint_during_the_upload_the_log_to_the_older_table_is_cut() -> None:
+    report = verified(tiny())
+    reasons = {reason for _, reason, _ in report.unchecked}
+    assert reasons == {NO_MATERIALIZATION, LOG_IS_CUT}
 
 
 def test_checkpoints_that_share_their_bytes_are_restored_once() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.checkpoint.inventory import list_slots
-from tidelog.checkpoint.manifest import Checkpoint, decode_slot
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint, decode_slot
 from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.spark.source import frames
@@ -59,7 +59,7 @@ def _fields(data: bytes, slot: Slot) -> dict[str, Any]:
         return row
     states = [state for _, state in entry.subtasks()]
     return row | {
-        "kind": "checkpoint",
+        "kind": "savepoint" if isinstance(entry, Savepoint) else "checkpoint",
         "checkpoint_id": entry.checkpoint_id,
         "final": entry.final,
         "operators": len(entry.operators),
