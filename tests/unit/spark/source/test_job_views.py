@@ -323,7 +323,8 @@ def test_small_objects_can_share_a_part(store: Path) -> None:
     apart = request(store, view="changes", slot="all")
     together = request(store, view="changes", slot="all", partitionBytes="1g")
     assert len(planned(together)) == 1 < len(planned(apart))
-    some = request(store, view="changes", slot="all", partitionBytes="10k")
+    half = sum(part.size for part in planned(apart)) // 2
+    some = request(store, view="changes", slot="all", partitionBytes=str(half))
     assert 1 < len(planned(some)) < len(planned(apart))
     assert bag(read(store, view="changes", slot="all", partitionBytes="10k")) == bag(
         read(store, view="changes", slot="all")
