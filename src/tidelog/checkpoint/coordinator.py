@@ -2,18 +2,21 @@
 
 Invariants:
 - at most one checkpoint is in progress, and its id was never used before;
-- a checkpoint is stored only when every task acknowledged it, and completed only when stored;
+- a checkpoint is stored only when every task of its plan acknowledged it, and completed only when
+  stored; a task whose finish it contains has exited for all later plans;
 - a decline, a timeout or a storage error discards the whole checkpoint (Carbone et al., 2015);
-- the final checkpoint is triggered as soon as all tasks ended, and nothing is triggered after it;
+- the final checkpoint is the one under way when all tasks have ended if it contains the finish of
+  all, else one triggered at once; nothing is triggered after it;
 - one savepoint at most is asked for at a time; it is the next checkpoint, and its failure, told to
   whoever asked, is none of the failures in a row. A drain has no way back: the final checkpoint is
   its savepoint, however often it takes.
 """
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from tidelog.checkpoint.plan import Plan, make_plan
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.ids import CheckpointId
 
@@ -33,11 +36,13 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
-    """Send barriers of this checkpoint into the sources."""
+class Trigger(Generic[Task]):
+    """Send barriers of this checkpoint to the tasks where it starts."""
 
     checkpoint: CheckpointId
     final: bool
+    """All tasks have ended: no other checkpoint follows this one if it completes."""
+    starts_at: frozenset[Task]
     savepoint: SavepointRequest | None = None
 
 
@@ -53,6 +58,7 @@ class Store(Generic[Task, State]):
     checkpoint: CheckpointId
     states: dict[Task, State]
     final: bool
+    """The finish of all tasks is part of it: nothing is left to do after it."""
     savepoint: SavepointRequest | None = None
 
 
@@ -75,11 +81,14 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(Generic[Task, State]):
     """Tell the tasks that this checkpoint is durable: sinks commit."""
 
     checkpoint: CheckpointId
     final: bool
+    """The last one of this run."""
+    exited: dict[Task, State]
+    """Tasks that no later checkpoint needs: they leave."""
     savepoint: SavepointRequest | None = None
 
 
@@ -91,7 +100,9 @@ class FailJob:
     reason: str
 
 
-Decision = Trigger | Drain | Store[Task, State] | Abort | Refuse | Complete | FailJob
+Decision = (
+    Trigger[Task] | Drain | Store[Task, State] | Abort | Refuse | Complete[Task, State] | FailJob
+)
 
 
 @dataclass(slots=True)
@@ -99,10 +110,12 @@ class _InProgress(Generic[Task, State]):
     checkpoint: CheckpointId
     started: float
     final: bool
+    plan: Plan[Task]
     missing: set[Task]
-    states: dict[Task, State]
     timeout: float
     savepoint: SavepointRequest | None
+    states: dict[Task, State] = field(default_factory=dict)
+    finished: set[Task] = field(default_factory=set)
     storing: bool = False
 
 
@@ -110,15 +123,22 @@ class Coordinator(Generic[Task, State]):
     """Decides over the checkpoints of one running job."""
 
     def __init__(
-        self, tasks: Iterable[Task], schedule: Schedule, next_id: CheckpointId, now: float
+        self,
+        predecessors: Mapping[Task, Collection[Task]],
+        schedule: Schedule,
+        next_id: CheckpointId,
+        now: float,
+        exited: Iterable[Task] = (),
     ) -> None:
-        self._tasks = frozenset(tasks)
+        self._predecessors = predecessors
         self._schedule = schedule
         self._next_id = next_id
         self._due = now + schedule.interval
         self._running: _InProgress[Task, State] | None = None
-        self._ended: set[Task] = set()
-        self._done = False
+        self._exited = set(exited)
+        self._ended = set(self._exited)
+        """Have handled all their data, those that exited since included."""
+        self._done = self._exited >= predecessors.keys()
         self._wanted: SavepointRequest | None = None
         """Asked for, and not triggered yet."""
         self.consecutive_failures = 0
@@ -176,18 +196,21 @@ class Coordinator(Generic[Task, State]):
         return self._trigger(now) if idle and self._all_ended() else []
 
     def acknowledged(
-        self, checkpoint: CheckpointId, task: Task, state: State
+        self, checkpoint: CheckpointId, task: Task, state: State, *, finished: bool = False
     ) -> list[Decision[Task, State]]:
-        """A task's snapshot is durable."""
+        """A task's snapshot is durable; `finished`: the end of its data is part of it."""
         running = self._running
         if running is None or running.checkpoint != checkpoint or task not in running.missing:
             return []
         running.missing.discard(task)
         running.states[task] = state
+        if finished:
+            running.finished.add(task)
         if running.missing:
             return []
         running.storing = True
-        return [Store(checkpoint, running.states, running.final, running.savepoint)]
+        final = self._all_finish(running)
+        return [Store(checkpoint, running.states, final, running.savepoint)]
 
     def declined(
         self, checkpoint: CheckpointId, reason: str, now: float
@@ -204,9 +227,13 @@ class Coordinator(Generic[Task, State]):
         self._running = None
         self.consecutive_failures = 0
         self._done = running.final or (running.savepoint is not None and running.savepoint.stop)
+        self._done |= self._all_finish(running) and self._wanted is None
+        exited = self._exits(running)
+        self._exited.update(exited)
+        self._ended.update(exited)
         self._due = max(running.started + self._schedule.interval, now + self._schedule.min_pause)
         decisions: list[Decision[Task, State]] = [
-            Complete(checkpoint, running.final, running.savepoint)
+            Complete(checkpoint, self._done, exited, running.savepoint)
         ]
         if not self._done and (self._all_ended() or self._savepoint_due()):
             decisions += self._trigger(now)
@@ -216,8 +243,21 @@ class Coordinator(Generic[Task, State]):
         """A savepoint is wanted that has not to wait for the end of the data."""
         return self._wanted is not None and (not self._wanted.drain or self._all_ended())
 
+    def _exits(self, running: _InProgress[Task, State]) -> dict[Task, State]:
+        """Who leaves with a checkpoint that completed."""
+        if self._done:
+            return running.states
+        # Later checkpoints refer to what a subtask left, and a savepoint is the user's to delete;
+        # one that is wanted is to hold the state of all.
+        if running.savepoint is not None or self._wanted is not None:
+            return {}
+        return {task: state for task, state in running.states.items() if task in running.finished}
+
     def _all_ended(self) -> bool:
-        return self._ended >= self._tasks
+        return self._ended >= self._predecessors.keys()
+
+    def _all_finish(self, running: _InProgress[Task, State]) -> bool:
+        return running.finished == running.plan.takes_part
 
     def _trigger(self, now: float) -> list[Decision[Task, State]]:
         checkpoint = self._next_id
@@ -228,10 +268,10 @@ class Coordinator(Generic[Task, State]):
             savepoint, self._wanted = self._wanted, None
         if savepoint is not None and savepoint.timeout_s is not None:
             timeout = savepoint.timeout_s
-        self._running = _InProgress(
-            checkpoint, now, final, set(self._tasks), {}, timeout, savepoint
-        )
-        return [Trigger(checkpoint, final, savepoint)]
+        plan = make_plan(self._predecessors, self._exited)
+        missing = set(plan.takes_part)
+        self._running = _InProgress(checkpoint, now, final, plan, missing, timeout, savepoint)
+        return [Trigger(checkpoint, final, plan.starts_at, savepoint)]
 
     def _fail(self, now: float, reason: str) -> list[Decision[Task, State]]:
         assert self._running is not None

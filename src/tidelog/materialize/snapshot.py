@@ -77,6 +77,8 @@ class TableSnapshots:
     known: dict[str, TableObject] = field(default_factory=dict)
     """Shared files of the table that are stored already, by local name."""
     metrics: SnapshotMetrics = field(default_factory=SnapshotMetrics)
+    released: bool = False
+    """The table is closed for good; the figures stay."""
     _last_id: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One upload at a time: each ends with what it knows to be stored."""

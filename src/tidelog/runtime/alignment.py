@@ -6,7 +6,8 @@ Invariants:
 - exactly once, overtaking: the snapshot is taken before n was reached on all channels; from then on
   nothing is blocked, and what comes before n on the others is in-flight data of n;
 - a channel that stays aligned is never overtaken: n is reached on all of those first;
-- at least once: nothing is ever blocked, barriers are counted.
+- at least once: nothing is ever blocked, barriers are counted;
+- where a channel ended every barrier is reached: none will come.
 With one channel aligned exactly once and at least once are the same.
 """
 
@@ -21,9 +22,10 @@ from tidelog.runtime.messages import Barrier
 class Switching:
     """When an aligned checkpoint that may switch becomes an unaligned one; times in seconds.
 
-    The three stages (FLINK-19681, FLINK-23041, FLINK-27251): inside a task that aligns for too long; by the
-    start time that the barrier carries, so that the time is that of the whole checkpoint and not
-    of each task; in output queues, where a barrier waits that no task has seen yet.
+    The three stages (FLINK-19681, FLINK-23041, FLINK-27251): inside a task that aligns for too
+    long; by the start time that the barrier carries, so that the time is that of the whole
+    checkpoint and not of each task; in output queues, where a barrier waits that no task has seen
+    yet.
     """
 
     timeout: float
@@ -79,6 +81,7 @@ class Alignment:
         self._switching = switching if exactly_once else None
         self._stay_aligned = frozenset(stay_aligned)
         self._reached: set[int] = set()
+        self._ended: set[int] = set()
         self._seen_at = 0.0
         self._deadline: float | None = None
         self._newest = _NO_CHECKPOINT
@@ -110,7 +113,15 @@ class Alignment:
         unblock = self._begin(barrier, now)
         if unblock is None:
             return _IGNORE
-        return self._or_switch(Aligned(unblock=unblock), now)
+        return self._complete_or_switch(Aligned(unblock=unblock), now)
+
+    def ended(self, channel: int, now: float) -> Aligned:
+        """Nothing follows on a channel."""
+        self._ended.add(channel)
+        if self.aligning is None:
+            return _IGNORE
+        self._reached.add(channel)
+        return self._complete_or_switch(_IGNORE, now)
 
     def barrier(self, channel: int, barrier: Barrier, now: float) -> Aligned:
         """A barrier was reached; one of an older checkpoint is ignored, a newer starts anew."""
@@ -118,10 +129,8 @@ class Alignment:
         if unblock is None:
             return _IGNORE
         self._reached.add(channel)
-        if len(self._reached) < self._channels:
-            return self._or_switch(Aligned(block=self._exactly_once, unblock=unblock), now)
-        self._closed = barrier.checkpoint
-        return Aligned(unblock=self._exactly_once, complete=True)
+        waiting = Aligned(block=self._exactly_once, unblock=unblock)
+        return self._complete_or_switch(waiting, now)
 
     def abort(self, checkpoint: CheckpointId) -> Aligned:
         """The coordinator gave the checkpoint up."""
@@ -141,7 +150,7 @@ class Alignment:
             # A checkpoint given up by the coordinator leaves half an alignment behind.
             unblock = self.aligning is not None and bool(self._reached) and self._exactly_once
             self._newest = checkpoint
-            self._reached = set()
+            self._reached = set(self._ended)
             self._seen_at = now
             self._deadline = None
         if self._switching is not None:
@@ -150,8 +159,13 @@ class Alignment:
                 self._deadline = deadline
         return unblock
 
-    def _or_switch(self, otherwise: Aligned, now: float) -> Aligned:
-        """Take the snapshot when it is time, and no channel that stays aligned is behind."""
+    def _complete_or_switch(self, otherwise: Aligned, now: float) -> Aligned:
+        """Take the snapshot when the barrier was reached on all channels; earlier when it is time
+        and no channel that stays aligned is behind.
+        """
+        if len(self._reached) == self._channels:
+            self._closed = self._newest
+            return Aligned(unblock=self._exactly_once, complete=True)
         deadline = self.deadline
         if deadline is None or now < deadline or not self._stay_aligned <= self._reached:
             return otherwise

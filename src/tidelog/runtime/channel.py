@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.messages import Barrier, Batch, Message, Watermark
+from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, Message, Watermark
 from tidelog.runtime.pool import BufferPool
 
 InFlightData = Batch | Watermark
@@ -137,12 +137,14 @@ class Channel:
     def record(self, checkpoint: CheckpointId, recorded: Recorded) -> None:
         """Call `recorded` with the data before the barrier of a checkpoint, once that has come.
 
-        The barrier is taken out: it has done its work.
+        The barrier is taken out: it has done its work. Where the channel ends no barrier comes.
         """
         for position, message in enumerate(self._input):
-            if _is_barrier(message, checkpoint):
+            barrier = _is_barrier(message, checkpoint)
+            if barrier or isinstance(message, EndOfChannel):
                 overtaken = _data(itertools.islice(self._input, position))
-                del self._input[position]
+                if barrier:
+                    del self._input[position]
                 recorded(overtaken)
                 return
         self._recording = _Recording(checkpoint, recorded, _data(self._input))
@@ -172,9 +174,11 @@ class Channel:
     def _arrive(self, message: Message) -> None:
         recording = self._recording
         if recording is not None:
-            if _is_barrier(message, recording.checkpoint):
+            barrier = _is_barrier(message, recording.checkpoint)
+            if barrier or isinstance(message, EndOfChannel):
                 self._recording = None
                 recording.recorded(recording.data)
+            if barrier:
                 return
             if isinstance(message, InFlightData):
                 recording.data.append(message)

@@ -41,6 +41,7 @@ from tidelog.dstl.cadence import Cadence
 from tidelog.effects import Effects, wait_for
 from tidelog.errors import CheckpointFailedError, FencedError, TidelogError
 from tidelog.ids import CheckpointId, Slot
+from tidelog.runtime.finished import FinishedSubtasks
 from tidelog.runtime.messages import Barrier, BarrierOrder
 from tidelog.runtime.savepoints import Savepoints
 from tidelog.runtime.source_task import SourceTask
@@ -92,6 +93,7 @@ class CheckpointDriver:
     collector: Collector
     cadence: Cadence
     operators: Callable[[Mapping[TaskId, SubtaskState]], tuple[OperatorState, ...]]
+    finished_subtasks: FinishedSubtasks
     order: BarrierOrder = "aligned"
     """What barriers do about the records before them."""
     previous: Checkpoint | None = None
@@ -106,7 +108,8 @@ class CheckpointDriver:
 
     def acknowledged(self, checkpoint: CheckpointId, task: TaskId, state: SubtaskState) -> None:
         """A task's part is durable."""
-        self._decide(self.coordinator.acknowledged(checkpoint, task, state))
+        finished = state.finished
+        self._decide(self.coordinator.acknowledged(checkpoint, task, state, finished=finished))
 
     def declined(self, checkpoint: CheckpointId, task: TaskId, reason: str) -> None:
         """A task cannot take part."""
@@ -191,7 +194,7 @@ class CheckpointDriver:
     def _sources(self) -> Iterator[SourceTask]:
         return (task for task in self.tasks if isinstance(task, SourceTask))
 
-    def _trigger(self, decision: Trigger) -> None:
+    def _trigger(self, decision: Trigger[TaskId]) -> None:
         self.cadence.triggered()
         self._started = self._now()
         # Whoever asks for a savepoint has time: it holds no in-flight data.
@@ -199,8 +202,9 @@ class CheckpointDriver:
         barrier = Barrier(
             decision.checkpoint, self._started, decision.final, order, decision.savepoint
         )
-        for source in self._sources():
-            source.trigger(barrier)
+        for task in self.tasks:
+            if task.id in decision.starts_at:
+                task.trigger(barrier)
 
     def _abort(self, decision: Abort) -> None:
         self._expect_next()
@@ -211,10 +215,14 @@ class CheckpointDriver:
         if decision.savepoint is not None:
             self.savepoints.failed(decision.savepoint, decision.reason)
 
-    async def _complete(self, decision: Complete) -> None:
+    async def _complete(self, decision: Complete[TaskId, SubtaskState]) -> None:
         self._expect_next()
+        self.finished_subtasks.add(decision.exited)
         for task in self.tasks:
             await task.complete(decision.checkpoint)
+        for task in self.tasks:
+            if task.id in decision.exited:
+                task.leave()
         if decision.savepoint is not None:
             self.savepoints.completed(decision.savepoint)
 
@@ -242,7 +250,7 @@ class CheckpointDriver:
             checkpoint_id=decision.checkpoint,
             created_ms=self.effects.clock.now_ms(),
             job=self.job,
-            operators=self.operators(decision.states),
+            operators=self.operators(self.finished_subtasks.complete(decision.states)),
             final=decision.final,
         )
         wanted = decision.savepoint

@@ -10,6 +10,7 @@ from tidelog.ids import Generation
 from tidelog.runtime.alignment import Switching
 from tidelog.runtime.blame import blame
 from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.finished_task import FinishedTask
 from tidelog.runtime.graph import Node, Vertex
 from tidelog.runtime.in_flight.carrier import InFlightCarrier
 from tidelog.runtime.in_flight.codec import RecordTypes
@@ -23,6 +24,7 @@ from tidelog.runtime.sink_output import SinkOutput
 from tidelog.runtime.source_task import SourceTask, SplitEnumerator
 from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
+from tidelog.runtime.supervise import run_while
 from tidelog.runtime.task import CheckpointListener, Task, TaskId, TaskParts
 from tidelog.runtime.wiring import Buffers, Wiring
 from tidelog.runtime.worktime import WorkTime
@@ -47,6 +49,8 @@ class Deployment:
     """What in-flight data may consist of."""
     dropped_buffers: int = 0
     """Buffers in flight that the restore was told to drop."""
+    _released: set[TaskId] = field(default_factory=set)
+    """Exited, with everything they held closed."""
 
     async def build(self, vertices: list[Vertex], restored: Checkpoint | None) -> None:
         """Restore all subtasks, let sinks recover, and wire the tasks."""
@@ -67,6 +71,9 @@ class Deployment:
                 task_id = TaskId(vertex.id, subtask)
                 state = operator.subtasks[subtask] if operator else None
                 output = await self._output(vertex, subtask, wiring, state)
+                if task_id in self.states.finished:
+                    self.tasks.append(self._finished(task_id, vertex, output, wiring))
+                    continue
                 parts = self._parts(task_id, vertex, output, state, loaded.get(task_id), total)
                 if source is not None and enumerator is not None:
                     task: Task = SourceTask(parts, source, enumerator)
@@ -98,20 +105,51 @@ class Deployment:
 
     def live_objects(self) -> set[str]:
         """Stored objects that running subtasks refer to."""
-        parts = [task.parts for task in self.tasks]
+        parts = [task.parts for task in self.tasks if task.id not in self._released]
         held = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
         held += [p.carrier.objects() for p in parts if p.carrier is not None]
         return set().union(*held)
 
+    async def live(self, task: Task) -> None:
+        """A task's whole life: its loop, beside it its materializer, and what it leaves behind."""
+        materializer = self.states.materializer(task.id)
+        if materializer is None:
+            await task.run()
+        else:
+            await run_while(task.run(), materializer.run())
+        self._released.add(task.id)
+        with ExitStack() as closing:
+            _close_operators(task, closing)
+        await self.states.release(task.id)
+
     def close(self) -> None:
         """Close operators, sinks and tables, all of them even when one fails."""
         with ExitStack() as closing:
-            for snapshots in self.states.snapshots:
-                closing.callback(snapshots.table.close)
+            for table in self.states.open_tables():
+                closing.callback(table.close)
             for task in self.tasks:
-                if isinstance(task.parts.output, SinkOutput):
-                    closing.callback(task.parts.output.close)
-                closing.callback(task.parts.chain.close)
+                if task.id not in self._released:
+                    _close_operators(task, closing)
+
+    def _finished(
+        self, task_id: TaskId, vertex: Vertex, output: Output | SinkOutput, wiring: Wiring
+    ) -> FinishedTask:
+        backend, snapshotter, canonical = self.states.build_finished(
+            task_id, vertex, self.registries[vertex.id]
+        )
+        parts = TaskParts(
+            id=task_id,
+            chain=OperatorChain([]),
+            backend=backend,
+            snapshotter=snapshotter,
+            canonical=canonical,
+            output=output,
+            uploader=None,
+            effects=self.states.effects,
+            listener=self.listener,
+        )
+        gate = wiring.gates[vertex.id][task_id.subtask] if vertex.inputs else None
+        return FinishedTask(parts, gate)
 
     async def _recover_in_flight(
         self, restored: Checkpoint, vertices: list[Vertex], wiring: Wiring
@@ -197,6 +235,12 @@ class Deployment:
         for subtask in loaded.values():
             for name, descriptor in subtask.descriptors.items():
                 self.states.ledger.describe(name, descriptor.shared_bytes)
+
+
+def _close_operators(task: Task, closing: ExitStack) -> None:
+    if isinstance(task.parts.output, SinkOutput):
+        closing.callback(task.parts.output.close)
+    closing.callback(task.parts.chain.close)
 
 
 def _made(node: Node) -> tuple[str, Operator]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidelog.runtime.channel import Channel
-from tidelog.runtime.messages import Barrier, Message
+from tidelog.runtime.messages import Barrier, EndOfChannel, Message
 from tidelog.runtime.pool import BufferPool
 
 
@@ -116,7 +116,7 @@ class Gate:
                 continue
             if recovering and not channels[number].recovered:
                 continue
-            if available or isinstance(head, Barrier):
+            if available or isinstance(head, Barrier | EndOfChannel):
                 self._turn = (number + 1) % count
                 return number
         return None

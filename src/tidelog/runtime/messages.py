@@ -68,5 +68,13 @@ class Barrier:
 class EndOfData:
     """No record follows on this channel; barriers still do, up to the final checkpoint."""
 
+    drain: bool = True
+    """The data is over for good, so operators finish; else the job stops here to go on later."""
 
-Message = Batch | Watermark | Barrier | EndOfData
+
+@dataclass(frozen=True, slots=True)
+class EndOfChannel:
+    """Nothing follows on this channel, its producer has exited: every later barrier is here."""
+
+
+Message = Batch | Watermark | Barrier | EndOfData | EndOfChannel

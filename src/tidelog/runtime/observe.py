@@ -29,7 +29,7 @@ from tidelog.runtime.status import (
     StoreStatus,
     UploadsStatus,
 )
-from tidelog.runtime.task import Task, TaskParts
+from tidelog.runtime.task import Task
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore
@@ -98,7 +98,7 @@ def _operator(vertex: str, subtasks: Sequence[Task], *, open: bool) -> OperatorS
         records_in=sum(p.metrics.records_in for p in parts),
         records_out=sum(p.output.records for p in parts),
         busy_s=sum(p.output.work.busy_s for p in parts),
-        state_bytes=sum(map(_table_bytes, parts)) if open else 0,
+        state_bytes=_table_bytes(subtasks) if open else 0,
         backpressured_s=sum(p.output.work.backpressured_s for p in parts),
         late_records=sum(p.chain.late_records for p in parts),
     )
@@ -185,7 +185,7 @@ def _state(tasks: Sequence[Task], *, open: bool) -> StateStatus:
     refs = [log.materialization for log in logs]
     refs += [p.snapshotter.last for p in parts if isinstance(p.snapshotter, TableSnapshotter)]
     return StateStatus(
-        table_bytes=sum(map(_table_bytes, parts)) if open else 0,
+        table_bytes=_table_bytes(tasks) if open else 0,
         materialized_bytes=sum(ref.table_bytes for ref in refs if ref is not None),
         log_bytes=sum(log.chain.log_bytes for log in logs),
         log_changes=sum(log.chain.changes for log in logs),
@@ -194,8 +194,8 @@ def _state(tasks: Sequence[Task], *, open: bool) -> StateStatus:
     )
 
 
-def _table_bytes(parts: TaskParts) -> int:
-    return parts.backend.table.size_bytes()
+def _table_bytes(tasks: Sequence[Task]) -> int:
+    return sum(t.parts.backend.table.size_bytes() for t in tasks if not t.exited)
 
 
 def _restore(runner: JobRunner) -> RestoreStatus | None:

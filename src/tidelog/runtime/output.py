@@ -1,7 +1,7 @@
 """Outputs of a task: its edges to the channels of the next tasks.
 
-Invariant: barriers, watermarks and the end of data go to every channel, records to those that
-the partitioner chooses, all in the order they were emitted, but for barriers that overtake.
+Invariant: events go to every channel, records to those that the partitioner chooses, all in the
+order they were emitted, but for barriers that overtake.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channel import Channel
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
-from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
+from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
 from tidelog.runtime.partition import Partitioner
 from tidelog.runtime.pool import BufferPool
 from tidelog.runtime.worktime import WorkTime
@@ -63,7 +63,7 @@ class Output:
                     with self.work.waiting():
                         await edge.pool.room()
 
-    async def announce(self, event: Watermark | EndOfData) -> None:
+    async def announce(self, event: Watermark | EndOfData | EndOfChannel) -> None:
         """Send an event to all channels."""
         for channel, _, _ in self._ends:
             channel.send(event)

@@ -5,13 +5,10 @@ checkpoint, let sinks recover, then run. Any task's failure ends the incarnation
 the next start resumes from the last slot.
 """
 
-import asyncio
-import contextlib
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tidelog.checkpoint.collector import Collector
 from tidelog.checkpoint.coordinator import Coordinator
@@ -28,11 +25,12 @@ from tidelog.checkpoint.startup import read_history
 from tidelog.dstl.cadence import Cadence
 from tidelog.dstl.uploader import Uploader
 from tidelog.effects import Effects
-from tidelog.errors import SavepointFailedError, TidelogError
+from tidelog.errors import SavepointFailedError
 from tidelog.ids import CheckpointId, Generation, Slot
 from tidelog.runtime.checkpointing import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.deploy import Deployment
+from tidelog.runtime.finished import FinishedSubtasks, finished_subtasks, predecessors
 from tidelog.runtime.graph import Job, Vertex, compile_job
 from tidelog.runtime.in_flight.codec import RecordTypes
 from tidelog.runtime.local_recovery import with_local_copies
@@ -40,7 +38,7 @@ from tidelog.runtime.matching import match_states
 from tidelog.runtime.restore_from import RestoreFrom, Resumption, confirmed, look_ahead
 from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
-from tidelog.runtime.task import TaskId
+from tidelog.runtime.supervise import run_until_done
 from tidelog.runtime.workdir import open_work_dir
 from tidelog.state.progress import RestoreProgress
 from tidelog.storage.ledger import Ledger
@@ -234,10 +232,19 @@ class JobRunner:
                 config=config.upload,
             )
         self.progress = RestoreProgress.of(effects.clock, _states(self.restored))
-        task_ids = [TaskId(v.id, i) for v in self._vertices for i in range(v.parallelism)]
+        stored = match_states(self._vertices, self.restored, config)
+        exited = finished_subtasks(self._vertices, stored, shared=not self.resumption.detached)
+        finished = FinishedSubtasks(self._vertices)
+        finished.add(exited)
         self.collector = Collector(self.objects, slots, ledger, config.retain, self._live)
         self.driver = CheckpointDriver(
-            coordinator=Coordinator(task_ids, config.schedule, next_id, effects.clock.monotonic()),
+            coordinator=Coordinator(
+                predecessors(self._vertices),
+                config.schedule,
+                next_id,
+                effects.clock.monotonic(),
+                exited,
+            ),
             effects=effects,
             slots=slots,
             author=author,
@@ -246,6 +253,7 @@ class JobRunner:
             collector=self.collector,
             cadence=cadence,
             operators=lambda states: self._deployed().operator_states(self._vertices, states),
+            finished_subtasks=finished,
             order=config.unaligned.order if config.overtakes else "aligned",
             previous=None if self.resumption.origin is not None else self.restored,
         )
@@ -261,6 +269,7 @@ class JobRunner:
             progress=self.progress,
             origin=self.resumption.origin,
             detached=self.resumption.detached,
+            finished=frozenset(exited),
         )
         self.deployment = Deployment(
             self.job.name,
@@ -275,29 +284,17 @@ class JobRunner:
     async def _supervise(self, driver: CheckpointDriver, collector: Collector) -> None:
         """Run everything until the final checkpoint; the first failure stops all of it."""
         deployment = self._deployed()
-        loops: list[Coroutine[Any, Any, None]] = [task.run() for task in deployment.tasks]
-        loops += [materializer.run() for materializer in deployment.states.materializers]
-        loops += [collector.run(), self._tick()]
+        lives = [deployment.live(task) for task in deployment.tasks]
+        services = [collector.run(), self._tick()]
         if self.uploader is not None:
-            loops.append(self.uploader.run())
-        driving = asyncio.ensure_future(driver.run())
-        running = [asyncio.ensure_future(loop) for loop in loops]
-        try:
-            done, _ = await asyncio.wait([driving, *running], return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
-                ended.result()
-            await driving
-        finally:
-            for task in [driving, *running]:
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, TidelogError):
-                await asyncio.gather(driving, *running, return_exceptions=True)
+            services.append(self.uploader.run())
+        await run_until_done([driver.run(), *lives], services)
 
     async def _tick(self) -> None:
         while True:
             await self.effects.clock.sleep(TICK_S)
             for task in self._deployed().tasks:
-                if isinstance(task, StreamTask):
+                if isinstance(task, StreamTask) and not task.exited:
                     task.gate.poke()
 
     def _chosen_slot(self) -> Slot | None:
@@ -316,4 +313,6 @@ class JobRunner:
 
 
 def _states(checkpoint: Checkpoint | None) -> list[SubtaskState]:
-    return [state for _, state in checkpoint.subtasks()] if checkpoint is not None else []
+    """What a restore loads: of finished subtasks nothing."""
+    subtasks = checkpoint.subtasks() if checkpoint is not None else ()
+    return [state for _, state in subtasks if not state.finished]

@@ -14,7 +14,7 @@ from tidelog.effects import Offload
 from tidelog.ids import CheckpointId
 from tidelog.runtime.blame import blame
 from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
+from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.worktime import WorkTime
 
@@ -58,7 +58,7 @@ class SinkOutput:
     def notify(self, listener: Callable[[], None]) -> None:
         """It is always available."""
 
-    async def announce(self, event: Watermark | EndOfData) -> None:
+    async def announce(self, event: Watermark | EndOfData | EndOfChannel) -> None:
         """Nothing follows a sink."""
 
     def forward(self, barrier: Barrier, in_flight: InFlight | None) -> None:

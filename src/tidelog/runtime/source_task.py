@@ -106,8 +106,8 @@ class SourceTask(Task):
         self._draining = False
         parts.output.notify(self._wake.set)
 
-    def trigger(self, barrier: Barrier) -> None:
-        """Start a checkpoint here, after the records read so far."""
+    def _start(self, barrier: Barrier) -> None:
+        """After the records read so far."""
         self._barriers.append(barrier)
         self._wake.set()
 
@@ -120,31 +120,40 @@ class SourceTask(Task):
         super().abort(checkpoint)
         self._wake.set()
 
+    def _wake_up(self) -> None:
+        self._wake.set()
+
     async def run(self) -> None:
         clock = self.parts.effects.clock
         try:
             await self._resume()
-            # After `finish` nothing may follow, not even of splits that appeared since.
-            while not (self._finished or self._draining):
-                await self._handle_barriers()
+            while await self._goes_on():
                 if not self.parts.output.available:
                     await self._wait_for_room()
                 elif await self._read_some():
                     break
                 await clock.sleep(0)
-            await self._end()
-            while True:
+            # A job that was stopped otherwise goes on some day.
+            await self._end(drain=not self._leaving)
+            while not self._leaving:
                 await self._handle_barriers()
                 self._wake.clear()
-                await self._wake.wait()
+                if not self._leaving:
+                    await self._wake.wait()
+            await self._exit()
         finally:
             self._stop()
             for reader in self._open.values():
                 with blame(self.id.vertex):
                     reader.close()
 
+    async def _goes_on(self) -> bool:
+        """Whether to read more, after checkpoints that are due."""
+        await self._handle_barriers()
+        return not (self._leaving or self._draining)
+
     async def _handle_barriers(self) -> None:
-        while self._barriers or self._held is not None:
+        while self._barriers or (self._held is not None and not self._leaving):
             if self._barriers:
                 await self._checkpoint(self._barriers.popleft(), self._now())
             else:
@@ -224,7 +233,7 @@ class SourceTask(Task):
             return function(*args, **kwargs)
 
     async def _idle(self, seconds: float) -> None:
-        """Wait for a barrier or for time to pass."""
+        """Wait for a barrier, a stop or for time to pass."""
         self._wake.clear()
         if not self._barriers:
             await wait_for(self._wake, self.parts.effects.clock, seconds)

@@ -2,7 +2,7 @@
 
 Invariants: barriers are handled in the order the alignment decides; a watermark goes on only when
 it reached this task on all channels; records are taken only while there is room for their output,
-so a barrier is always heard of.
+so a barrier is always heard of; a channel whose producer exited has reached every later barrier.
 """
 
 import asyncio
@@ -13,7 +13,14 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.alignment import Aligned, Alignment
 from tidelog.runtime.gate import Announced, Gate
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
-from tidelog.runtime.messages import Barrier, Batch, EndOfData, Message, Watermark
+from tidelog.runtime.messages import (
+    Barrier,
+    Batch,
+    EndOfChannel,
+    EndOfData,
+    Message,
+    Watermark,
+)
 from tidelog.runtime.task import Task, TaskParts
 from tidelog.state.processor import MAX_WATERMARK
 
@@ -41,7 +48,10 @@ class StreamTask(Task):
             stay_aligned=stay_aligned,
         )
         self._reminder: asyncio.Task[None] | None = None
-        self._ended_channels: set[int] = set()
+        self._ended_channels: dict[int, bool] = {}
+        """Those without more data, and whether that is for good."""
+        self._exited_channels: set[int] = set()
+        self._newest: Barrier | None = None
         self._watermarks: list[int | None] = [None] * count
         gate.deliver_while(lambda: parts.output.available)
         parts.output.notify(gate.wake)
@@ -50,12 +60,13 @@ class StreamTask(Task):
         clock, work = self.parts.effects.clock, self.parts.output.work
         try:
             await self._resume()
-            while True:
+            while not (self._leaving and len(self._exited_channels) == len(self.gate.channels)):
                 received = await self._next()
                 with work.working():
                     await self._handle(received)
                 # Let uploads and other tasks have their turn also when no channel runs dry.
                 await clock.sleep(0)
+            await self._exit()
         finally:
             self._stop()
 
@@ -65,6 +76,13 @@ class StreamTask(Task):
             channel.stop_recording(checkpoint)
         if self._alignment.abort(checkpoint).unblock:
             self.gate.unblock()
+
+    def _start(self, barrier: Barrier) -> None:
+        """Nobody in front is left to bring it: it is reached where the channels end."""
+        self.gate.announce(barrier)
+
+    def _wake_up(self) -> None:
+        self.gate.poke()
 
     def _stop(self) -> None:
         super()._stop()
@@ -81,12 +99,17 @@ class StreamTask(Task):
     async def _handle(self, received: tuple[int, Message] | Announced | None) -> None:
         match received:
             case None if self.parts.output.available and self._held is None:
-                await self._emit(self.parts.chain.tick(self.parts.effects.clock.now_ms()))
-                await self._flush_if_due()
+                await self._tick(self.parts.effects.clock.now_ms())
             case Announced(barrier):
                 await self._announced(barrier)
             case (channel, message):
                 await self._receive(channel, message)
+
+    async def _tick(self, now_ms: int) -> None:
+        # Behind the end of the data no timer may fire: the tasks behind have ended as well.
+        if not self._ended:
+            await self._emit(self.parts.chain.tick(now_ms))
+            await self._flush_if_due()
 
     async def _receive(self, channel: int, message: Message) -> None:
         match message:
@@ -100,18 +123,33 @@ class StreamTask(Task):
             case Watermark():
                 await self._receive_watermark(channel, message.time)
             case EndOfData():
-                self._ended_channels.add(channel)
+                self._ended_channels[channel] = message.drain
                 if len(self._ended_channels) == len(self.gate.channels):
-                    await self._end()
+                    await self._end(drain=all(self._ended_channels.values()))
+            case EndOfChannel():
+                self._exited_channels.add(channel)
+                await self._channel_ended(channel)
 
     async def _announced(self, barrier: Barrier) -> None:
-        await self._follow(self._alignment.announced(barrier, self._now()), barrier)
+        decision = self._alignment.announced(barrier, self._now())
+        await self._follow(decision, self._newest_of(barrier))
 
     async def _barrier(self, channel: int, barrier: Barrier) -> None:
         decision = self._alignment.barrier(channel, barrier, self._now())
         if decision.block:
             self.gate.block(channel)
-        await self._follow(decision, barrier)
+        await self._follow(decision, self._newest_of(barrier))
+
+    async def _channel_ended(self, channel: int) -> None:
+        decision = self._alignment.ended(channel, self._now())
+        if self._newest is not None:
+            await self._follow(decision, self._newest)
+
+    def _newest_of(self, barrier: Barrier) -> Barrier:
+        """The barrier that decisions are about from now on."""
+        if self._newest is None or barrier.checkpoint >= self._newest.checkpoint:
+            self._newest = barrier
+        return self._newest
 
     async def _follow(self, decision: Aligned, barrier: Barrier) -> None:
         if decision.unblock:

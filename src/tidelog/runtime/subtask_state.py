@@ -32,7 +32,7 @@ from tidelog.state.restore import RestoredSubtask, Restorer
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTableFactory
-from tidelog.table.port import TableFactory
+from tidelog.table.port import Table, TableFactory
 from tidelog.table.rocksdb import RocksTableFactory
 
 
@@ -54,6 +54,8 @@ class SubtaskStates:
     """Where the restored checkpoint is; None: in the store."""
     detached: bool = False
     """The restored state shares no objects with this incarnation: the first checkpoint is whole."""
+    finished: frozenset[TaskId] = frozenset()
+    """Subtasks that need no state any more."""
     materializers: list[Materializer] = field(default_factory=list)
     snapshots: list[TableSnapshots] = field(default_factory=list)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -71,7 +73,7 @@ class SubtaskStates:
     async def restore(
         self, vertices: list[Vertex], stored: dict[str, OperatorState]
     ) -> dict[TaskId, RestoredSubtask]:
-        """Load all stored subtasks, in parallel; when one fails none stays open."""
+        """Load all stored subtasks that go on, in parallel; when one fails none stays open."""
         loading: dict[TaskId, asyncio.Task[RestoredSubtask]] = {}
         for vertex in vertices:
             restorer = Restorer(
@@ -84,6 +86,8 @@ class SubtaskStates:
             )
             for state in stored[vertex.id].subtasks if vertex.id in stored else ():
                 task = TaskId(vertex.id, state.index)
+                if task in self.finished:
+                    continue
                 restoring = restorer.restore(state, self.directory / str(task), str(task))
                 loading[task] = asyncio.ensure_future(restoring)
         try:
@@ -110,19 +114,9 @@ class SubtaskStates:
         """A subtask's backend and what takes its snapshots; `subtasks` is the job's number."""
         if self.detached and loaded is not None:
             loaded = replace(loaded, ranges=(), inline=(), known={})
-        snapshots = self._snapshots(task, vertex, loaded)
+        snapshots = self._snapshots(task, self._factory(vertex), loaded)
         log = self._log(task, loaded, state)
-        backend = KeyedBackend(
-            registry=registry,
-            key_groups=self.config.key_groups,
-            owned=range_of(task.subtask, self.config.key_groups, vertex.parallelism),
-            table=snapshots.table,
-            log=log if log is not None else NoLog(),
-            now_ms=self.effects.clock.now_ms,
-            monotonic=self.effects.clock.monotonic,
-            config=self.config.flush,
-            cadence=self.cadence,
-        )
+        backend = self._backend(task, vertex, registry, snapshots.table, log)
         if state is not None:
             backend.seqno, backend.updates = state.seqno, state.updates
         rows = CanonicalSnapshotter(backend, snapshots, self._factory(vertex), self._rows)
@@ -132,10 +126,60 @@ class SubtaskStates:
         self._materialize(backend, log, snapshots, subtasks)
         return backend, LogSnapshotter(backend, log, snapshots), rows
 
+    def build_finished(
+        self, task: TaskId, vertex: Vertex, registry: StateRegistry
+    ) -> tuple[KeyedBackend, Snapshotter, CanonicalSnapshotter]:
+        """For a subtask that only says that it finished: an empty table, no log."""
+        factory = MemoryTableFactory()
+        snapshots = self._snapshots(task, factory, None)
+        backend = self._backend(task, vertex, registry, snapshots.table, None)
+        rows = CanonicalSnapshotter(backend, snapshots, factory, self._rows)
+        return backend, TableSnapshotter(backend, snapshots, SeqNo(0)), rows
+
+    def materializer(self, task: TaskId) -> Materializer | None:
+        """What materializes a subtask's table; None when nothing does."""
+        for materializer in self.materializers:
+            if _belongs(materializer.snapshots, task):
+                return materializer
+        return None
+
+    def open_tables(self) -> list[Table]:
+        """Tables that nobody has released."""
+        return [snapshots.table for snapshots in self.snapshots if not snapshots.released]
+
+    async def release(self, task: TaskId) -> None:
+        """A subtask exited: its table goes, and the files of it on local disk."""
+        for snapshots in self.snapshots:
+            if _belongs(snapshots, task) and not snapshots.released:
+                snapshots.released = True
+                await self.effects.offload.run(snapshots.table.close)
+                for directory in (self.directory / str(task), snapshots.directory):
+                    await self.effects.offload.run(shutil.rmtree, directory, True)
+        self.materializers = [m for m in self.materializers if not _belongs(m.snapshots, task)]
+
+    def _backend(
+        self,
+        task: TaskId,
+        vertex: Vertex,
+        registry: StateRegistry,
+        table: Table,
+        log: SubtaskLog | None,
+    ) -> KeyedBackend:
+        return KeyedBackend(
+            registry=registry,
+            key_groups=self.config.key_groups,
+            owned=range_of(task.subtask, self.config.key_groups, vertex.parallelism),
+            table=table,
+            log=log if log is not None else NoLog(),
+            now_ms=self.effects.clock.now_ms,
+            monotonic=self.effects.clock.monotonic,
+            config=self.config.flush,
+            cadence=self.cadence,
+        )
+
     def _snapshots(
-        self, task: TaskId, vertex: Vertex, loaded: RestoredSubtask | None
+        self, task: TaskId, factory: TableFactory, loaded: RestoredSubtask | None
     ) -> TableSnapshots:
-        factory = self._factory(vertex)
         table = loaded.table if loaded else factory.create(self.directory / str(task))
         snapshots = TableSnapshots(
             store=self.store,
@@ -193,6 +237,10 @@ class SubtaskStates:
                 RocksTableFactory() if kind == "rocksdb" else MemoryTableFactory()
             )
         return self._factories[kind]
+
+
+def _belongs(snapshots: TableSnapshots, task: TaskId) -> bool:
+    return (snapshots.operator, snapshots.subtask) == (task.vertex, task.subtask)
 
 
 async def _discard(loading: Iterable[asyncio.Task[RestoredSubtask]]) -> None:

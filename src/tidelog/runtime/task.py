@@ -1,8 +1,10 @@
 """Tasks: the loop of one subtask, fed by channels.
 
 Invariants: the barrier goes on to the outputs before the snapshot is taken, and no record is
-handled in between; `finish` runs once in the life of a job, however often it restarts; behind the
-barrier of a savepoint that the job stops with nothing is emitted, unless it is given up.
+handled in between; `finish` runs once in the life of a job, however often it restarts; a task
+exits only after a completed checkpoint contains its end, and says so to the tasks behind it;
+behind the barrier of a savepoint that the job stops with nothing is emitted, unless it is given
+up.
 """
 
 import asyncio
@@ -23,7 +25,7 @@ from tidelog.runtime.canonical import CanonicalSnapshotter
 from tidelog.runtime.chain import OperatorChain
 from tidelog.runtime.in_flight.capture import InFlight
 from tidelog.runtime.in_flight.carrier import InFlightCarrier
-from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
+from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
 from tidelog.runtime.output import Output
 from tidelog.runtime.sink_output import SinkOutput
 from tidelog.runtime.snapshot import PendingSnapshot, Snapshotter, SubtaskPosition
@@ -94,15 +96,40 @@ class Task(ABC):
         self._held: CheckpointId | None = None
         """The checkpoint that the job is to stop with."""
         self._given_up = CheckpointId(-1)
+        self._ended = False
+        self._finished = False
+        self._leaving = False
+        self.exited = False
+        """Its loop is over: it takes part in nothing any more."""
         restored = parts.restored
-        self._finished = restored.finished if restored is not None else False
         self._watermark = restored.watermark if restored is not None else None
         self._advancing = restored.advancing if restored is not None else None
         """A watermark on its way through the timers."""
 
     @abstractmethod
     async def run(self) -> None:
-        """Run until cancelled; raises on failure."""
+        """Run until the end of the task or until cancelled; raises on failure."""
+
+    @abstractmethod
+    def _wake_up(self) -> None:
+        """Make the loop look around, also when it waits."""
+
+    @abstractmethod
+    def _start(self, barrier: Barrier) -> None:
+        """Take a barrier that no task in front brings."""
+
+    def trigger(self, barrier: Barrier) -> None:
+        """Start a checkpoint here; one that comes too late is declined."""
+        if self._leaving or self.exited:
+            reason = f"{self.id} finished before the barrier reached it"
+            self.parts.listener.declined(barrier.checkpoint, self.id, reason)
+        else:
+            self._start(barrier)
+
+    def leave(self) -> None:
+        """No later checkpoint needs this task: it exits."""
+        self._leaving = True
+        self._wake_up()
 
     async def complete(self, checkpoint: CheckpointId) -> None:
         """The checkpoint is durable."""
@@ -127,10 +154,9 @@ class Task(ABC):
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""
         if self._watermark is not None:
-            if not self._finished:
-                await self._fire_timers(self._watermark)
+            await self._fire_timers(self._watermark)
             await self.parts.output.announce(Watermark(self._watermark))
-        if self._advancing is not None and not self._finished:
+        if self._advancing is not None:
             await self._advance_watermark(self._advancing)
 
     def _stop(self) -> None:
@@ -171,14 +197,20 @@ class Task(ABC):
     async def _between_timers(self) -> None:
         """A checkpoint may be taken here."""
 
-    async def _end(self) -> None:
-        """All input was handled."""
-        if not self._finished:
+    async def _end(self, *, drain: bool) -> None:
+        """All input was handled; without drain there is more, for another run to read."""
+        if drain:
             await self._advance_watermark(MAX_WATERMARK)
             await self._emit(self.parts.chain.finish())
             self._finished = True
-        await self.parts.output.announce(EndOfData())
+        self._ended = True
+        await self.parts.output.announce(EndOfData(drain))
         self.parts.listener.ended(self.id)
+
+    async def _exit(self) -> None:
+        """The last thing a task does."""
+        await self.parts.output.announce(EndOfChannel())
+        self.exited = True
 
     def _now(self) -> float:
         return self.parts.effects.clock.monotonic()

@@ -1,5 +1,7 @@
 """The coordinator keeps its promises under every order of events."""
 
+from collections.abc import Collection
+
 import hypothesis.strategies as st
 from hypothesis import given
 
@@ -16,17 +18,30 @@ from tidelog.checkpoint.coordinator import (
 from tidelog.ids import CheckpointId
 
 TASKS = ("source", "middle", "sink")
+PREDECESSORS = {"source": [], "middle": ["source"], "sink": ["middle"]}
 SCHEDULE = Schedule(interval=1.0, timeout=5.0, min_pause=0.5, tolerable_failures=2)
 
 
 def coordinator(schedule: Schedule = SCHEDULE) -> Coordinator[str, int]:
-    return Coordinator(TASKS, schedule, CheckpointId(7), now=0.0)
+    return Coordinator(PREDECESSORS, schedule, CheckpointId(7), now=0.0)
 
 
-def acknowledge_all(c: Coordinator[str, int], checkpoint: int) -> list[object]:
+def trigger(checkpoint: int, *, final: bool = False, at: tuple[str, ...] = ("source",)) -> object:
+    return Trigger(CheckpointId(checkpoint), final, frozenset(at))
+
+
+def complete(checkpoint: int, *, final: bool = False, exited: tuple[str, ...] = ()) -> object:
+    """Every task's state is its place in the row of tasks."""
+    return Complete(CheckpointId(checkpoint), final, {task: TASKS.index(task) for task in exited})
+
+
+def acknowledge_all(
+    c: Coordinator[str, int], checkpoint: int, finished: Collection[str] = ()
+) -> list[object]:
     decided: list[object] = []
     for number, task in enumerate(TASKS):
-        decided += c.acknowledged(CheckpointId(checkpoint), task, number)
+        done = task in finished
+        decided += c.acknowledged(CheckpointId(checkpoint), task, number, finished=done)
     return decided
 
 
@@ -34,7 +49,7 @@ def test_nothing_is_triggered_before_the_interval_is_over() -> None:
     c = coordinator()
     assert c.next_event_at() == 1.0
     assert c.tick(0.99) == []
-    assert c.tick(1.0) == [Trigger(CheckpointId(7), final=False)]
+    assert c.tick(1.0) == [trigger(7)]
 
 
 def test_a_checkpoint_is_stored_only_when_every_task_acknowledged() -> None:
@@ -45,7 +60,7 @@ def test_a_checkpoint_is_stored_only_when_every_task_acknowledged() -> None:
     assert c.acknowledged(CheckpointId(7), "middle", 2) == [
         Store(CheckpointId(7), {"source": 1, "middle": 2, "sink": 3}, final=False)
     ]
-    assert c.stored(CheckpointId(7), 1.2) == [Complete(CheckpointId(7), final=False)]
+    assert c.stored(CheckpointId(7), 1.2) == [complete(7)]
 
 
 def test_an_acknowledgement_counts_once_and_only_for_its_checkpoint() -> None:
@@ -83,7 +98,7 @@ def test_a_manifest_on_its_way_is_never_given_up() -> None:
     acknowledge_all(c, 7)
     assert c.tick(100.0) == []
     assert c.next_event_at() is None, "the driver would ask in a tight loop"
-    assert c.stored(CheckpointId(7), 100.0) == [Complete(CheckpointId(7), final=False)]
+    assert c.stored(CheckpointId(7), 100.0) == [complete(7)]
 
 
 def test_a_pause_follows_a_slow_checkpoint_and_the_interval_a_fast_one() -> None:
@@ -126,9 +141,9 @@ def test_the_final_checkpoint_starts_with_the_end_of_the_last_task() -> None:
     c = coordinator()
     assert c.ended("source", 0.1) == []
     assert c.ended("middle", 0.1) == []
-    assert c.ended("sink", 0.1) == [Trigger(CheckpointId(7), final=True)]
-    acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 0.2) == [Complete(CheckpointId(7), final=True)]
+    assert c.ended("sink", 0.1) == [trigger(7, final=True)]
+    acknowledge_all(c, 7, finished=TASKS)
+    assert c.stored(CheckpointId(7), 0.2) == [complete(7, final=True, exited=TASKS)]
     assert c.finished
     assert c.next_event_at() is None
     assert c.tick(1000.0) == []
@@ -142,9 +157,76 @@ def test_a_checkpoint_under_way_at_the_end_is_followed_by_the_final_one_at_once(
         assert c.ended(task, 1.1) == []
     acknowledge_all(c, 7)
     assert c.stored(CheckpointId(7), 1.2) == [
-        Complete(CheckpointId(7), final=False),
-        Trigger(CheckpointId(8), final=True),
+        complete(7),
+        trigger(8, final=True),
     ]
+
+
+def test_a_checkpoint_under_way_at_the_end_is_the_final_one_when_it_contains_every_finish() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    for task in TASKS:
+        c.ended(task, 1.1)
+    (store,) = acknowledge_all(c, 7, finished=TASKS)
+    assert isinstance(store, Store) and store.final
+    assert c.stored(CheckpointId(7), 1.2) == [complete(7, final=True, exited=TASKS)]
+    assert c.finished
+
+
+def test_tasks_exit_with_the_checkpoint_that_contains_their_finish() -> None:
+    c = coordinator()
+    c.ended("source", 0.5)
+    c.tick(1.0)
+    (store,) = acknowledge_all(c, 7, finished=["source"])
+    assert isinstance(store, Store) and not store.final
+    assert c.stored(CheckpointId(7), 1.1) == [complete(7, exited=("source",))]
+    assert c.tick(2.0) == [trigger(8, at=("middle",))]
+    assert c.acknowledged(CheckpointId(8), "source", 1) == [], "it takes part no more"
+    c.acknowledged(CheckpointId(8), "middle", 2)
+    assert c.acknowledged(CheckpointId(8), "sink", 3) == [
+        Store(CheckpointId(8), {"middle": 2, "sink": 3}, final=False)
+    ]
+
+
+def test_the_end_of_a_task_alone_exits_nobody() -> None:
+    c = coordinator()
+    c.ended("source", 0.5)
+    c.tick(1.0)
+    c.ended("middle", 1.05)
+    acknowledge_all(c, 7)
+    assert c.stored(CheckpointId(7), 1.1) == [complete(7)]
+    assert c.tick(2.0) == [trigger(8)]
+
+
+def test_a_failed_checkpoint_exits_nobody() -> None:
+    c = coordinator()
+    c.ended("source", 0.5)
+    c.tick(1.0)
+    c.acknowledged(CheckpointId(7), "source", 1, finished=True)
+    c.declined(CheckpointId(7), "no", 1.1)
+    assert c.tick(2.1) == [trigger(8)]
+
+
+def test_the_rest_of_a_job_ends_with_a_final_checkpoint_at_once() -> None:
+    c = Coordinator(PREDECESSORS, SCHEDULE, CheckpointId(7), 0.0, exited=["source"])
+    assert c.ended("middle", 0.1) == []
+    assert c.ended("sink", 0.1) == [trigger(7, final=True, at=("middle",))]
+    acknowledge_all(c, 7, finished=TASKS)
+    assert c.stored(CheckpointId(7), 0.2) == [
+        complete(7, final=True, exited=("middle", "sink")),
+    ]
+
+
+def test_a_job_stopped_without_drain_ends_with_a_checkpoint_that_is_not_the_end_of_its_data() -> (
+    None
+):
+    c = coordinator()
+    for task in TASKS:
+        c.ended(task, 0.1)
+    (store,) = acknowledge_all(c, 7)
+    assert isinstance(store, Store) and not store.final
+    assert c.stored(CheckpointId(7), 0.2) == [complete(7, final=True, exited=TASKS)]
+    assert c.finished
 
 
 def test_a_failed_final_checkpoint_is_tried_again() -> None:
@@ -154,7 +236,7 @@ def test_a_failed_final_checkpoint_is_tried_again() -> None:
     c.declined(CheckpointId(7), "no", 0.2)
     due = c.next_event_at()
     assert due is not None
-    assert c.tick(due) == [Trigger(CheckpointId(8), final=True)]
+    assert c.tick(due) == [trigger(8, final=True)]
 
 
 event = st.one_of(
@@ -171,13 +253,15 @@ event = st.one_of(
 @looking(300)
 @given(st.lists(event, max_size=60))
 def test_every_order_of_events_keeps_the_invariants(events: list[tuple[object, ...]]) -> None:
+    """A snapshot contains a task's finish when the task had ended before it."""
     c = coordinator(Schedule(interval=1.0, timeout=5.0, tolerable_failures=10**6))
     now = 0.0
     newest = 6
     state: str | None = None  # of the newest checkpoint: "running", "storing" or None
-    acknowledged: set[str] = set()
+    running = set(TASKS)
+    acknowledged: dict[str, bool] = {}
     ended: set[str] = set()
-    final_done = False
+    last = final_done = False
 
     for name, *arguments in events:
         decided: list[object] = []
@@ -185,14 +269,16 @@ def test_every_order_of_events_keeps_the_invariants(events: list[tuple[object, .
             now += float(arguments[0])  # type: ignore[arg-type]
             decided += c.tick(now)
         elif name == "acknowledge":
-            task, back = arguments
-            if back == 0 and state == "running":
-                acknowledged.add(str(task))
-            decided += c.acknowledged(CheckpointId(newest + int(back)), str(task), 1)  # type: ignore[call-overload]
+            task, back = str(arguments[0]), int(arguments[1])  # type: ignore[call-overload]
+            if back == 0 and state == "running" and task in running:
+                acknowledged.setdefault(task, task in ended)
+            checkpoint = CheckpointId(newest + back)
+            decided += c.acknowledged(checkpoint, task, 1, finished=task in ended)
         elif name == "acknowledge all":
             if state == "running":
-                acknowledged = set(TASKS)
-            decided += acknowledge_all(c, newest)
+                for task in running:
+                    acknowledged.setdefault(task, task in ended)
+            decided += acknowledge_all(c, newest, ended)
         elif name == "decline":
             if state != "storing":
                 decided += c.declined(CheckpointId(newest + int(arguments[0])), "no", now)  # type: ignore[call-overload]
@@ -206,18 +292,25 @@ def test_every_order_of_events_keeps_the_invariants(events: list[tuple[object, .
 
         for decision in decided:
             match decision:
-                case Trigger(checkpoint, final):
+                case Trigger(checkpoint, final, starts_at):
                     assert state is None and not final_done
                     assert checkpoint == newest + 1, "an id is used once"
                     assert final == (ended == set(TASKS))
-                    newest, state, acknowledged = checkpoint, "running", set()
-                case Store(checkpoint, states, _):
+                    assert starts_at == {
+                        task for task in running if not running.intersection(PREDECESSORS[task])
+                    }
+                    newest, state, last, acknowledged = checkpoint, "running", final, {}
+                case Store(checkpoint, states, all_finish):
                     assert (checkpoint, state) == (newest, "running")
-                    assert set(states) == set(TASKS) == acknowledged
+                    assert set(states) == running == acknowledged.keys()
+                    assert all_finish == all(acknowledged.values())
                     state = "storing"
-                case Complete(checkpoint, final):
+                case Complete(checkpoint, final, exited):
                     assert (checkpoint, state) == (newest, "storing")
-                    state, final_done = None, final
+                    assert final == (last or all(acknowledged.values()))
+                    finished = {task for task, finish in acknowledged.items() if finish}
+                    assert exited.keys() == (running if final else finished)
+                    state, final_done, running = None, final, running - exited.keys()
                 case Abort(checkpoint, _):
                     assert checkpoint == newest and state is not None
                     state = None

@@ -27,7 +27,21 @@ DRAIN = SavepointRequest("drain", stop=True, drain=True)
 
 
 def coordinator() -> Coordinator[str, int]:
-    return Coordinator(TASKS, SCHEDULE, CheckpointId(7), now=0.0)
+    return Coordinator({"source": [], "sink": []}, SCHEDULE, CheckpointId(7), now=0.0)
+
+
+def trigger(
+    checkpoint: CheckpointId, *, final: bool, savepoint: SavepointRequest | None = None
+) -> object:
+    return Trigger(checkpoint, final, frozenset(TASKS), savepoint)
+
+
+def complete(
+    checkpoint: CheckpointId, *, final: bool, savepoint: SavepointRequest | None = None
+) -> object:
+    """All tasks leave with the final one."""
+    exited = dict(zip(TASKS, (0, 1), strict=True)) if final else {}
+    return Complete(checkpoint, final, exited, savepoint)
 
 
 def acknowledge_all(c: Coordinator[str, int], checkpoint: int) -> list[object]:
@@ -40,13 +54,13 @@ def acknowledge_all(c: Coordinator[str, int], checkpoint: int) -> list[object]:
 def test_a_savepoint_is_triggered_at_once_and_periodic_checkpoints_go_on_after_it() -> None:
     c = coordinator()
     seven = CheckpointId(7)
-    assert c.savepoint(PLAIN, 0.2) == [Trigger(seven, final=False, savepoint=PLAIN)]
+    assert c.savepoint(PLAIN, 0.2) == [trigger(seven, final=False, savepoint=PLAIN)]
     assert acknowledge_all(c, 7) == [Store(seven, {"source": 0, "sink": 1}, False, PLAIN)]
-    assert c.stored(seven, 0.3) == [Complete(seven, final=False, savepoint=PLAIN)]
+    assert c.stored(seven, 0.3) == [complete(seven, final=False, savepoint=PLAIN)]
     assert not c.finished
     due = c.next_event_at()
     assert due == 1.2
-    assert c.tick(due) == [Trigger(CheckpointId(8), final=False)]
+    assert c.tick(due) == [trigger(CheckpointId(8), final=False)]
 
 
 def test_a_savepoint_follows_the_checkpoint_under_way_at_once() -> None:
@@ -55,8 +69,8 @@ def test_a_savepoint_follows_the_checkpoint_under_way_at_once() -> None:
     assert c.savepoint(PLAIN, 1.1) == []
     acknowledge_all(c, 7)
     assert c.stored(CheckpointId(7), 1.2) == [
-        Complete(CheckpointId(7), final=False),
-        Trigger(CheckpointId(8), final=False, savepoint=PLAIN),
+        complete(CheckpointId(7), final=False),
+        trigger(CheckpointId(8), final=False, savepoint=PLAIN),
     ]
 
 
@@ -66,7 +80,7 @@ def test_a_savepoint_follows_a_checkpoint_that_failed() -> None:
     c.savepoint(PLAIN, 1.1)
     assert c.declined(CheckpointId(7), "no", 1.2) == [
         Abort(CheckpointId(7), "no"),
-        Trigger(CheckpointId(8), final=False, savepoint=PLAIN),
+        trigger(CheckpointId(8), final=False, savepoint=PLAIN),
     ]
 
 
@@ -93,7 +107,7 @@ def test_a_failed_savepoint_is_told_and_is_no_failure_in_a_row_and_another_one_w
             Abort(CheckpointId(attempt), "no", savepoint=PLAIN)
         ]
     assert c.consecutive_failures == 0
-    assert c.savepoint(PLAIN, 0.3) == [Trigger(CheckpointId(17), final=False, savepoint=PLAIN)]
+    assert c.savepoint(PLAIN, 0.3) == [trigger(CheckpointId(17), final=False, savepoint=PLAIN)]
 
 
 def test_a_savepoint_has_a_timeout_of_its_own() -> None:
@@ -110,7 +124,7 @@ def test_a_job_is_over_with_the_savepoint_it_stops_with() -> None:
     c = coordinator()
     c.savepoint(STOP, 0.1)
     acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 0.2) == [Complete(CheckpointId(7), False, STOP)]
+    assert c.stored(CheckpointId(7), 0.2) == [complete(CheckpointId(7), final=True, savepoint=STOP)]
     assert c.finished
     assert c.tick(100.0) == []
     assert isinstance(c.savepoint(PLAIN, 100.0)[0], Refuse)
@@ -121,19 +135,19 @@ def test_a_job_whose_last_savepoint_failed_goes_on() -> None:
     c.savepoint(STOP, 0.1)
     c.declined(CheckpointId(7), "no", 0.2)
     assert not c.finished
-    assert c.tick(1.2) == [Trigger(CheckpointId(8), final=False)]
+    assert c.tick(1.2) == [trigger(CheckpointId(8), final=False)]
 
 
 def test_a_drain_ends_the_sources_and_its_savepoint_is_the_final_checkpoint() -> None:
     c = coordinator()
     assert c.savepoint(DRAIN, 0.1) == [Drain()]
-    assert c.tick(1.0) == [Trigger(CheckpointId(7), final=False)], (
+    assert c.tick(1.0) == [trigger(CheckpointId(7), final=False)], (
         "before the end it is a plain one"
     )
     acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 1.1) == [Complete(CheckpointId(7), final=False)]
+    assert c.stored(CheckpointId(7), 1.1) == [complete(CheckpointId(7), final=False)]
     c.ended("source", 1.2)
-    assert c.ended("sink", 1.3) == [Trigger(CheckpointId(8), final=True, savepoint=DRAIN)]
+    assert c.ended("sink", 1.3) == [trigger(CheckpointId(8), final=True, savepoint=DRAIN)]
 
 
 def test_a_drain_that_failed_is_tried_again_until_too_many_failed() -> None:
@@ -142,7 +156,7 @@ def test_a_drain_that_failed_is_tried_again_until_too_many_failed() -> None:
     c.ended("source", 0.2)
     c.ended("sink", 0.3)
     assert c.declined(CheckpointId(7), "no", 0.4) == [Abort(CheckpointId(7), "no")]
-    assert c.tick(1.4) == [Trigger(CheckpointId(8), final=True, savepoint=DRAIN)]
+    assert c.tick(1.4) == [trigger(CheckpointId(8), final=True, savepoint=DRAIN)]
     c.declined(CheckpointId(8), "no", 1.5)
     c.tick(2.5)
     assert c.declined(CheckpointId(9), "no", 2.6)[1:] == [FailJob(3, "no")]
@@ -204,3 +218,29 @@ def test_every_savepoint_is_answered_once_and_one_at_a_time_is_under_way(
         if failed:
             return
         assert 0 <= asked - answered <= 1
+
+
+def test_nobody_leaves_with_a_savepoint_for_its_owner_may_delete_it() -> None:
+    c = coordinator()
+    c.ended("source", 0.1)
+    c.savepoint(PLAIN, 0.2)
+    c.acknowledged(CheckpointId(7), "source", 0, finished=True)
+    c.acknowledged(CheckpointId(7), "sink", 1)
+    assert c.stored(CheckpointId(7), 0.3) == [
+        complete(CheckpointId(7), final=False, savepoint=PLAIN)
+    ]
+
+
+def test_the_savepoint_of_a_drain_holds_the_state_of_all_tasks() -> None:
+    """A checkpoint under way at the end lets nobody go, though it contains every finish."""
+    c = coordinator()
+    c.tick(1.0)
+    assert c.savepoint(DRAIN, 1.1) == [Drain()]
+    for number, task in enumerate(TASKS):
+        c.ended(task, 1.2)
+        c.acknowledged(CheckpointId(7), task, number, finished=True)
+    assert c.stored(CheckpointId(7), 1.3) == [
+        complete(CheckpointId(7), final=False),
+        trigger(CheckpointId(8), final=True, savepoint=DRAIN),
+    ]
+    assert not c.finished

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tidelog.ids import CheckpointId
-from tidelog.runtime.alignment import Aligned, Alignment
+from tidelog.runtime.alignment import Aligned, Alignment, Switching
 from tidelog.runtime.messages import Barrier
 
 ONE, TWO = CheckpointId(1), CheckpointId(2)
@@ -121,3 +121,28 @@ def test_every_interleaving_snapshots_once_and_leaves_no_channel_blocked(
             completed.append(number)
     assert blocked == set()
     assert completed == sorted(completed)
+
+
+def test_a_channel_that_ended_has_reached_the_barrier_awaited_and_all_later_ones() -> None:
+    alignment = exactly_once(3)
+    assert reached(alignment, 0, ONE) == Aligned(block=True)
+    assert alignment.ended(1, 0.0) == NOTHING
+    assert reached(alignment, 2, ONE) == Aligned(unblock=True, complete=True)
+    assert reached(alignment, 0, TWO) == Aligned(block=True)
+    assert alignment.ended(2, 0.0) == Aligned(unblock=True, complete=True)
+
+
+def test_where_all_channels_ended_a_barrier_is_reached_as_soon_as_it_is_heard_of() -> None:
+    for order in ("aligned", "may-switch", "unaligned"):
+        alignment = Alignment(2, exactly_once=True, switching=Switching(1.0))
+        assert alignment.ended(0, 0.0) == alignment.ended(1, 0.0) == NOTHING
+        decision = alignment.announced(Barrier(ONE, 0.0, order=order), 0.0)
+        assert decision.complete and not decision.overtake
+
+
+def test_a_channel_that_ended_is_no_reason_not_to_overtake_the_others() -> None:
+    alignment = Alignment(2, exactly_once=True, switching=Switching(1.0), stay_aligned=[1])
+    barrier = Barrier(ONE, 0.0, order="unaligned")
+    assert alignment.announced(barrier, 0.0) == NOTHING
+    assert alignment.ended(1, 0.0) == Aligned(unblock=True, overtake=True)
+    assert alignment.reached == {1}

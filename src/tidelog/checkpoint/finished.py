@@ -1,0 +1,40 @@
+"""What checkpoints hold of subtasks that have finished: pure functions over their states.
+
+Invariants: the checkpoint that contains a subtask's finish holds its whole state, later ones hold
+a mark; only a source's finished subtask keeps its positions, for as long as others of the source
+run: without them a rescaled restart would read its splits again.
+"""
+
+import msgspec
+
+from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.ids import SeqNo
+
+
+def exited_state(state: SubtaskState, *, positions: bool) -> SubtaskState:
+    """What a checkpoint holds of a subtask that exited after an earlier one.
+
+    Its transactions were committed before it exited, its records in flight are those of the tasks
+    behind it. With `positions` its state stays.
+    """
+    if positions:
+        return msgspec.structs.replace(state, transactions=(), in_flight=None, barrier=None)
+    return SubtaskState(
+        index=state.index,
+        first_key_group=state.first_key_group,
+        last_key_group=state.last_key_group,
+        seqno=SeqNo(0),
+        table=state.table,
+        watermark=state.watermark,
+        finished=True,
+    )
+
+
+def fully_finished(operator: OperatorState) -> bool:
+    """Every subtask finished: the operator is skipped after a restore."""
+    return all(subtask.finished for subtask in operator.subtasks)
+
+
+def partially_finished(operator: OperatorState) -> bool:
+    """Some subtasks finished, others did not."""
+    return not fully_finished(operator) and any(s.finished for s in operator.subtasks)

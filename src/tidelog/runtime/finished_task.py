@@ -1,0 +1,49 @@
+"""A task that an earlier run has finished: it only says so again.
+
+Invariant: it reads nothing, runs no operator and emits no record; whoever waits for its barriers
+is told that none will come.
+"""
+
+from tidelog.errors import InvariantError
+from tidelog.runtime.gate import Gate
+from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
+from tidelog.runtime.task import Task, TaskParts
+from tidelog.state.processor import MAX_WATERMARK
+
+
+class FinishedTask(Task):
+    """Stands in for a subtask whose finish is part of the restored checkpoint."""
+
+    def __init__(self, parts: TaskParts, gate: Gate | None) -> None:
+        super().__init__(parts)
+        self._gate = gate
+
+    async def run(self) -> None:
+        await self.parts.output.announce(Watermark(MAX_WATERMARK))
+        await self.parts.output.announce(EndOfData())
+        if self._gate is not None:
+            await self._see_out(self._gate)
+        await self._exit()
+
+    def _start(self, barrier: Barrier) -> None:
+        reason = f"{self.id} had finished before"
+        self.parts.listener.declined(barrier.checkpoint, self.id, reason)
+
+    def _wake_up(self) -> None:
+        """It leaves by itself."""
+
+    async def _see_out(self, gate: Gate) -> None:
+        """Take what the tasks in front still send: events, and never a record."""
+        left = len(gate.channels)
+        while left:
+            received = await gate.get()
+            message = received[1] if isinstance(received, tuple) else None
+            if isinstance(message, Batch):
+                raise InvariantError(
+                    f"the input of {self.id}",
+                    expected="no record, for the restored checkpoint says that it finished",
+                    found=f"{len(message.records)} records",
+                    action="report this as a defect, and restore an older slot",
+                    retry_safe=False,
+                )
+            left -= isinstance(message, EndOfChannel)

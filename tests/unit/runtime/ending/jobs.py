@@ -1,0 +1,125 @@
+"""Jobs of which a part ends early, run in virtual time, and all they stored."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.support.pipelines import Outside, Portions, config, effects
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.source import SplitReader
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
+
+KEEP_ALL = 10_000
+
+
+class Counted(Portions):
+    """Counts how often its splits were opened."""
+
+    opened = 0
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        self.opened += 1
+        return super().open(split, position)
+
+
+def short(splits: int = 1) -> Counted:
+    """Ends after about two seconds."""
+    return Counted({f"short-{s}": [f"w{n % 3}" for n in range(7)] for s in range(splits)})
+
+
+def long(splits: int = 1, length: int = 60) -> Counted:
+    """Lasts many checkpoints longer."""
+    return Counted({f"long-{s}": [f"w{(s + n) % 5}" for n in range(length)] for s in range(splits)})
+
+
+def uneven(splits: int = 6) -> Counted:
+    """One source whose splits end one after the other, so its subtasks do too."""
+    return Counted({f"s{s}": [f"w{n % 4}" for n in range(5 + 12 * s)] for s in range(splits)})
+
+
+def merged(left: Portions, right: Portions, sink: Outside) -> Job:
+    """Both sources into one count."""
+    job = Job("merged")
+    stream = job.source(left, name="left").union(job.source(right, name="right"))
+    stream.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b).sink(sink)
+    return job
+
+
+def side_by_side(left: Portions, right: Portions, first: Outside, second: Outside) -> Job:
+    """Two pipelines that share nothing but the job."""
+    job = Job("side-by-side")
+    for name, source, sink in (("left", left, first), ("right", right, second)):
+        counted = (
+            job.source(source, name=name)
+            .key_by(lambda w: w)
+            .aggregate(lambda _: 1, lambda a, b: a + b, name=f"{name}-count")
+        )
+        counted.rebalance().map(lambda r: r, name=f"{name}-out").sink(sink, name=f"{name}-sink")
+    return job
+
+
+def settings(**changes: Any) -> JobConfig:
+    """Every checkpoint stays, so a test can look at all of them."""
+    return config(**{"retain": KEEP_ALL, **changes})
+
+
+def run_for(
+    job: Job,
+    store: ObjectStore,
+    seconds: float,
+    chosen: JobConfig | None = None,
+    *,
+    look: Callable[[JobRunner], None] = lambda _: None,
+) -> None:
+    """Run for some virtual time, look at the running job, and crash it."""
+
+    async def scenario() -> None:
+        runner = JobRunner(job, store, chosen or settings(), effects())
+        running = asyncio.ensure_future(runner.run())
+        await runner.effects.clock.sleep(seconds)
+        if running.done():
+            running.result()
+            raise AssertionError("it ended before it was to crash")
+        look(runner)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def run_with(
+    job: Job,
+    store: ObjectStore,
+    steering: Callable[[JobRunner], Awaitable[None]],
+    chosen: JobConfig | None = None,
+) -> JobResult:
+    """Run to the end with something steering it meanwhile."""
+
+    async def scenario() -> JobResult:
+        runner = JobRunner(job, store, chosen or settings(), effects())
+        running = asyncio.ensure_future(runner.run())
+        await steering(runner)
+        return await running
+
+    return asyncio.run(scenario())
+
+
+def checkpoints(store: MemoryStore) -> list[Checkpoint]:
+    """All that are stored, oldest first."""
+
+    async def read() -> list[Checkpoint]:
+        slots = SlotLog(store, effects())
+        entries = [await slots.read(slot) for slot in await slots.slots()]
+        return [entry for entry in entries if isinstance(entry, Checkpoint)]
+
+    return asyncio.run(read())
+
+
+def operator(checkpoint: Checkpoint, name: str) -> OperatorState:
+    (found,) = [each for each in checkpoint.operators if each.id == name]
+    return found

@@ -1,0 +1,172 @@
+"""Checkpoints go on after some tasks finished, and a restart runs those tasks no more."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from tests.support.pipelines import Outside, run
+from tests.unit.runtime.ending.jobs import (
+    checkpoints,
+    long,
+    merged,
+    operator,
+    run_for,
+    settings,
+    short,
+    side_by_side,
+    uneven,
+)
+from tidelog.checkpoint.finished import exited_state, fully_finished, partially_finished
+from tidelog.checkpoint.manifest import OperatorState
+from tidelog.errors import UserFunctionError
+from tidelog.runtime.config import UnalignedConfig, UnalignedMode
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sink import SinkContext, SinkWriter
+from tidelog.storage.memory import MemoryStore
+
+MODES = pytest.mark.parametrize("changelog", [True, False], ids=["log", "tables"])
+PARALLELISM = pytest.mark.parametrize("parallelism", [1, 2, 3, 4, 5])
+
+
+def store() -> MemoryStore:
+    return MemoryStore("memory://ending")
+
+
+def has_state(operator: OperatorState) -> list[bool]:
+    return [subtask.seqno > 0 for subtask in operator.subtasks]
+
+
+@MODES
+@PARALLELISM
+def test_a_short_source_finishes_and_checkpoints_of_the_rest_go_on(
+    parallelism: int, changelog: bool
+) -> None:
+    left, right, sink, objects = short(3), long(3), Outside(), store()
+    run(merged(left, right, sink), objects, settings(parallelism=parallelism, changelog=changelog))
+    assert dict(sink.records) == Counter(left.records + right.records)
+    taken = checkpoints(objects)
+    finished = [c for c in taken if fully_finished(operator(c, "left"))]
+    assert len(finished) > 5 and finished == taken[-len(finished) :]
+    assert any(has_state(operator(finished[0], "left"))), "the first one with the finish has it all"
+    for later in finished[1:]:
+        assert not any(has_state(operator(later, "left"))), "marks alone"
+        assert any(has_state(operator(later, "aggregate")))
+    assert [c.final for c in taken] == [False] * (len(taken) - 1) + [True]
+
+
+@PARALLELISM
+def test_subtasks_of_one_source_finish_one_by_one_and_keep_their_positions(
+    parallelism: int,
+) -> None:
+    source, sink, objects = uneven(), Outside(), store()
+    run(merged(source, long(), sink), objects, settings(parallelism=parallelism))
+    taken = [operator(c, "left") for c in checkpoints(objects)]
+    partial = [each for each in taken if partially_finished(each)]
+    assert (len(partial) > 3) == (parallelism > 1)
+    for before, after in pairwise(partial):
+        for was, now in zip(before.subtasks, after.subtasks, strict=True):
+            if was.finished:
+                assert exited_state(was, positions=True) == now, "kept as it was"
+    kept = [s for each in partial[1:] for s in each.subtasks if s.finished and s.seqno]
+    assert bool(kept) == (parallelism > 1)
+    (first, *later) = [each for each in taken if fully_finished(each)]
+    assert any(has_state(first)) and not any(any(has_state(each)) for each in later)
+
+
+def test_a_finished_task_frees_what_it_held_while_others_run() -> None:
+    seen: list[JobRunner] = []
+
+    def look(runner: JobRunner) -> None:
+        deployment = runner.deployment
+        assert deployment is not None
+        seen.append(runner)
+        gone = {task.id.vertex for task in deployment.tasks if task.exited}
+        assert gone == {"left", "left-count", "left-out"}
+        snapshots = deployment.states.snapshots
+        assert {s.operator for s in snapshots if s.released} == gone
+        materialized = {m.snapshots.operator for m in deployment.states.materializers}
+        assert materialized == {"right", "right-count", "right-out"}
+        assert not any("left" in name for name in runner._live())
+
+    first, second = Outside(), Outside()
+    job = side_by_side(short(2), long(2), first, second)
+    run_for(job, store(), 8.0, settings(parallelism=1, table="rocksdb"), look=look)
+    assert seen
+
+
+def test_the_pipeline_that_ends_first_commits_its_last_records_while_the_other_runs() -> None:
+    left, right, first, second = short(2), long(2), Outside(), Outside()
+
+    def look(runner: JobRunner) -> None:
+        assert sorted(first.records) == sorted(Counter(left.records).items())
+        assert first.prepared == {}
+        assert second.records == []
+
+    run_for(side_by_side(left, right, first, second), store(), 8.0, look=look)
+
+
+@MODES
+@pytest.mark.parametrize("mode", ["off", "always"])
+@pytest.mark.parametrize("seconds", [1.5, 3.1, 4.2, 6.3, 8.4, 11.7])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_crash_at_any_time_reads_nothing_twice(
+    parallelism: int, seconds: float, mode: UnalignedMode, changelog: bool
+) -> None:
+    left, right, first, second, objects = uneven(4), long(2), Outside(), Outside(), store()
+    unaligned = UnalignedConfig(mode)
+    chosen = settings(parallelism=parallelism, changelog=changelog, unaligned=unaligned)
+    job = side_by_side(left, right, first, second)
+    run_for(job, objects, seconds, chosen)
+    run(job, objects, chosen, seed=2)
+    assert sorted(first.records) == sorted(Counter(left.records).items())
+    assert sorted(second.records) == sorted(Counter(right.records).items())
+    assert {*first.commits.values(), *second.commits.values()} <= {1, 2}
+    assert first.prepared == second.prepared == {}
+
+
+def test_what_finished_before_a_crash_is_skipped_after_it() -> None:
+    left, right, first, second, objects = short(2), long(2), Outside(), Outside(), store()
+    job = side_by_side(left, right, first, second)
+    run_for(job, objects, 8.0)
+    assert fully_finished(operator(checkpoints(objects)[-1], "left"))
+    opened, commits = left.opened, dict(first.commits)
+    run(job, objects, settings(), seed=2)
+    assert left.opened == opened, "its splits are not read again"
+    assert first.commits == commits, "and nothing of it is committed again"
+    assert sorted(second.records) == sorted(Counter(right.records).items())
+
+
+class Refusing(Outside):
+    """Its system goes away at the first commit."""
+
+    down = True
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        writer = super().open(context)
+        commit = writer.commit
+
+        def commit_or_not(transaction: bytes) -> None:
+            if self.down:
+                raise ConnectionError("gone")
+            commit(transaction)
+
+        writer.commit = commit_or_not  # type: ignore[method-assign]
+        return writer
+
+
+def test_the_last_records_are_committed_after_a_crash_between_checkpoint_and_commit() -> None:
+    left, right, first, second, objects = short(2), long(2), Refusing(), Outside(), store()
+    job = side_by_side(left, right, first, second)
+    with pytest.raises(UserFunctionError, match="gone"):
+        run(job, objects, settings())
+    (last, *_) = reversed(checkpoints(objects))
+    sink = operator(last, "left-out")
+    assert fully_finished(sink) and any(subtask.transactions for subtask in sink.subtasks)
+    assert first.records == []
+    first.down, opened = False, left.opened
+    run(job, objects, settings(), seed=2)
+    assert left.opened == opened
+    assert sorted(first.records) == sorted(Counter(left.records).items())
+    assert sorted(second.records) == sorted(Counter(right.records).items())
+    assert {*first.commits.values()} == {1}
