@@ -118,15 +118,10 @@ def test_a_newer_release_is_named_and_nothing_written(broken_off: Objects, tmp_p
     assert files(site.store) == before
 
 
-def test_other_key_groups_are_refused_and_nothing_written(
-    broken_off: Objects, tmp_path: Path
-) -> None:
+def test_another_parallelism_is_taken(broken_off: Objects, tmp_path: Path) -> None:
     site = Site(tmp_path)
     lay_out(site.store, broken_off)
-    message = refused(site.run("mended", "--key-groups", "3"), 1)
-    assert "key groups" in message and "set it back" in message
-    assert files(site.store) == broken_off
-    site.finish()
+    site.finish("--parallelism", "3")
 
 
 def test_a_store_that_is_a_file_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.errors import RestoreError
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Vertex
+from tidelog.runtime.rechaining import rechain
 from tidelog.state.redistribute import redistribute
 
 
@@ -22,14 +23,16 @@ def match_states(
         return {}
     stored = {operator.id: operator for operator in restored.operators}
     wanted = {vertex.id: vertex for vertex in vertices}
-    if unknown := sorted(stored.keys() - wanted.keys()):
+    nodes = {node.id for vertex in vertices for node in vertex.nodes}
+    if unknown := sorted(stored.keys() - nodes):
         raise _mismatch("operators", sorted(stored), sorted(wanted), f"give {unknown} back")
     for name, operator in stored.items():
         if operator.key_groups != config.key_groups:
             raise _mismatch(
                 f"key groups of {name!r}", operator.key_groups, config.key_groups, "set it back"
             )
-    return {name: _dealt(operator, wanted[name], config) for name, operator in stored.items()}
+    going_on = rechain(stored, vertices)
+    return {name: _dealt(operator, wanted[name], config) for name, operator in going_on.items()}
 
 
 def _dealt(operator: OperatorState, vertex: Vertex, config: JobConfig) -> OperatorState:
