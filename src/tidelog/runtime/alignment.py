@@ -24,8 +24,7 @@ class Switching:
 
     The three stages (FLINK-19681, FLINK-23041, FLINK-27251): inside a task that aligns for too
     long; by the start time that the barrier carries, so that the time is that of the whole
-    checkpoint and not of each task; in output queues, where a barrier waits that no task has seen
-    yet.
+    checkpoint and not of each task; in output queues, where a barrier waits unseen.
     """
 
     timeout: float
