@@ -77,17 +77,17 @@ class PostgresWriter(SinkWriter):
         self._sink = f"{context.job}/{context.name}/{tables.table}"
         self._rows: list[tuple[Any, ...]] = []
         """The open transaction."""
-        self._older_removed = context.subtask != 0
         self._take_over()
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Commit these; remove all other rows that this subtask has in staging."""
+        """Commit these; remove all other rows in staging of the subtasks it answers for."""
         for transaction in transactions:
             self.commit(transaction)
         with self._database.transaction() as connection:
             self._check_fence(connection)
-            mine = (self._sink, self._context.subtask)
-            connection.execute(self._tables.remove_pending(), mine)
+            staged = connection.execute(self._tables.staged_by(), (self._sink,)).fetchall()
+            for subtask in [s for (s,) in staged if self._context.answers_for(s)]:
+                connection.execute(self._tables.remove_pending(), (self._sink, subtask))
 
     def write(self, records: Sequence[Any]) -> None:
         """Add rows; raises UserFunctionError for one that does not fit the columns."""
@@ -95,21 +95,15 @@ class PostgresWriter(SinkWriter):
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
         """Put the rows into staging."""
-        context, tables = self._context, self._tables
-        key = _Key(self._sink, context.subtask, context.generation, context.attempt, checkpoint)
-        if self._rows or not self._older_removed:
-            with self._database.transaction() as connection:
-                self._check_fence(connection)
-                if not self._older_removed:
-                    # What subtasks left that there are no more: all others have recovered by now.
-                    older = (self._sink, context.generation)
-                    connection.execute(tables.remove_older(), older)
-                with connection.cursor().copy(tables.copy()) as copy:
-                    for seq, row in enumerate(self._rows):
-                        copy.write_row((*key, seq, *row))
-            self._older_removed = True
         if not self._rows:
             return None
+        context, tables = self._context, self._tables
+        key = _Key(self._sink, context.subtask, context.generation, context.attempt, checkpoint)
+        with self._database.transaction() as connection:
+            self._check_fence(connection)
+            with connection.cursor().copy(tables.copy()) as copy:
+                for seq, row in enumerate(self._rows):
+                    copy.write_row((*key, seq, *row))
         staged = _Staged(key, len(self._rows), tables.move())
         self._rows = []
         return transactions.encode(staged)

@@ -89,14 +89,13 @@ class Tables:
             f"_tidelog_attempt, _tidelog_checkpoint, _tidelog_seq, {self._names}) FROM STDIN"
         )
 
+    def staged_by(self) -> str:
+        """(sink): the subtasks that have something in staging."""
+        return f"SELECT DISTINCT _tidelog_subtask FROM {self.pending} WHERE _tidelog_sink = $1"
+
     def remove_pending(self) -> str:
         """(sink, subtask): everything a subtask has in staging."""
         where = "_tidelog_sink = $1 AND _tidelog_subtask = $2"
-        return f"DELETE FROM {self.pending} WHERE {where}"
-
-    def remove_older(self) -> str:
-        """(sink, generation): everything older generations have in staging."""
-        where = "_tidelog_sink = $1 AND _tidelog_generation < $2"
         return f"DELETE FROM {self.pending} WHERE {where}"
 
     def committed_upto(self) -> str:
