@@ -166,7 +166,8 @@ class Coordinator(Generic[Task, State]):
         """Time passed: a checkpoint may be due, or the one in progress late."""
         running = self._running
         if running is not None:
-            late = now - running.started >= running.timeout
+            # The same sum as in `next_event_at`: a rounding error between them would spin.
+            late = now >= running.started + running.timeout
             # A manifest under way may already be durable: it is stored or it fails, never aborted.
             if late and not running.storing:
                 waiting = ", ".join(sorted(map(str, running.missing)))

@@ -2,6 +2,8 @@
 
 Invariants:
 - slot n + 1 is written only by a writer that has seen slot n; the store lets one writer win it;
+- a slot that was free may have been taken and dropped by retention meanwhile, so a start, and a
+  checkpoint whose last attempt had no answer, count only when no slot lies above them;
 - a generation is the number of its own `start` slot, so generations grow and are unique;
 - `start` slots are never deleted: whatever an older generation had seen last, the slot it wants
   next is the newer generation's start or a slot that was taken before it, so it always collides.
@@ -41,6 +43,8 @@ class SlotLog:
     def __init__(self, store: ObjectStore, effects: Effects) -> None:
         self._store = store
         self._effects = effects
+        self._unanswered: Slot | None = None
+        """A checkpoint may be in this slot, or may have been: the answer never came."""
 
     async def slots(self) -> list[Slot]:
         """Stored slots in ascending order; one LIST, not for the hot path."""
@@ -63,9 +67,13 @@ class SlotLog:
             # Our own entry: an earlier attempt got through and only its answer was lost.
             if found is None or found == start:
                 await self._prove_create_once(start)
-                return TakeOver(author.generation, attempt, tuple(slots))
-            # Someone was faster: what they wrote is now the last thing we have seen.
-            slots.append(slot)
+                # A job that runs may have gone on above a slot that it had taken and dropped.
+                if not await self._slots_above(slot):
+                    return TakeOver(author.generation, attempt, tuple(slots))
+                slots = await self.slots()
+            else:
+                # Someone was faster: what they wrote is now the last thing we have seen.
+                slots.append(slot)
 
     async def _prove_create_once(self, start: Start) -> None:
         """Create our own slot again: a store that lets us would let a zombie too.
@@ -83,15 +91,31 @@ class SlotLog:
         generation holds the slot.
         """
         name = paths.checkpoint(entry.slot)
+        in_doubt = self._unanswered == entry.slot
+        self._unanswered = entry.slot
         try:
             found = await self._create(entry)
         except FormatVersionError as newer:  # ours it cannot be
             raise fenced(entry.author.generation, name) from newer
+        if found is None and in_doubt:
+            await self._prove_newest(entry)
+        self._unanswered = None
         if found is None or found == entry:
             return None
         if isinstance(found, Checkpoint) and found.author == entry.author:
             return found
         raise fenced(entry.author.generation, name)
+
+    async def _prove_newest(self, entry: Checkpoint) -> None:
+        """Raise FencedError when a newer job had our earlier checkpoint here, and dropped it."""
+        if await self._slots_above(entry.slot):
+            await self.remove(entry.slot)
+            raise fenced(entry.author.generation, paths.checkpoint(entry.slot))
+
+    async def _slots_above(self, slot: Slot) -> bool:
+        after = paths.checkpoint(slot)
+        names = [info.name async for info in self._store.list(paths.CHECKPOINTS, after)]
+        return any(paths.slot_of(name) is not None for name in names)
 
     async def _create(self, entry: Entry) -> Entry | None:
         """Write a slot; the entry that holds it already, or None when we won it."""

@@ -241,7 +241,8 @@ class Uploader:
         self._uploads.discard(upload)
         if not upload.cancelled() and upload.exception() is not None:
             self._defect = upload.exception()
-            self._wake.set()
+        # Only now: who was woken by the upload itself may have found all places still taken.
+        self._wake.set()
 
     async def _upload(self, taken: list[_Queued]) -> None:
         runs = _contiguous_runs(taken)
@@ -272,7 +273,6 @@ class Uploader:
         self.metrics.uploaded(len(packed.data), len(taken), elapsed)
         self._release(taken)
         self._answer(inline=False)
-        self._wake.set()
 
     def _put_back(self, taken: list[_Queued], error: TidelogError) -> None:
         """Keep the bytes; tell the checkpoints that waited for them."""
@@ -287,7 +287,6 @@ class Uploader:
                     waiter.answer.set_exception(error)
         # So that a failing store is not asked in a tight loop.
         self._retry_at = self.effects.clock.monotonic() + self.config.max_age
-        self._wake.set()
 
     def _release(self, taken: list[_Queued]) -> None:
         self._held_bytes -= sum(entry.piece.raw_bytes for entry in taken)

@@ -24,6 +24,11 @@ class _Transaction(msgspec.Struct, frozen=True, array_like=True):
     token: bytes
 
 
+def token_of(transaction: bytes) -> bytes:
+    """What the sink calls a transaction that a manifest holds."""
+    return msgspec.msgpack.decode(transaction, type=_Transaction).token
+
+
 class SinkOutput:
     """Takes the place of `Output` in a task that ends in a sink."""
 

@@ -316,3 +316,18 @@ def test_every_order_of_events_keeps_the_invariants(events: list[tuple[object, .
                     state = None
         assert c.in_progress == (newest if state else None)
         assert c.finished == final_done
+
+
+@given(
+    st.floats(0.001, 1e6, allow_nan=False, allow_infinity=False),
+    st.floats(0.001, 1e4, allow_nan=False, allow_infinity=False),
+)
+def test_at_the_moment_it_asked_for_there_is_something_to_decide(
+    interval: float, timeout: float
+) -> None:
+    c = coordinator(Schedule(interval=interval, timeout=timeout))
+    for _ in range(3):
+        due = c.next_event_at()
+        assert due is not None
+        # Without rounding errors between the two, or a driver would ask again at once, for ever.
+        assert c.tick(due) != []

@@ -206,3 +206,47 @@ def test_slots_always_tell_one_history(moves: list[tuple[int, str]]) -> None:
                 assert entry.author.generation == generation
 
     scenario(steps)
+
+
+def test_a_zombie_whose_unanswered_checkpoint_was_dropped_is_fenced_all_the_same() -> None:
+    async def steps(store: SteerableStore) -> None:
+        old, new = Writer(store, 1), Writer(store, 2)
+        await old.start()
+        store.fail(Failure("create", paths.CHECKPOINTS, after=True))
+        with pytest.raises(StorageError):
+            await old.append(1)
+        await new.start()
+        for number in (2, 3):
+            await new.append(number)
+        # Retention: the slot that the zombie had taken without knowing is free again.
+        await new.log.remove(Slot(1))
+        with pytest.raises(FencedError, match="generation 0 was fenced"):
+            await old.append(2)
+        assert old.written == []
+        assert await new.log.slots() == [0, 2, 3, 4], "and it leaves no slot behind"
+
+    scenario(steps)
+
+
+def test_a_newcomer_does_not_take_a_slot_below_those_of_the_job_that_runs() -> None:
+    async def steps(store: SteerableStore) -> None:
+        old, new = Writer(store, 1), Writer(store, 2)
+        await old.start()
+        store.hold(paths.CHECKPOINTS)
+        starting = asyncio.ensure_future(new.start())
+        while not store.waiting:
+            await asyncio.sleep(0)
+        # While the newcomer wants slot 1, the running job takes it, goes on, and drops it.
+        running = SlotLog(store.inner, old.log._effects)
+        for number in (1, 2):
+            await running.append(old.checkpoint(number))
+            old.next_slot = Slot(old.next_slot + 1)
+        await running.remove(Slot(1))
+        store.release()
+        taken = await starting
+        assert taken.generation == 3
+        assert taken.slots == (0, 1, 2), "its first start stays, and the checkpoint is seen"
+        with pytest.raises(FencedError):
+            await old.append(3)
+
+    scenario(steps)

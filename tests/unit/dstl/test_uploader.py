@@ -470,3 +470,25 @@ def test_what_was_flushed_before_a_checkpoint_is_uploaded_ahead_of_it() -> None:
         assert len(rig.segments) == 1
 
     scenario(rig, steps)
+
+
+def test_an_upload_that_ends_makes_room_for_the_one_that_waits() -> None:
+    rig = Rig(concurrency=1, limit_bytes=150, segment_bytes=100)
+    chain = rig.chain()
+
+    async def steps() -> None:
+        rig.store.hold(paths.SEGMENTS)
+        rig.write(chain, 120)
+        await rig.clock.advance(0.3)
+        rig.write(chain, 120)
+        await rig.clock.advance(0.3)
+        admitted = asyncio.ensure_future(rig.uploader.admit())
+        await rig.clock.advance(0.3)
+        assert not admitted.done()
+        rig.store.release()
+        # Nobody submits anything: only the end of the first upload can start the second.
+        await rig.clock.advance(1.0)
+        assert admitted.done()
+        assert len(rig.segments) == 2
+
+    scenario(rig, steps)

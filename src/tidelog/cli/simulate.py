@@ -1,0 +1,170 @@
+"""`tidelog simulate`: whole jobs in virtual time, under faults that a seed decides."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+
+from tidelog.cli.options import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM
+from tidelog.cli.output import Output
+from tidelog.effects import SystemClock
+from tidelog.simulate.campaign import Campaign, replay, run_campaign
+from tidelog.simulate.run import Outcome
+from tidelog.simulate.scenario import SCENARIOS
+
+_EVERY_S: Final = 10.0
+"""How often a line of progress appears where there is no terminal."""
+
+
+@click.command("simulate")
+@click.option("--seeds", default=100, show_default=True, type=click.IntRange(1), help="Runs to do.")
+@click.option(
+    "--first-seed", default=0, show_default=True, type=click.IntRange(0), help="Where to begin."
+)
+@click.option(
+    "--scenario",
+    "names",
+    multiple=True,
+    type=click.Choice(list(SCENARIOS)),
+    help="Only this one; several take turns. All of them by default.",
+)
+@click.option("--keep-going", is_flag=True, help="Go on after a violation.")
+@click.option("--trace", is_flag=True, help="Print every event.")
+@click.option("--list", "listing", is_flag=True, help="List the scenarios and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/cli-json.md.")
+def command(
+    seeds: int,
+    first_seed: int,
+    names: tuple[str, ...],
+    keep_going: bool,
+    trace: bool,
+    listing: bool,
+    as_json: bool,
+) -> None:
+    """Run whole jobs in virtual time, under crashes and faults, and check what must hold.
+
+    A seed and a scenario decide a run alone: the same seed gives the same trace. Exits with 1 when
+    a property was violated; the report names the command that repeats the run.
+    """
+    output = Output(as_json=as_json)
+    if listing:
+        _list(output)
+        return
+    scenarios = [SCENARIOS[name] for name in names or SCENARIOS]
+    report = _Report(output, Campaign(scenarios, first_seed, seeds))
+    click.get_current_context().exit(report.run(keep_going=keep_going, trace=trace))
+
+
+def _list(output: Output) -> None:
+    if output.as_json:
+        output.document([{"name": s.name, "about": s.about} for s in SCENARIOS.values()])
+    else:
+        output.table(["scenario", "what happens"], [[s.name, s.about] for s in SCENARIOS.values()])
+
+
+@dataclass(slots=True)
+class _Report:
+    """Runs a campaign and tells how it goes."""
+
+    output: Output
+    campaign: Campaign
+    violations: list[Outcome] = field(default_factory=list)
+    runs: Counter[str] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
+    virtual_s: float = 0.0
+
+    def run(self, *, keep_going: bool, trace: bool) -> int:
+        clock = SystemClock()
+        started = told = clock.monotonic()
+        quiet = self.output.as_json or trace or sys.stderr.isatty()
+        listener: Callable[[str], None] | None = self.output.line if trace else None
+        if self.output.as_json:
+            listener = None
+        interrupted = False
+        with self.output.progress("simulating") as progress:
+            try:
+                for outcome in run_campaign(self.campaign, listener):
+                    self._count(outcome)
+                    done = self.runs.total()
+                    progress(done, self.campaign.seeds)
+                    now = clock.monotonic()
+                    if not quiet and now - told >= _EVERY_S:
+                        told = now
+                        click.echo(self._progress(done, now - started), err=True)
+                    if self.violations and not keep_going:
+                        break
+            except KeyboardInterrupt:
+                interrupted = True
+        self._tell(clock.monotonic() - started)
+        if interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_PROBLEM if self.violations else EXIT_OK
+
+    def _count(self, outcome: Outcome) -> None:
+        self.runs[outcome.scenario] += 1
+        for name in ("events", "requests", "checkpoints", "incarnations"):
+            self.totals[name] += getattr(outcome, name)
+        self.virtual_s += outcome.virtual_s
+        if outcome.violation is not None:
+            self.violations.append(outcome)
+            if not self.output.as_json:
+                self._show(outcome)
+
+    def _progress(self, done: int, seconds: float) -> str:
+        rate = done / seconds
+        left = (self.campaign.seeds - done) / rate
+        return f"{done} of {self.campaign.seeds} seeds, {rate:.1f} seeds/s, {left:.0f} s left"
+
+    def _show(self, outcome: Outcome) -> None:
+        line = self.output.line
+        assert outcome.violation is not None
+        line(f"seed {outcome.seed}, scenario {outcome.scenario}: VIOLATION")
+        line(f"  property: {outcome.violation.property}")
+        line(f"  {outcome.violation.detail}")
+        line(f"  job: {outcome.plan}")
+        line(f"  the last {len(outcome.last_events)} of {outcome.events} events:")
+        for event in outcome.last_events:
+            line(f"    {event}")
+        line(f"  replay: {replay(outcome)}")
+
+    def _tell(self, seconds: float) -> None:
+        done = self.runs.total()
+        if self.output.as_json:
+            self.output.document(self._fields(seconds))
+            return
+        for scenario, runs in self.runs.items():
+            bad = sum(outcome.scenario == scenario for outcome in self.violations)
+            self.output.line(f"{scenario:12} {runs:6} runs, {bad} violations")
+        self.output.line(
+            f"{done} seeds in {seconds:.1f} s ({done / max(seconds, 1e-9):.1f} seeds/s): "
+            f"{self.virtual_s:.0f} virtual seconds, {self.totals['incarnations']} incarnations, "
+            f"{self.totals['checkpoints']} checkpoints, {self.totals['requests']} requests"
+        )
+        verdict = "no violation" if not self.violations else f"{len(self.violations)} VIOLATIONS"
+        self.output.line(verdict)
+
+    def _fields(self, seconds: float) -> dict[str, Any]:
+        return {
+            "first_seed": self.campaign.first_seed,
+            "seeds": self.runs.total(),
+            "runs": dict(self.runs),
+            "seconds": seconds,
+            "virtual_seconds": self.virtual_s,
+            **self.totals,
+            "violations": [
+                {
+                    "seed": outcome.seed,
+                    "scenario": outcome.scenario,
+                    "property": str(outcome.violation.property),
+                    "detail": outcome.violation.detail,
+                    "plan": outcome.plan,
+                    "last_events": outcome.last_events,
+                    "replay": replay(outcome),
+                }
+                for outcome in self.violations
+                if outcome.violation is not None
+            ],
+        }

@@ -1,0 +1,1 @@
+"""Deterministic simulation of whole jobs: virtual time, a faulty store, crashes, zombies."""

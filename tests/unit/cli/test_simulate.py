@@ -1,0 +1,50 @@
+"""`tidelog simulate`: what it prints, its exit codes, the command that repeats a run."""
+
+import json
+
+import pytest
+
+from tests.simulation.canaries import commit_before_the_manifest_is_durable
+from tests.support.cli import tidelog
+
+
+def test_clean_runs_are_counted_by_scenario() -> None:
+    done = tidelog("simulate", "--seeds", "4", "--scenario", "calm", "--scenario", "store")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["calm", "2", "runs,", "0", "violations"]
+    assert lines[1].split() == ["store", "2", "runs,", "0", "violations"]
+    assert lines[2].startswith("4 seeds in ")
+    assert lines[3] == "no violation"
+
+
+def test_a_violation_is_shown_with_its_replay_and_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commit_before_the_manifest_is_durable(monkeypatch)
+    done = tidelog("simulate", "--seeds", "50", "--scenario", "calm")
+    assert done.exit_code == 1
+    assert "property: commit-order" in done.stdout
+    assert "replay: tidelog simulate --scenario calm --first-seed " in done.stdout
+    assert "1 VIOLATIONS" in done.stdout
+    again = tidelog(*done.stdout.partition("replay: tidelog ")[2].splitlines()[0].split())
+    assert again.exit_code == 1
+    assert "VIOLATION commit-order" in again.stdout
+
+
+def test_json_holds_everything_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_before_the_manifest_is_durable(monkeypatch)
+    done = tidelog("simulate", "--seeds", "6", "--scenario", "calm", "--keep-going", "--json")
+    document = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert (document["first_seed"], document["seeds"], document["runs"]) == (0, 6, {"calm": 6})
+    assert document["violations"][0]["property"] == "commit-order"
+    assert document["violations"][0]["last_events"]
+
+
+def test_the_scenarios_are_listed() -> None:
+    listed = json.loads(tidelog("simulate", "--list", "--json").stdout)
+    assert {"calm", "store", "crashes", "zombies", "everything", "rocksdb"} <= {
+        scenario["name"] for scenario in listed
+    }
+    assert "zombies" in tidelog("simulate", "--list").stdout
