@@ -154,11 +154,23 @@ def phase_line(status: JobStatus) -> str:
             return f"restoring slot {restore.slot} ({total})"
         case "running":
             origin = f"slot {restore.slot}" if restore is not None else "the start of its input"
-            return f"running from {origin} as generation {status.generation}{copies_text(status)}"
+            extra = copies_text(status) + barriers_text(status)
+            return f"running from {origin} as generation {status.generation}{extra}"
         case "finished":
             return "all input handled, final checkpoint completed"
         case phase:
             return phase
+
+
+def barriers_text(status: JobStatus) -> str:
+    """What of unaligned checkpoints is not as one might think; empty when all is."""
+    checkpoints = status.checkpoints
+    text = ""
+    if checkpoints.dropped_buffers:
+        text += f"; {checkpoints.dropped_buffers} buffers of records in flight DROPPED, as told"
+    if checkpoints.aligned_edges:
+        text += f"; barriers never overtake on {', '.join(checkpoints.aligned_edges)}"
+    return text
 
 
 def copies_text(status: JobStatus) -> str:

@@ -26,7 +26,7 @@ from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
 from tidelog.runtime.supervise import run_while
 from tidelog.runtime.task import CheckpointListener, Task, TaskId, TaskParts
-from tidelog.runtime.wiring import Buffers, Wiring
+from tidelog.runtime.wiring import Buffers, Wiring, aligned_edges
 from tidelog.runtime.worktime import WorkTime
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore import RestoredSubtask
@@ -47,6 +47,8 @@ class Deployment:
     """Carries in-flight data; None: barriers never overtake."""
     record_types: RecordTypes = field(default_factory=RecordTypes)
     """What in-flight data may consist of."""
+    aligned_edges: tuple[str, ...] = ()
+    """Edges on which barriers never overtake, though they do on others."""
     dropped_buffers: int = 0
     """Buffers in flight that the restore was told to drop."""
     _released: set[TaskId] = field(default_factory=set)
@@ -59,6 +61,7 @@ class Deployment:
         loaded = await self.states.restore(vertices, stored)
         self._describe(loaded)
         buffers = Buffers(config.channel_buffers, config.unaligned.overdraft)
+        self.aligned_edges = aligned_edges(vertices) if self.uploader is not None else ()
         wiring = Wiring(vertices, config.key_groups, buffers)
         total = sum(vertex.parallelism for vertex in vertices)
         for vertex in vertices:

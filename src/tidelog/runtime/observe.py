@@ -121,6 +121,8 @@ def _checkpoints(runner: JobRunner) -> CheckpointsStatus:
         kept_aligned=metrics.kept_aligned,
         last_slot=Slot(runner.driver.next_slot - 1) if metrics.completed else restored,
         sizes=metrics.last_sizes,
+        aligned_edges=runner.deployment.aligned_edges if runner.deployment else (),
+        dropped_buffers=runner.deployment.dropped_buffers if runner.deployment else 0,
     )
 
 

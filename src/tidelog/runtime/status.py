@@ -49,6 +49,10 @@ class CheckpointsStatus:
     """Where a restart resumes."""
     sizes: CheckpointSizes | None = None
     """Of the last one."""
+    aligned_edges: tuple[str, ...] = ()
+    """Edges on which barriers never overtake, though they do on others."""
+    dropped_buffers: int = 0
+    """Buffers of records in flight that the restore was told to drop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,16 @@ def stays_aligned(producer: Vertex, edge: Edge, consumer: Vertex) -> bool:
     return edge.routing == "broadcast" or _pointwise(edge, producer, consumer)
 
 
+def aligned_edges(vertices: list[Vertex]) -> tuple[str, ...]:
+    """The edges on which barriers never overtake, for people."""
+    return tuple(
+        f"{producer.id} -> {consumer.id}"
+        for consumer in vertices
+        for producer, edge in consumer.inputs
+        if stays_aligned(producer, edge, consumer)
+    )
+
+
 def _pointwise(edge: Edge, producer: Vertex, consumer: Vertex) -> bool:
     # Forwarding needs a partner for every subtask; without one the buffers are spread.
     return edge.routing == "forward" and producer.parallelism == consumer.parallelism

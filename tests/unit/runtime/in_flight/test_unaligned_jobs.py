@@ -3,7 +3,7 @@ whichever checkpoint a restart resumes from."""
 
 import asyncio
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.support.pressure import (
 )
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.cli.reports import phase_line
 from tidelog.effects import Effects, InlineOffload
 from tidelog.runtime import deploy
 from tidelog.runtime.alignment import Switching
@@ -91,7 +92,11 @@ def test_broadcast_edges_stay_aligned_beside_one_that_overtakes() -> None:
         slowly(some.union(all_of), clock, 0.2).sink(sink)
         return job
 
-    run_pressed(job(sink, clock), objects, settings, clock)
+    effects = Effects(clock, Random(1), InlineOffload())
+    runner = JobRunner(job(sink, clock), objects, settings, effects)
+    asyncio.run(runner.run())
+    running = replace(status_of(runner), phase="running")
+    assert "barriers never overtake on rules -> slow" in phase_line(running)
     expected = sorted(source.records + 2 * rules.records)
     assert sorted(sink.records) == expected
     taken = checkpoints(objects)
@@ -197,6 +202,8 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     asyncio.run(runner.run())
     assert runner.deployment is not None
     assert runner.deployment.dropped_buffers == overtaken(second) > 0
+    running = replace(status_of(runner), phase="running")
+    assert f"{overtaken(second)} buffers of records in flight DROPPED" in phase_line(running)
     lost = set(source.records) - set(again.records)
     assert len(lost) == len(source.records) - len(again.records)
     assert overtaken(second) <= len(lost) <= 2 * overtaken(second), "buffers of at most two records"
