@@ -165,6 +165,32 @@ RESCALED = Checkpoint(
         ),
     ),
 )
+FINISHED = Checkpoint(
+    slot=Slot(14),
+    author=AUTHOR,
+    checkpoint_id=CheckpointId(8),
+    created_ms=1_700_000_004_000,
+    job="revenue",
+    operators=(
+        OperatorState(
+            "orders",
+            128,
+            (StateInfo(0, "$splits", "splits", ("msgpack",)),),
+            (
+                SubtaskState(
+                    index=0,
+                    first_key_group=0,
+                    last_key_group=127,
+                    seqno=SeqNo(0),
+                    table="memory",
+                    watermark=9_223_372_036_854_775_807,
+                    finished=True,
+                ),
+            ),
+            chain=("parse", "only-paid"),
+        ),
+    ),
+)
 DESCRIPTOR = Descriptor(
     id=MaterializationId(2),
     operator="count",
@@ -182,6 +208,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "slot_savepoint_v1.json": lambda: encode_entry(SAVEPOINT),
     "slot_checkpoint_inherited_v1.json": lambda: encode_entry(RESCALED),
     "descriptor_v1.json": lambda: encode_descriptor(DESCRIPTOR),
+    "slot_checkpoint_finished_v1.json": lambda: encode_entry(FINISHED),
 }
 
 

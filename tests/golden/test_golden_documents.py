@@ -32,6 +32,10 @@ def test_a_checkpoint_with_inherited_state_is_read() -> None:
     assert decode_entry(stored("slot_checkpoint_inherited_v1.json"), "slot") == golden.RESCALED
 
 
+def test_a_checkpoint_with_a_finished_operator_is_read() -> None:
+    assert decode_entry(stored("slot_checkpoint_finished_v1.json"), "slot") == golden.FINISHED
+
+
 def test_a_descriptor_of_version_1_is_read() -> None:
     assert decode_descriptor(stored("descriptor_v1.json"), "descriptor") == golden.DESCRIPTOR
 

@@ -164,6 +164,9 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     key_groups: int
     states: tuple[StateInfo, ...]
     subtasks: tuple[SubtaskState, ...]
+    chain: tuple[str, ...] | None = None
+    """The operators that run in its tasks behind it; written when all its subtasks finished, and
+    with it they have."""
 
 
 class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):

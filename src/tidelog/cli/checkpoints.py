@@ -5,6 +5,7 @@ from typing import Any
 import click
 import msgspec
 
+from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.inventory import Slots, find_checkpoint, read_slots
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, Savepoint, SubtaskState
 from tidelog.cli.alignment import alignment_fields, alignment_line, in_flight_bytes, is_unaligned
@@ -135,7 +136,8 @@ async def show_command(invocation: StoreCommand, slot: Slot | None) -> int:
         output.line(f"savepoint {checkpoint.name}, {checkpoint.savepoint_format}")
     for operator in checkpoint.operators:
         output.line()
-        output.line(f"operator {operator.id}, {operator.key_groups} key groups")
+        finished = _finished(operator)
+        output.line(f"operator {operator.id}, {operator.key_groups} key groups{finished}")
         for state in operator.states:
             output.line(
                 f"  state {state.id} {state.name}: {state.kind} ({'; '.join(state.schema)})"
@@ -144,6 +146,14 @@ async def show_command(invocation: StoreCommand, slot: Slot | None) -> int:
             output.line(alignment)
         output.table(_SUBTASK_COLUMNS, [_subtask_cells(subtask) for subtask in operator.subtasks])
     return EXIT_OK
+
+
+def _finished(operator: OperatorState) -> str:
+    """What of an operator has finished, in words."""
+    if fully_finished(operator):
+        return ", finished" + "".join(f", and {name}" for name in operator.chain or ())
+    done = [str(subtask.index) for subtask in operator.subtasks if subtask.finished]
+    return f", finished in part: subtask {', '.join(done)}" if done else ""
 
 
 _SUBTASK_COLUMNS = [
@@ -188,6 +198,8 @@ def _operator_fields(operator: OperatorState) -> dict[str, Any]:
     return {
         "id": operator.id,
         "key_groups": operator.key_groups,
+        "finished": fully_finished(operator),
+        "chain": operator.chain,
         "states": [
             {"id": s.id, "name": s.name, "kind": s.kind, "schema": s.schema, "ttl_ms": s.ttl_ms}
             for s in operator.states

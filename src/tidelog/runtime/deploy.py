@@ -10,6 +10,7 @@ from tidelog.ids import Generation
 from tidelog.runtime.alignment import Switching
 from tidelog.runtime.blame import blame
 from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.finished import with_chain
 from tidelog.runtime.finished_task import FinishedTask
 from tidelog.runtime.graph import Node, Vertex
 from tidelog.runtime.in_flight.carrier import InFlightCarrier
@@ -97,11 +98,14 @@ class Deployment:
     ) -> tuple[OperatorState, ...]:
         """The operators of a manifest."""
         return tuple(
-            OperatorState(
-                vertex.id,
-                self.states.config.key_groups,
-                self.registries[vertex.id].infos(),
-                tuple(states[TaskId(vertex.id, i)] for i in range(vertex.parallelism)),
+            with_chain(
+                OperatorState(
+                    vertex.id,
+                    self.states.config.key_groups,
+                    self.registries[vertex.id].infos(),
+                    tuple(states[TaskId(vertex.id, i)] for i in range(vertex.parallelism)),
+                ),
+                vertex,
             )
             for vertex in vertices
         )

@@ -6,6 +6,8 @@ Invariant: every checkpoint says of each of them that it finished, so no restart
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from tidelog.checkpoint.finished import exited_state, fully_finished
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.runtime.graph import Vertex
@@ -23,6 +25,13 @@ def predecessors(vertices: Collection[Vertex]) -> dict[TaskId, list[TaskId]]:
         for vertex in vertices
         for index in range(vertex.parallelism)
     }
+
+
+def with_chain(operator: OperatorState, vertex: Vertex) -> OperatorState:
+    """An operator that finished names those that finished with it."""
+    if not fully_finished(operator):
+        return operator
+    return msgspec.structs.replace(operator, chain=tuple(node.id for node in vertex.nodes[1:]))
 
 
 def finished_subtasks(

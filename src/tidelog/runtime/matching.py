@@ -9,6 +9,7 @@ from tidelog.errors import RestoreError
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Vertex
 from tidelog.runtime.rechaining import rechain
+from tidelog.runtime.topology import check_finished
 from tidelog.state.redistribute import redistribute
 
 
@@ -31,6 +32,7 @@ def match_states(
             raise _mismatch(
                 f"key groups of {name!r}", operator.key_groups, config.key_groups, "set it back"
             )
+    check_finished(vertices, stored)
     going_on = rechain(stored, vertices)
     return {name: _dealt(operator, wanted[name], config) for name, operator in going_on.items()}
 

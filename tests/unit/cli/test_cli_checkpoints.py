@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pipelines
 from tests.support.cli import lay_out, tidelog
 from tests.support.damage import checkpoint_in, damaged, flipped
 from tests.support.jobs import config, contents, filled, run, word_count
+from tests.support.pipelines import Outside
+from tests.unit.runtime.ending.jobs import checkpoints, long, merged, settings, uneven
+from tests.unit.runtime.ending.jobs import operator as operator_of
+from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.dstl.uploader import UploadConfig
 from tidelog.storage.memory import MemoryStore
 
@@ -105,3 +110,26 @@ def test_show_refuses_what_is_no_checkpoint(store: Path, slot: str, found: str) 
     result = tidelog("checkpoints", "show", store, slot)
     assert result.exit_code == 1
     assert found in result.stderr and "checkpoints list" in result.stderr
+
+
+def test_show_names_what_has_finished(tmp_path: Path) -> None:
+    objects = MemoryStore("memory://ending")
+    merging = merged(uneven(4), long(4), Outside())
+    pipelines.run(merging, objects, settings(parallelism=3))
+    taken = {c.slot: operator_of(c, "left") for c in checkpoints(objects)}
+    partial = next(slot for slot, left in taken.items() if partially_finished(left))
+    whole = next(slot for slot, left in taken.items() if fully_finished(left))
+    store = lay_out(tmp_path, contents(objects))
+
+    done = [str(s.index) for s in taken[partial].subtasks if s.finished]
+    shown = tidelog("checkpoints", "show", store, str(partial)).stdout
+    assert f"operator left, 8 key groups, finished in part: subtask {', '.join(done)}\n" in shown
+    shown = tidelog("checkpoints", "show", store, str(whole)).stdout
+    assert "operator left, 8 key groups, finished\n" in shown
+    assert "operator aggregate, 8 key groups\n" in shown
+    shown = tidelog("checkpoints", "show", store).stdout
+    assert "operator aggregate, 8 key groups, finished, and sink\n" in shown
+
+    document = json.loads(tidelog("checkpoints", "show", store, "--json").stdout)
+    chains = {each["id"]: (each["finished"], each["chain"]) for each in document["operators"]}
+    assert chains["aggregate"] == (True, ["sink"]) and chains["left"] == (True, [])

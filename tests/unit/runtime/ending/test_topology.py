@@ -1,0 +1,132 @@
+"""A job in which a finished operator would have to handle records again is refused."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tests.support.pipelines import Outside, config, effects, run
+from tests.unit.runtime.ending.jobs import checkpoints, long, operator, run_for, settings, short
+from tidelog.checkpoint.finished import fully_finished
+from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.errors import RestoreError
+from tidelog.ids import SeqNo
+from tidelog.runtime.graph import Job, Stream, compile_job
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.topology import check_finished
+from tidelog.storage.memory import MemoryStore
+
+
+def finished(name: str, *chain: str, known: bool = True) -> OperatorState:
+    mark = SubtaskState(0, 0, 7, SeqNo(0), "memory", finished=True)
+    return OperatorState(name, 8, (), (mark,), chain if known else None)
+
+
+def check(job: Job, *operators: OperatorState) -> None:
+    check_finished(compile_job(job, 1), {each.id: each for each in operators})
+
+
+def counted(stream: Stream) -> Stream:
+    return stream.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b, name="count")
+
+
+def orders() -> Job:
+    """source+parse, count+sink."""
+    job = Job("orders")
+    counted(job.source(short()).map(str, name="parse")).sink(Outside())
+    return job
+
+
+def test_the_same_job_goes_on() -> None:
+    check(orders(), finished("source", "parse"))
+    check(orders(), finished("source", "parse"), finished("count", "sink"))
+    check(orders())
+
+
+def test_an_operator_between_a_finished_one_and_its_input_is_refused() -> None:
+    job = Job("orders")
+    parsed = job.source(short()).map(str, name="parse")
+    counted(parsed.rebalance().filter(bool, name="paid")).sink(Outside())
+    with pytest.raises(RestoreError, match=r"'paid' lies in front of operator 'count'"):
+        check(job, finished("source", "parse"), finished("count", "sink"))
+
+
+def test_an_operator_chained_to_a_finished_one_is_refused() -> None:
+    job = Job("orders")
+    paid = job.source(short()).filter(bool, name="paid")
+    counted(paid.map(str, name="parse")).sink(Outside())
+    with pytest.raises(RestoreError, match=r"'paid' is chained to operator 'source'"):
+        check(job, finished("source", "parse"))
+
+
+def test_another_input_of_a_finished_operator_is_refused() -> None:
+    job = Job("orders")
+    parsed = job.source(short()).map(str, name="parse")
+    counted(parsed.union(job.source(long(), name="late"))).sink(Outside())
+    with pytest.raises(RestoreError, match=r"'late' lies in front of operator 'count'"):
+        check(job, finished("source", "parse"), finished("count", "sink"))
+
+
+def test_an_operator_behind_finished_ones_is_welcome() -> None:
+    job = Job("orders")
+    parsed = job.source(short()).map(str, name="parse")
+    counted(parsed).sink(Outside())
+    parsed.rebalance().filter(bool, name="paid").sink(Outside(), name="second")
+    check(job, finished("source", "parse"), finished("count", "sink"))
+
+
+def test_finished_operators_may_share_tasks_with_others_of_them_than_before() -> None:
+    check(orders(), finished("source", "parse"), finished("count"), finished("sink"))
+    job = Job("orders")
+    counted(job.source(short()).map(str, name="parse")).sink(Outside(), parallelism=2)
+    check(job, finished("source", "parse"), finished("count", "sink"))
+
+
+def test_a_checkpoint_that_does_not_name_what_finished_with_an_operator_is_believed() -> None:
+    check(orders(), finished("source", known=False))
+
+
+def pair(*, second: bool, between: bool = False) -> tuple[Job, Outside, Outside]:
+    """A short and a long pipeline; the short one with a branch, or an operator in its way."""
+    job, sinks = Job("pair"), (Outside(), Outside())
+    left = job.source(short(2), name="left")
+    if second:
+        left.rebalance().map(lambda w: w, name="extra").sink(sinks[0], name="extra-sink")
+    stream = left.rebalance().filter(bool, name="new") if between else left
+    stream.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b, name="left-count").sink(
+        Outside(), name="left-sink"
+    )
+    right = job.source(long(2), name="right").key_by(lambda w: w)
+    right.aggregate(lambda _: 1, lambda a, b: a + b, name="right-count").sink(
+        sinks[1], name="right-sink"
+    )
+    return job, *sinks
+
+
+def stored_with_left_finished() -> MemoryStore:
+    objects = MemoryStore("memory://pair")
+    run_for(pair(second=False)[0], objects, 8.0)
+    assert fully_finished(operator(checkpoints(objects)[-1], "left-count"))
+    return objects
+
+
+def test_a_new_branch_behind_a_finished_source_takes_part_in_checkpoints_and_ends() -> None:
+    """Nobody is left in front of it: the coordinator itself starts checkpoints there."""
+    objects = stored_with_left_finished()
+    before = len(checkpoints(objects))
+    job, extra, rest = pair(second=True)
+    run(job, objects, settings(), seed=2)
+    assert extra.records == []
+    assert dict(rest.records) == Counter(long(2).records)
+    (last,) = checkpoints(objects)[-1:]
+    assert last.final and len(checkpoints(objects)) > before + 3
+    assert fully_finished(operator(last, "extra"))
+
+
+def test_a_refused_job_fences_nobody_and_changes_nothing() -> None:
+    objects = stored_with_left_finished()
+    before = dict(objects._objects)
+    job, _, _ = pair(second=False, between=True)
+    with pytest.raises(RestoreError, match=r"(?s)'new' lies in front of.*'left-count'"):
+        asyncio.run(JobRunner(job, objects, config(), effects()).run())
+    assert objects._objects == before
