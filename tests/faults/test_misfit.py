@@ -172,7 +172,7 @@ def as_declared(handle: StatefulProcessorHandle) -> Any:
     "changed",
     [
         lambda handle: handle.getValueState("count", "number string"),
-        lambda handle: handle.getValueState("count", "number long, more int"),
+        lambda handle: handle.getValueState("count", "more int, number long"),
         lambda handle: handle.getListState("count", "number long"),
         lambda handle: handle.getMapState("count", "number long", "number long"),
         lambda handle: handle.getValueState("count", "number long", 1_000),

@@ -2,8 +2,8 @@
 
 Invariants: a value is a tuple with one entry per field, each entry None or of the field's type;
 it is checked when it is written, so what was stored can always be read; the stored bytes are a
-msgpack array in field order. Nothing here imports pyspark: its `StructType` is taken by its
-`simpleString`.
+msgpack array in field order, shorter when it is from before the last fields were added. Nothing
+here imports pyspark: its `StructType` is taken by its `simpleString`.
 """
 
 from collections.abc import Callable
@@ -31,6 +31,8 @@ class _SparkType(Protocol):
     def simpleString(self) -> str: ...
 
 
+_raw: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
 Schema = str | _SparkType
 """A DDL string such as `"count long, last timestamp"`, or a pyspark `StructType`."""
 
@@ -57,11 +59,30 @@ def parse_schema(schema: Schema) -> TupleCodec:
     fields = parse_fields(text)
     python = tuple_of(fields)
     canonical = ", ".join(f"{field.name} {field.type_name}" for field in fields)
-    decoder: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(python).decode
 
     immutable = all(field.scalar for field in fields)
     check = _checker(fields, python, canonical)
-    return TupleCodec(canonical, fields, immutable, check, msgspec.msgpack.encode, decoder)
+    decode = _decoder(fields, python)
+    return TupleCodec(canonical, fields, immutable, check, msgspec.msgpack.encode, decode)
+
+
+def _decoder(fields: tuple[Field, ...], python: Any) -> Callable[[bytes], tuple[Any, ...]]:
+    """Reads values of the schema, and those from before its last fields were added."""
+    whole: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(python).decode
+    shorter: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
+
+    def decode(data: bytes) -> tuple[Any, ...]:
+        try:
+            return whole(data)
+        except msgspec.ValidationError:
+            stored = len(_raw(data))
+            if not 0 < stored < len(fields):
+                raise
+        if stored not in shorter:
+            shorter[stored] = msgspec.msgpack.Decoder(tuple_of(fields[:stored])).decode
+        return shorter[stored](data) + (None,) * (len(fields) - stored)
+
+    return decode
 
 
 def _checker(

@@ -236,7 +236,7 @@ def test_expired_rows_leave_the_table_in_the_end(bench: Bench) -> None:
     ("kind", "schema", "ttl"),
     [
         ("list", "n int", None),
-        ("value", "n long", None),
+        ("value", "n string", None),
         ("value", "m int", None),
         ("value", "n int", 5),
     ],
