@@ -30,7 +30,8 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.snapshot import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.sources.iterable import Replayable
-from tidelog.runtime.task import Task, TaskId
+from tidelog.runtime.task import Task
+from tidelog.runtime.task_parts import TaskId
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
 from tidelog.state.list import ListState
 from tidelog.state.map import MapState

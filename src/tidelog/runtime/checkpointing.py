@@ -45,7 +45,8 @@ from tidelog.runtime.finished import FinishedSubtasks
 from tidelog.runtime.messages import Barrier, BarrierOrder
 from tidelog.runtime.savepoints import Savepoints
 from tidelog.runtime.source_task import SourceTask
-from tidelog.runtime.task import Task, TaskId
+from tidelog.runtime.task import Task
+from tidelog.runtime.task_parts import TaskId
 
 Decisions = list[Decision[TaskId, SubtaskState]]
 

@@ -26,7 +26,8 @@ from tidelog.runtime.source_task import SourceTask, SplitEnumerator
 from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
 from tidelog.runtime.supervise import run_while
-from tidelog.runtime.task import CheckpointListener, Task, TaskId, TaskParts
+from tidelog.runtime.task import Task
+from tidelog.runtime.task_parts import CheckpointListener, TaskId, TaskParts
 from tidelog.runtime.wiring import Buffers, Wiring, aligned_edges
 from tidelog.runtime.worktime import WorkTime
 from tidelog.state.registry import StateRegistry

@@ -7,7 +7,8 @@ is told that none will come.
 from tidelog.errors import InvariantError
 from tidelog.runtime.gate import Gate
 from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
-from tidelog.runtime.task import Task, TaskParts
+from tidelog.runtime.task import Task
+from tidelog.runtime.task_parts import TaskParts
 from tidelog.state.processor import MAX_WATERMARK
 
 

@@ -18,7 +18,8 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.blame import blame
 from tidelog.runtime.messages import Barrier, Batch
 from tidelog.runtime.source import Source, SplitReader
-from tidelog.runtime.task import Task, TaskParts
+from tidelog.runtime.task import Task
+from tidelog.runtime.task_parts import TaskParts
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import encode_key, key_group
 

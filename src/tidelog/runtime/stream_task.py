@@ -21,7 +21,8 @@ from tidelog.runtime.messages import (
     Message,
     Watermark,
 )
-from tidelog.runtime.task import Task, TaskParts
+from tidelog.runtime.task import Task
+from tidelog.runtime.task_parts import TaskParts
 from tidelog.state.processor import MAX_WATERMARK
 
 

@@ -1,89 +1,21 @@
 """Tasks: the loop of one subtask, fed by channels.
 
-Invariants: the barrier goes on to the outputs before the snapshot is taken, and no record is
-handled in between; `finish` runs once in the life of a job, however often it restarts; a task
+Invariants: `finish` runs once in the life of a job, however often it restarts; a task
 exits only after a completed checkpoint contains its end, and says so to the tasks behind it;
 behind the barrier of a savepoint that the job stops with nothing is emitted, unless it is given
 up.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Protocol
 
-import msgspec
-
-from tidelog.checkpoint.manifest import BarrierFacts, InFlightRef, SubtaskState
-from tidelog.dstl.uploader import Uploader
-from tidelog.effects import Effects
-from tidelog.errors import TidelogError, UnstorableError, UserFunctionError
 from tidelog.ids import CheckpointId
-from tidelog.runtime.alignment import Switching
-from tidelog.runtime.canonical import CanonicalSnapshotter
-from tidelog.runtime.chain import OperatorChain
 from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.in_flight.carrier import InFlightCarrier
 from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
-from tidelog.runtime.output import Output
 from tidelog.runtime.sink_output import SinkOutput
-from tidelog.runtime.snapshot import PendingSnapshot, Snapshotter, SubtaskPosition
-from tidelog.state.backend import KeyedBackend
+from tidelog.runtime.task_checkpoints import TaskCheckpoints, TaskProgress
+from tidelog.runtime.task_parts import TaskParts
 from tidelog.state.processor import MAX_WATERMARK
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TaskId:
-    """A subtask of a vertex."""
-
-    vertex: str
-    subtask: int
-
-    def __str__(self) -> str:
-        return f"{self.vertex}-{self.subtask}"
-
-
-class CheckpointListener(Protocol):
-    """Where tasks report to."""
-
-    def acknowledged(self, checkpoint: CheckpointId, task: TaskId, state: SubtaskState) -> None: ...
-
-    def declined(self, checkpoint: CheckpointId, task: TaskId, reason: str) -> None: ...
-
-    def ended(self, task: TaskId) -> None: ...
-
-    def keep_aligned(self, task: TaskId, reason: str) -> None:
-        """In-flight data of this job cannot be stored."""
-        ...
-
-
-@dataclass(slots=True)
-class TaskMetrics:
-    """Counters since the start."""
-
-    records_in: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class TaskParts:
-    """What a task is made of."""
-
-    id: TaskId
-    chain: OperatorChain
-    backend: KeyedBackend
-    snapshotter: Snapshotter
-    canonical: CanonicalSnapshotter
-    output: Output | SinkOutput
-    uploader: Uploader | None
-    effects: Effects
-    listener: CheckpointListener
-    restored: SubtaskState | None = None
-    switching: Switching | None = None
-    """None: checkpoints stay aligned."""
-    carrier: InFlightCarrier | None = None
-    """Stores in-flight data; None exactly when checkpoints stay aligned."""
-    metrics: TaskMetrics = field(default_factory=TaskMetrics)
 
 
 class Task(ABC):
@@ -92,7 +24,7 @@ class Task(ABC):
     def __init__(self, parts: TaskParts) -> None:
         self.parts = parts
         self.id = parts.id
-        self._settling: dict[CheckpointId, asyncio.Task[None]] = {}
+        self._checkpoints = TaskCheckpoints(parts, self._record_inputs)
         self._held: CheckpointId | None = None
         """The checkpoint that the job is to stop with."""
         self._given_up = CheckpointId(-1)
@@ -133,10 +65,7 @@ class Task(ABC):
 
     async def complete(self, checkpoint: CheckpointId) -> None:
         """The checkpoint is durable."""
-        self.parts.snapshotter.completed(checkpoint)
-        self.parts.canonical.completed(checkpoint)
-        if self.parts.carrier is not None:
-            self.parts.carrier.completed(checkpoint)
+        self._checkpoints.completed(checkpoint)
         if isinstance(self.parts.output, SinkOutput):
             await self.parts.output.commit(checkpoint)
 
@@ -145,11 +74,7 @@ class Task(ABC):
         self._given_up = max(self._given_up, checkpoint)
         if self._held == checkpoint:
             self._held = None
-        settling = self._settling.pop(checkpoint, None)
-        if settling is not None:
-            settling.cancel()
-        if isinstance(self.parts.output, Output):
-            self.parts.output.forget(checkpoint)
+        self._checkpoints.abort(checkpoint)
 
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""
@@ -161,8 +86,7 @@ class Task(ABC):
 
     def _stop(self) -> None:
         """Nothing of this task goes on behind its back."""
-        for settling in self._settling.values():
-            settling.cancel()
+        self._checkpoints.stop()
 
     async def _emit(self, batches: Iterable[Batch]) -> None:
         output = self.parts.output
@@ -217,97 +141,10 @@ class Task(ABC):
 
     async def _checkpoint(self, barrier: Barrier, seen_at: float) -> None:
         """Forward the barrier, capture the state, make it durable in the background."""
-        parts = self.parts
-        in_flight = self._forward(barrier)
         if barrier.stop and barrier.checkpoint > self._given_up:
             self._held = barrier.checkpoint
-        # Outside of the decline: a task whose changes cannot be written has no state any more.
-        parts.backend.flush()
-        try:
-            transactions: tuple[bytes, ...] = ()
-            if isinstance(parts.output, SinkOutput):
-                transactions = await parts.output.pre_commit(barrier.checkpoint)
-            facts = _facts(barrier, seen_at, self._now())
-            position = SubtaskPosition(
-                self._watermark, transactions, self._finished, self._advancing, facts
-            )
-            snapshotter = parts.canonical if barrier.canonical else parts.snapshotter
-            pending = await snapshotter.capture(barrier.checkpoint, position)
-        except UserFunctionError:
-            raise  # what a user's sink holds after it is unknown: only a restart makes it right
-        except TidelogError as error:
-            parts.listener.declined(barrier.checkpoint, self.id, f"{self.id}: {error}")
-            return
-        settling = asyncio.ensure_future(self._settle(barrier.checkpoint, pending, in_flight))
-        self._settling[barrier.checkpoint] = settling
-
-    def _forward(self, barrier: Barrier) -> InFlight | None:
-        """Send the barrier on; what it overtakes, in outputs and inputs, is in-flight data."""
-        output, switching = self.parts.output, self.parts.switching
-        if switching is None or barrier.order == "aligned":
-            output.forward(barrier, None)
-            return None
-        in_flight = InFlight(barrier.checkpoint)
-        deadline = switching.output_deadline(barrier, self._now())
-        if deadline is not None and deadline <= self._now():
-            barrier = replace(barrier, order="unaligned")
-        output.forward(barrier, in_flight)
-        self._record_inputs(in_flight)
-        in_flight.seal()
-        if barrier.order == "may-switch" and deadline is not None and not in_flight.is_complete:
-            switch = self._switch_at(deadline, replace(barrier, order="unaligned"), in_flight)
-            in_flight.switching = asyncio.ensure_future(switch)
-        return in_flight
+        progress = TaskProgress(self._watermark, self._finished, self._advancing)
+        await self._checkpoints.take(barrier, seen_at, progress)
 
     def _record_inputs(self, in_flight: InFlight) -> None:
-        """Collect what the barrier overtook in the inputs."""
-
-    async def _switch_at(self, deadline: float, barrier: Barrier, in_flight: InFlight) -> None:
-        await self.parts.effects.clock.sleep(deadline - self._now())
-        assert isinstance(self.parts.output, Output), "a sink keeps no barrier waiting"
-        self.parts.output.switch(barrier, in_flight)
-
-    async def _settle(
-        self, checkpoint: CheckpointId, pending: PendingSnapshot, in_flight: InFlight | None
-    ) -> None:
-        try:
-            state = await self._stored(pending, in_flight)
-        except UnstorableError as error:
-            self.parts.listener.keep_aligned(self.id, f"{self.id}: {error}")
-            self.parts.listener.declined(checkpoint, self.id, f"{self.id}: {error}")
-        except Exception as error:  # also a defect of ours must not leave the others waiting
-            self.parts.listener.declined(checkpoint, self.id, f"{self.id}: {error}")
-        else:
-            self.parts.listener.acknowledged(checkpoint, self.id, state)
-        finally:
-            self._settling.pop(checkpoint, None)
-
-    async def _stored(self, pending: PendingSnapshot, in_flight: InFlight | None) -> SubtaskState:
-        """The state and the in-flight data, both durable."""
-        if in_flight is None:
-            return await pending.settle()
-        carrier = self.parts.carrier
-        assert carrier is not None
-        settling = asyncio.ensure_future(pending.settle())
-        try:
-            ref = await carrier.store(in_flight.checkpoint, await in_flight.complete())
-            return _with_in_flight(await settling, ref)
-        finally:
-            settling.cancel()
-            in_flight.stop()
-
-
-def _facts(barrier: Barrier, seen_at: float, now: float) -> BarrierFacts:
-    return BarrierFacts(
-        unaligned=barrier.order == "unaligned",
-        start_delay_ms=round((seen_at - barrier.started) * 1000),
-        alignment_ms=round((now - seen_at) * 1000),
-    )
-
-
-def _with_in_flight(state: SubtaskState, ref: InFlightRef | None) -> SubtaskState:
-    if ref is None:
-        return state
-    assert state.barrier is not None
-    facts = msgspec.structs.replace(state.barrier, unaligned=True)
-    return msgspec.structs.replace(state, in_flight=ref, barrier=facts)
+        """Collect what a barrier overtook in the inputs."""

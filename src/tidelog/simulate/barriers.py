@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidelog.ids import CheckpointId, Generation, SeqNo
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshot import PendingSnapshot, Snapshotter, SubtaskPosition
-from tidelog.runtime.task import TaskId
+from tidelog.runtime.task_parts import TaskId
 from tidelog.state.backend import KeyedBackend
 
 Rows = dict[bytes, bytes]
