@@ -4,6 +4,7 @@ Invariant: rows are copied at the moment the snapshot was captured, before the t
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidelog.ids import CheckpointId, Generation, SeqNo
 from tidelog.runtime.runner import JobRunner
@@ -35,9 +36,10 @@ class Barriers:
         assert runner.deployment is not None and runner.generation is not None
         for task in runner.deployment.tasks:
             parts = task.parts
-            parts.snapshotter = _Watched(
-                parts.snapshotter, parts.backend, self, runner.generation, task.id
-            )
+            generation, backend = runner.generation, parts.backend
+            parts.snapshotter = _Watched(parts.snapshotter, backend, self, generation, task.id)
+            canonical: Any = _Watched(parts.canonical, backend, self, generation, task.id)
+            parts.canonical = canonical
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ class Scenario:
     rescale: float = 0.0
     """Share of runs in which every incarnation has another parallelism, and may have the
     changelog on or off."""
+    savepoints: float = 0.0
+    """Somebody asks an incarnation for savepoints, and stops it with one."""
+    local_copies: float = 0.0
+    """Share of runs with local recovery; a restart finds the copies, no or damaged ones."""
     sink_fails: float = 0.0
     """A call into a sink's writer fails, before or after its effect."""
     chaos_s: float = 6.0
@@ -81,6 +85,24 @@ _RESCALES: Final = Scenario(
     fail=0.01,
     rescale=1.0,
 )
+_SAVEPOINTS: Final = Scenario(
+    "savepoints",
+    "savepoints of both formats, jobs that are stopped with one, and crashes meanwhile",
+    lose_answer=0.02,
+    slow=0.03,
+    crash=0.4,
+    rescale=0.3,
+    savepoints=0.9,
+)
+_LOCAL: Final = Scenario(
+    "local",
+    "restarts with local copies that are there, gone or damaged",
+    fail=0.02,
+    slow=0.03,
+    crash=0.9,
+    supersede=0.1,
+    local_copies=1.0,
+)
 _EVERYTHING: Final = Scenario(
     "everything",
     "all of it at once, with clocks that differ",
@@ -94,6 +116,8 @@ _EVERYTHING: Final = Scenario(
     skew=0.5,
     sink_fails=0.01,
     rescale=0.3,
+    savepoints=0.3,
+    local_copies=0.3,
     chaos_s=8.0,
 )
 _ROCKSDB: Final = Scenario(
@@ -109,8 +133,16 @@ _ROCKSDB: Final = Scenario(
     rocksdb=True,
 )
 
-SCENARIOS: Final = {
-    scenario.name: scenario
-    for scenario in (_CALM, _STORE, _CRASHES, _ZOMBIES, _RESCALES, _EVERYTHING, _ROCKSDB)
-}
+_ALL: Final = (
+    _CALM,
+    _STORE,
+    _CRASHES,
+    _ZOMBIES,
+    _RESCALES,
+    _SAVEPOINTS,
+    _LOCAL,
+    _EVERYTHING,
+    _ROCKSDB,
+)
+SCENARIOS: Final = {scenario.name: scenario for scenario in _ALL}
 """By name, in the order in which seeds take turns."""

@@ -10,24 +10,24 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tidelog.checkpoint.invariants import direct_needs, table_needs
-from tidelog.checkpoint.manifest import Checkpoint, decode_descriptor, decode_entry
 from tidelog.effects import SystemClock
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobRunner
 from tidelog.simulate.barriers import Barriers
+from tidelog.simulate.census import census
 from tidelog.simulate.incarnation import Incarnation, told
 from tidelog.simulate.loop import VirtualLoop, waiting
+from tidelog.simulate.machines import Machines
 from tidelog.simulate.network import Network, StoreClient, Weather
 from tidelog.simulate.plan import make_plan
 from tidelog.simulate.process import Process, effects_of
 from tidelog.simulate.referee import Referee
+from tidelog.simulate.requests import ask_for_savepoints
 from tidelog.simulate.scenario import Scenario
 from tidelog.simulate.settings import RETRY, make_settings
 from tidelog.simulate.sink import Outside, OutsideSink
 from tidelog.simulate.trace import Trace
 from tidelog.simulate.violation import Property
-from tidelog.storage import paths
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore
 
@@ -64,6 +64,8 @@ class World:
         self._retries = rng.random() < scenario.retries
         self._skewed = rng.random() < scenario.skew
         self._rescales = rng.random() < scenario.rescale and self.plan.rescalable
+        local = rng.random() < scenario.local_copies
+        self._machines = Machines(directory / "machines", rng) if local else None
         self._alive: list[Incarnation] = []
         self._sleep = SystemClock().sleep
         """On the virtual loop it takes no time."""
@@ -120,15 +122,20 @@ class World:
         # Half of the misfortunes come at the worst moment.
         moment = kills or replaces if rng.random() < 0.5 else False
         doubt = asyncio.ensure_future(incarnation.process.in_doubt.wait())
+        asking = self._ask(incarnation) if rng.random() < rates.savepoints and not calm else None
         waited = [incarnation.running, doubt] if moment else [incarnation.running]
         await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         doubt.cancel()
+        if asking is not None:
+            asking.cancel()
         if incarnation.running.done():
             return self._ended(incarnation)
         if kills:
             self._note(f"{incarnation.process.name} is killed")
             self._alive.remove(incarnation)
             await incarnation.crash()
+            if self._machines is not None:
+                self._note(f"restart {self._machines.after_crash()}")
         elif replaces:
             self._leave_behind(incarnation)
         else:
@@ -140,12 +147,21 @@ class World:
             )
         return False
 
+    def _ask(self, incarnation: Incarnation) -> "asyncio.Task[None]":
+        """Ask for savepoints as long as the faults last."""
+        asking = asyncio.ensure_future(ask_for_savepoints(incarnation.runner, self._rng))
+        left = max(0.0, self.scenario.chaos_s - self._loop.time())
+        self._loop.call_later(left, asking.cancel)
+        return asking
+
     def _leave_behind(self, incarnation: Incarnation) -> None:
         """The operator takes it for dead, but it is not."""
         self._note(f"{incarnation.process.name} is left behind")
         if self._rng.random() < self.scenario.partition:
             back_at = self._loop.time() + self._rng.random() * self.scenario.chaos_s
             incarnation.process.cut_off_until = back_at
+        if self._machines is not None:
+            self._machines.move()
         incarnation.running.add_done_callback(lambda _: self._ended(incarnation))
 
     def _start(self) -> Incarnation:
@@ -173,12 +189,15 @@ class World:
 
     def _shape(self) -> JobConfig:
         """The settings of the next incarnation."""
+        settings = self._settings
+        if self._machines is not None:
+            settings = replace(settings, local_recovery=self._machines.local_copies)
         if not self._rescales:
-            return self._settings
+            return settings
         changelog = self._rng.random() < self.scenario.changelog
         parallelism = self._rng.randrange(1, 5)
         self._note(f"parallelism {parallelism}, changelog {'on' if changelog else 'off'}")
-        return replace(self._settings, parallelism=parallelism, changelog=changelog)
+        return replace(settings, parallelism=parallelism, changelog=changelog)
 
     def _started(self, incarnation: Incarnation) -> None:
         runner = incarnation.runner
@@ -198,10 +217,12 @@ class World:
             self.referee.blame(
                 Property.NO_DEFECT, f"{incarnation.process.name} ended with {unexplained!r}"
             )
-        if incarnation.result is None:
+        result = incarnation.result
+        if result is None:
             return False
-        self._note(f"{incarnation.process.name} ended well")
-        return True
+        how = "well" if result.stopped is None else f"with savepoint {result.stopped.slot}"
+        self._note(f"{incarnation.process.name} ended {how}")
+        return result.stopped is None
 
     def _note(self, what: str) -> None:
         self._trace.add(self._loop.time(), "--", what)
@@ -215,32 +236,6 @@ class World:
             if not self._ended(incarnation):
                 self.referee.blame(Property.PROGRESS, "a job that has ended does not start again")
                 return
-        objects = self._objects()
-        needed: set[str] = set()
-        checkpoints = 0
-        for name in sorted(objects):
-            if paths.slot_of(name) is None:
-                continue
-            needed.add(name)
-            entry = decode_entry(objects[name], name)
-            if isinstance(entry, Checkpoint):
-                checkpoints += 1
-                needed |= _named(entry, objects)
-        left = sorted(objects.keys() - needed)
-        lost = sorted(needed - objects.keys())
-        if left or lost or checkpoints > self._settings.retain:
-            self.referee.blame(
-                Property.CENSUS,
-                f"left over {left[:5]} ({len(left)}), missing {lost[:5]} ({len(lost)}), "
-                f"{checkpoints} checkpoints of {self._settings.retain} to retain",
-            )
-
-
-def _named(entry: Checkpoint, objects: dict[str, bytes]) -> set[str]:
-    """Every object a checkpoint needs."""
-    names = {need.name for need in direct_needs(entry)}
-    for name in sorted(names):
-        if name.startswith(paths.MATERIALIZATIONS) and name in objects:
-            descriptor = decode_descriptor(objects[name], name)
-            names |= {need.name for need in table_needs(descriptor)}
-    return names
+        wrong = census(self._objects(), self._settings.retain)
+        if wrong is not None:
+            self.referee.blame(Property.CENSUS, wrong)
