@@ -4,8 +4,9 @@ The file that TIDELOG_TEST_RELEASE names releases them, so a test decides when a
 """
 
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import add, attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from tidelog.examples import sessions as example
 from tidelog.examples.wordcount import count_words
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job, KeyedStream, Stream
+from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.sinks import Files, Postgres, Sqlite, Stdout
+from tidelog.runtime.source import SplitReader
 from tidelog.runtime.sources import JsonLines, Replayable, TextFiles
 
 CHUNK = 1024
@@ -25,7 +28,7 @@ def released() -> bool:
     return Path(os.environ["TIDELOG_TEST_RELEASE"]).exists()
 
 
-class Slowly:
+class Slowly(SplitReader):
     """A line reader that pauses before each chunk and waits before the last one."""
 
     delay_s = 0.05
@@ -67,6 +70,45 @@ def wordcount(arguments: JobArguments) -> Job:
     words = _lines(job, arguments).map_batches(count_words)
     counts = words.key_by(itemgetter(0)).aggregate(itemgetter(1), add, name="count")
     counts.sink(Files(arguments.output, fields=("word", "count")))
+    return job
+
+
+class _Mortal(SinkWriter):
+    """A writer whose process is killed in the commits of the final checkpoint, once."""
+
+    def __init__(self, writer: SinkWriter, store: Path) -> None:
+        self._writer = writer
+        self._store = store
+        self.recover, self.write = writer.recover, writer.write  # type: ignore[method-assign]
+        self.pre_commit, self.close = writer.pre_commit, writer.close  # type: ignore[method-assign]
+
+    def write(self, records: Sequence[Any]) -> None:
+        raise AssertionError("replaced")
+
+    def commit(self, transaction: bytes) -> None:
+        spared = int(os.environ["TIDELOG_TEST_SPARED_COMMITS"])
+        killed = self._store.with_name("killed")
+        newest = max(self._store.glob("checkpoints/*.json"))
+        if b'"final":true' in newest.read_bytes() and not killed.exists():
+            done = self._store.with_name("committed")
+            if (len(done.read_text()) if done.exists() else 0) >= spared:
+                killed.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            with done.open("a") as marks:
+                marks.write(".")
+        self._writer.commit(transaction)
+
+
+class MortalFiles(Files):
+    def open(self, context: SinkContext) -> SinkWriter:
+        return _Mortal(super().open(context), Path(os.environ["TIDELOG_TEST_STORE"]))
+
+
+def mortal(arguments: JobArguments) -> Job:
+    """Every line to the output; dies while it commits the last ones."""
+    job = Job("mortal")
+    lines = _lines(job, arguments).rebalance().map(str, name="copy")
+    lines.sink(MortalFiles(arguments.output, "text"))
     return job
 
 

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -147,6 +148,28 @@ def copied_under_the_eyes_of_a_reader(
     assert sorted(read()) == lines_of(run)
     print(watcher.looks, "looks saw", watcher.changes, "changes")
     assert watcher.changes > 2
+
+
+@pytest.mark.parametrize(("parallelism", "spared"), [(1, 0), (3, 0), (3, 1)])
+def test_the_last_lines_are_committed_once_though_a_kill_came_between_checkpoint_and_commit(
+    tmp_path: Path, parallelism: int, spared: int
+) -> None:
+    """Of the commits that the final checkpoint calls for, `spared` succeed before the kill."""
+    chosen = options(parallelism=parallelism, changelog=True, mode="exactly-once")
+    env = {
+        "TIDELOG_TEST_STORE": str(tmp_path / "store"),
+        "TIDELOG_TEST_SPARED_COMMITS": str(spared),
+    }
+    alone = ("--checkpoint-interval", "1h")
+    run = Run(tmp_path, "tests.process.jobs:mortal", (*chosen, *alone), env=env)
+    write_words(run, 60)
+    run.release()
+    assert run.end(run.start()).returncode == -signal.SIGKILL
+    texts = [path.read_text("utf-8", "replace") for path in run.input.iterdir()]
+    wanted = sorted(line for text in texts for line in text.split("\n") if line)
+    assert len(run.lines()) < len(wanted), "something was left to commit"
+    run.finish()
+    assert sorted(run.lines()) == wanted
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

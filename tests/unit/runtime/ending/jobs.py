@@ -1,7 +1,7 @@
 """Jobs of which a part ends early, run in virtual time, and all they stored."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from tests.support.pipelines import Outside, Portions, config, effects
@@ -9,7 +9,7 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.source import SplitReader
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
@@ -92,21 +92,27 @@ def run_for(
     asyncio.run(scenario())
 
 
-def run_with(
-    job: Job,
-    store: ObjectStore,
-    steering: Callable[[JobRunner], Awaitable[None]],
-    chosen: JobConfig | None = None,
-) -> JobResult:
-    """Run to the end with something steering it meanwhile."""
+def run_until(
+    job: Job, store: ObjectStore, reached: Callable[[JobRunner], bool], chosen: JobConfig
+) -> None:
+    """Run until something is reached, and crash."""
 
-    async def scenario() -> JobResult:
-        runner = JobRunner(job, store, chosen or settings(), effects())
+    async def scenario() -> None:
+        runner = JobRunner(job, store, chosen, effects())
         running = asyncio.ensure_future(runner.run())
-        await steering(runner)
-        return await running
+        while not reached(runner):
+            await runner.effects.clock.sleep(0.2)
+            assert not running.done(), "it ended before it was to crash"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
-    return asyncio.run(scenario())
+    asyncio.run(scenario())
+
+
+def exited(runner: JobRunner, vertex: str) -> int:
+    """How many subtasks of a vertex have exited."""
+    tasks = runner.deployment.tasks if runner.deployment is not None else []
+    return sum(task.exited for task in tasks if task.id.vertex == vertex)
 
 
 def checkpoints(store: MemoryStore) -> list[Checkpoint]:
