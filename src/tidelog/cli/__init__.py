@@ -13,6 +13,7 @@ _COMMANDS: Final = {
     "checkpoints": "List checkpoints and show what they hold.",
     "doctor": "Test whether a store is safe for jobs.",
     "estimate": "Estimate storage, requests and the bill of a job; needs no store.",
+    "fork": "Begin another store with a checkpoint of this one.",
     "inspect": "Check every invariant of a store.",
     "log": "Print the changes in the log, decoded.",
     "overhead": "Measure what the changelog of a job costs, beside what formulas predict.",

@@ -54,7 +54,7 @@ class StoreCommand:
 
     def open_again(self) -> ObjectStore:
         """Another connection to the same store."""
-        return _open(self.url, self.endpoint, self.effects)
+        return open_at(self.url, self.endpoint, self.effects)
 
 
 def on_store(
@@ -75,7 +75,7 @@ def on_store(
         async def work() -> int:
             effects = Effects()
             with closing(effects.offload):
-                store = _open(url, endpoint, effects)
+                store = open_at(url, endpoint, effects)
                 try:
                     invocation = StoreCommand(url, endpoint, effects, store, output)
                     return await function(invocation, **options)  # type: ignore[call-arg]
@@ -106,7 +106,7 @@ def reporting(work: Callable[[], Coroutine[Any, Any, int]], output: Output, *, d
     return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
 
 
-def _open(url: str, endpoint: str | None, effects: Effects) -> ObjectStore:
+def open_at(url: str, endpoint: str | None, effects: Effects) -> ObjectStore:
     options = {} if endpoint is None else {"endpoint_url": endpoint}
     return open_store(url, effects, options=options)
 

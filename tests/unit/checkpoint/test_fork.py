@@ -1,0 +1,314 @@
+"""A fork goes on from its checkpoint, and neither store ever needs the other."""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults.counting import (
+    EXPECTED,
+    POISON,
+    WORDS,
+    checkpoints,
+    counting,
+    finish,
+    needs,
+    settings,
+    usual,
+)
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.damage import Damage, damaged, flipped, missing, truncated
+from tests.support.faults import Failure, SteerableStore
+from tests.support.jobs import contents, store_of
+from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tidelog.checkpoint.audit import audit
+from tidelog.checkpoint.fork import Fork, Forked
+from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
+from tidelog.checkpoint.origin import Place
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    ObjectNotFoundError,
+    RestoreError,
+    StoreUnreachableError,
+    UserFunctionError,
+)
+from tidelog.ids import Slot
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sink import SinkContext, SinkWriter
+from tidelog.storage import paths
+from tidelog.storage.local import LocalStore
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
+
+ALL = 300
+NUMBERS = Portions({"numbers": list(range(ALL))}, portion=3, pause=0.1)
+TEXT = words(2, 60)
+SLOTS = checkpoints(usual())
+
+
+def fork(
+    origin: ObjectStore,
+    target: ObjectStore,
+    place: Place = None,
+    *,
+    sharing: bool = True,
+    keep_transactions: bool = False,
+) -> Forked:
+    made = Fork(origin, target, effects(), sharing, keep_transactions)
+    return asyncio.run(made.run(place))
+
+
+def problems(store: ObjectStore) -> list[object]:
+    return list(asyncio.run(audit(store, deep=True)).problems)
+
+
+def objects_of(place: int) -> set[str]:
+    return needs(usual(), place)
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_a_fork_of_any_retained_slot_goes_on_from_it(slot: int) -> None:
+    target = MemoryStore("memory://fork")
+    forked = fork(store_of(usual()), target, Slot(slot))
+    assert forked.checkpoint.slot == slot
+    assert {n for n in contents(target) if paths.slot_of(n) is None} == objects_of(slot)
+    assert problems(target) == []
+    assert finish(target).restored_slot == slot
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_every_retained_slot_is_a_restore_point(slot: int) -> None:
+    """The same in the store itself: all that came after is read and counted again."""
+    assert finish(store_of(usual()), restore_slot=slot).restored_slot == slot
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_what_a_slot_restores_is_what_had_been_counted_then(slot: int, tmp_path: Path) -> None:
+    """Positions and counts of one slot, read as rows: the counts of just what lies before them."""
+    store = lay_out(tmp_path / "store", usual())
+    result = tidelog(
+        "restore", store, "--slot", str(slot), "--to", tmp_path / "to", "--format", "jsonl"
+    )
+    assert result.exit_code == 0, result.output
+    counts, positions = rows_of(tmp_path / "to")
+    assert slot == SLOTS[0] or sum(positions.values()) > 0
+    splits = {"left": [*WORDS, POISON], "right": WORDS}
+    read = Counter(word for split, end in positions.items() for word in splits[split][:end])
+    assert counts == read
+
+
+def rows_of(directory: Path) -> tuple[Counter[str], dict[str, int]]:
+    """(counts by word, positions by split)."""
+    lines = [line for path in directory.glob("*.jsonl") for line in path.read_text().splitlines()]
+    rows = [json.loads(line) for line in lines]
+    counts = {row["key"]: row["value"] for row in rows if row["state"] == "aggregate"}
+    splits = {row["key"]: row["value"]["position"] for row in rows if row["state"] == "$splits"}
+    return Counter(counts), splits
+
+
+def test_the_origin_is_only_read() -> None:
+    origin = SteerableStore(store_of(usual()))
+    fork(origin, MemoryStore("memory://fork"), Slot(SLOTS[0]))
+    assert {operation for operation, _ in origin.calls} <= {"get", "list"}
+
+
+def test_the_newest_checkpoint_is_the_latest() -> None:
+    assert fork(store_of(usual()), MemoryStore("memory://fork")).checkpoint.slot == SLOTS[-1]
+
+
+class TestOnOneDisk:
+    """The stores share files."""
+
+    @pytest.fixture
+    def origin(self, tmp_path: Path) -> Path:
+        return lay_out(tmp_path / "origin", usual())
+
+    def test_shared_objects_take_no_room(self, origin: Path, tmp_path: Path) -> None:
+        forked = fork(local(origin), local(tmp_path / "fork"))
+        assert (forked.shared, forked.copied) == (len(objects_of(SLOTS[-1])), 0)
+        for name in objects_of(SLOTS[-1]):
+            assert (tmp_path / "fork" / name).samefile(origin / name)
+
+    def test_the_fork_lives_on_when_its_origin_is_gone(self, origin: Path, tmp_path: Path) -> None:
+        fork(local(origin), local(tmp_path / "fork"))
+        for path in sorted(origin.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        finish(local(tmp_path / "fork"))
+
+    def test_the_origin_stays_what_it_was_whatever_the_fork_deletes(
+        self, origin: Path, tmp_path: Path
+    ) -> None:
+        fork(local(origin), local(tmp_path / "fork"))
+        finish(local(tmp_path / "fork"), settings(retain=1))
+        left = set(files(tmp_path / "fork"))
+        assert objects_of(SLOTS[-1]) - left, "the fork was meant to delete something shared"
+        assert files(origin) == dict(usual())
+        finish(local(origin))
+
+    def test_copies_are_files_of_their_own(self, origin: Path, tmp_path: Path) -> None:
+        forked = fork(local(origin), local(tmp_path / "fork"), sharing=False)
+        assert (forked.shared, forked.copied) == (0, len(objects_of(SLOTS[-1])))
+        for name in objects_of(SLOTS[-1]):
+            assert not (tmp_path / "fork" / name).samefile(origin / name)
+        assert problems(local(tmp_path / "fork")) == []
+
+    def test_without_links_it_copies(
+        self, origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # The slots need no links: their creation is looked at elsewhere.
+        link = Path.hardlink_to
+
+        def refuse(path: Path, target: Path) -> None:
+            if path.suffix in (".sst", ".seg") or "materializations" in path.parts:
+                raise OSError(18, "Invalid cross-device link")
+            link(path, target)
+
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+        forked = fork(local(origin), local(tmp_path / "fork"))
+        assert (forked.shared, forked.copied) == (0, len(objects_of(SLOTS[-1])))
+        finish(local(tmp_path / "fork"))
+
+
+def local(directory: Path) -> LocalStore:
+    return LocalStore(directory, effects(), durable=False)
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_a_fork_cut_short_has_no_checkpoint_and_the_next_try_finishes_it(nth: int) -> None:
+    inner = MemoryStore("memory://fork")
+    target = SteerableStore(inner)
+    operation = "put" if nth <= 6 else "create"
+    target.fail(Failure(operation, nth=nth if nth <= 6 else nth - 6))
+    try:
+        fork(store_of(usual()), target)
+    except StoreUnreachableError:
+        assert checkpoints(contents(inner)) == []
+    else:
+        assert nth > 8, "there are more writes than that"
+    fork(store_of(usual()), inner)
+    assert problems(inner) == []
+    finish(inner)
+
+
+def test_a_store_in_use_is_no_target() -> None:
+    target = store_of(usual())
+    before = contents(target)
+    with pytest.raises(ConfigError, match="expected an empty store"):
+        fork(store_of(usual()), target, Slot(SLOTS[0]))
+    assert contents(target) == before
+
+
+@pytest.mark.parametrize("harm", [missing, flipped, truncated])
+def test_a_table_file_that_is_not_intact_stops_the_fork(harm: Damage) -> None:
+    name = next(n for n in sorted(objects_of(SLOTS[-1])) if n.startswith(paths.TABLES))
+    target = MemoryStore("memory://fork")
+    with pytest.raises((RestoreError, CorruptObjectError), match=name):
+        fork(store_of(damaged(usual(), name, harm)), target)
+    assert checkpoints(contents(target)) == []
+
+
+def test_a_slot_that_is_not_there_is_named() -> None:
+    with pytest.raises(ObjectNotFoundError, match="slot 999"):
+        fork(store_of(usual()), MemoryStore("memory://fork"), Slot(999))
+    with pytest.raises(ObjectNotFoundError, match="savepoint 'before-it'"):
+        fork(store_of(usual()), MemoryStore("memory://fork"), "before-it")
+
+
+class TestOutput:
+    """What the checkpoint had pre-committed."""
+
+    @pytest.fixture
+    def outside(self) -> Outside:
+        return Outside()
+
+    @pytest.fixture
+    def origin(self, outside: Outside) -> MemoryStore:
+        """Broken off between a checkpoint and its commit."""
+        store = MemoryStore("memory://origin")
+
+        class BreaksOff(Outside):
+            """As a process that is killed in its third commit."""
+
+            def open(self, context: SinkContext) -> SinkWriter:
+                writer = outside.open(context)
+                commit = writer.commit
+
+                def commit_or_break(transaction: bytes) -> None:
+                    if len(outside.commits) == 2:
+                        raise UserFunctionError("sink", found="the break", action="start again")
+                    commit(transaction)
+
+                writer.commit = commit_or_break  # type: ignore[method-assign]
+                return writer
+
+        with pytest.raises(UserFunctionError):
+            self.start(store, BreaksOff())
+        assert outside.records and outside.prepared
+        return store
+
+    def start(self, store: ObjectStore, sink: Outside) -> None:
+        job = Job("copy")
+        job.source(NUMBERS).map(lambda n: n, name="copy").sink(sink)
+        asyncio.run(JobRunner(job, store, settings(parallelism=1), effects(5)).run())
+
+    def test_it_is_the_origins_and_the_forks_output_begins_behind_it(
+        self, origin: MemoryStore, outside: Outside
+    ) -> None:
+        target, elsewhere = MemoryStore("memory://fork"), Outside()
+        fork(origin, target)
+        self.start(target, elsewhere)
+        self.start(origin, outside)
+        assert sorted(outside.records) == list(range(ALL))
+        behind = sorted(elsewhere.records)
+        assert behind == list(range(ALL - len(behind), ALL))
+        assert 0 < len(behind) < ALL
+
+    def test_a_fork_that_goes_on_with_the_output_commits_it(
+        self, origin: MemoryStore, outside: Outside
+    ) -> None:
+        target = MemoryStore("memory://fork")
+        fork(origin, target, keep_transactions=True)
+        self.start(target, outside)
+        assert sorted(outside.records) == list(range(ALL))
+        assert outside.prepared == {}
+
+
+@pytest.mark.parametrize("form", ["native", "canonical"])
+def test_a_savepoint_is_forked_by_its_name(form: SavepointFormat) -> None:
+    """A native one is a checkpoint like any other in the fork; a canonical one says what it is."""
+    origin, target, sink = MemoryStore("memory://origin"), MemoryStore("memory://fork"), Outside()
+
+    async def take() -> None:
+        world = effects()
+        runner = JobRunner(word_count(TEXT, Outside()), origin, config(retain=1), world)
+        running = asyncio.ensure_future(runner.run())
+        await world.clock.sleep(9.2)
+        await runner.savepoint("before-it", form)
+        await running
+
+    asyncio.run(take())
+    assert problems(origin) == []
+    forked = fork(origin, target, "before-it")
+    assert isinstance(forked.checkpoint, Savepoint) == (form == "canonical")
+    assert problems(target) == []
+    job = word_count(TEXT, sink)
+    result = asyncio.run(JobRunner(job, target, config(retain=1), effects(2)).run())
+    assert result.restored_slot == forked.checkpoint.slot
+    assert sorted(sink.records) == sorted(Counter(TEXT.records).items())
+    kept = checkpoints(contents(target))
+    assert (forked.checkpoint.slot in kept) == (form == "canonical")
+
+
+def test_two_forks_and_their_origin_go_three_ways(tmp_path: Path) -> None:
+    origin = lay_out(tmp_path / "origin", usual())
+    for name, slot in [("a", SLOTS[0]), ("b", SLOTS[-1])]:
+        assert tidelog("fork", f"{origin}@{slot}", tmp_path / name).exit_code == 0
+    for directory in (tmp_path / "b", origin, tmp_path / "a"):
+        sink = Outside()
+        runner = JobRunner(counting(sink), local(directory), settings(retain=1), effects(4))
+        asyncio.run(runner.run())
+        assert Counter(dict(sink.records)) == EXPECTED
