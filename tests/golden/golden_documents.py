@@ -12,6 +12,7 @@ from tidelog.checkpoint.manifest import (
     Descriptor,
     InheritedState,
     MaterializationRef,
+    OperatorPiece,
     OperatorState,
     Savepoint,
     Start,
@@ -191,6 +192,39 @@ FINISHED = Checkpoint(
         ),
     ),
 )
+WITH_OPERATOR_STATE = Checkpoint(
+    slot=Slot(15),
+    author=AUTHOR,
+    checkpoint_id=CheckpointId(9),
+    created_ms=1_700_000_005_000,
+    job="revenue",
+    operators=(
+        OperatorState(
+            "with-broadcast",
+            128,
+            (),
+            (
+                SubtaskState(
+                    index=0,
+                    first_key_group=0,
+                    last_key_group=127,
+                    seqno=SeqNo(0),
+                    table="memory",
+                    operator_state=(
+                        OperatorPiece(
+                            "with-broadcast",
+                            "rules",
+                            "broadcast",
+                            (b"\x92\xa3eur\xcb?\xf0" + bytes(6),),
+                        ),
+                        OperatorPiece("with-broadcast", "seen", "list", (b"\x01", b"\x02")),
+                        OperatorPiece("with-broadcast", "all", "union", ()),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
 DESCRIPTOR = Descriptor(
     id=MaterializationId(2),
     operator="count",
@@ -209,6 +243,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "slot_checkpoint_inherited_v1.json": lambda: encode_entry(RESCALED),
     "descriptor_v1.json": lambda: encode_descriptor(DESCRIPTOR),
     "slot_checkpoint_finished_v1.json": lambda: encode_entry(FINISHED),
+    "slot_checkpoint_operator_state_v1.json": lambda: encode_entry(WITH_OPERATOR_STATE),
 }
 
 

@@ -36,6 +36,11 @@ def test_a_checkpoint_with_a_finished_operator_is_read() -> None:
     assert decode_entry(stored("slot_checkpoint_finished_v1.json"), "slot") == golden.FINISHED
 
 
+def test_a_checkpoint_with_operator_state_is_read() -> None:
+    read = decode_entry(stored("slot_checkpoint_operator_state_v1.json"), "slot")
+    assert read == golden.WITH_OPERATOR_STATE
+
+
 def test_a_descriptor_of_version_1_is_read() -> None:
     assert decode_descriptor(stored("descriptor_v1.json"), "descriptor") == golden.DESCRIPTOR
 

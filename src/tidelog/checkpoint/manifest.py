@@ -94,6 +94,16 @@ class InheritedState(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.materialization.upto if self.materialization is not None else self.start
 
 
+class OperatorPiece(msgspec.Struct, frozen=True, array_like=True):
+    """Operator state of one subtask under one name; `kind` is list, union or broadcast."""
+
+    operator: str
+    name: str
+    kind: Literal["list", "union", "broadcast"]
+    entries: tuple[bytes, ...]
+    """msgpack: elements, or pairs of key and value."""
+
+
 class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything one subtask needs to come back."""
 
@@ -121,6 +131,8 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     inherited: tuple[InheritedState, ...] = ()
     """State of earlier subtasks below its own log, until its own first materialization; where
     two hold the same key groups the later one wins."""
+    operator_state: tuple[OperatorPiece, ...] = ()
+    """State that belongs to no key."""
     updates: int = 0
     """Puts, deletes and appends that the changes combine, since the subtask's state was first
     written; 0: not counted."""

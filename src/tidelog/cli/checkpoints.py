@@ -227,6 +227,10 @@ def _subtask_fields(state: SubtaskState) -> dict[str, Any]:
         "watermark": state.watermark,
         "transactions": len(state.transactions),
         "finished": state.finished,
+        "operator_state": [
+            {"operator": p.operator, "name": p.name, "kind": p.kind, "entries": len(p.entries)}
+            for p in state.operator_state
+        ],
         **alignment_fields(state),
     }
 

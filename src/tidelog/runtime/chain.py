@@ -4,6 +4,7 @@ Invariant: outputs reach the end of the chain in the order the head produced the
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tidelog.runtime.blame import blame
 from tidelog.runtime.messages import Batch
@@ -21,7 +22,7 @@ class OperatorChain:
         """Open all operators."""
         for name, operator in self._operators:
             with blame(name):
-                operator.open(context)
+                operator.open(replace(context, operator=name))
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         """Pass a buffer through the chain."""

@@ -47,6 +47,7 @@ from tidelog.runtime.savepoints import Savepoints
 from tidelog.runtime.source_task import SourceTask
 from tidelog.runtime.task import Task
 from tidelog.runtime.task_parts import TaskId
+from tidelog.state.operator_dealing import union_in_part
 
 Decisions = list[Decision[TaskId, SubtaskState]]
 
@@ -230,6 +231,9 @@ class CheckpointDriver:
     async def _store(self, decision: Store[TaskId, SubtaskState]) -> None:
         checkpoint = decision.checkpoint
         entry = self._entry(decision)
+        if (reason := union_in_part(entry.operators)) is not None:
+            self._decide(self.coordinator.declined(checkpoint, reason, self._now()))
+            return
         check_manifest(entry)
         try:
             with self.cadence.moving():

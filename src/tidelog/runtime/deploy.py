@@ -30,6 +30,7 @@ from tidelog.runtime.task import Task
 from tidelog.runtime.task_parts import CheckpointListener, TaskId, TaskParts
 from tidelog.runtime.wiring import Buffers, Wiring, aligned_edges
 from tidelog.runtime.worktime import WorkTime
+from tidelog.state.operator_state import OperatorStates
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore import RestoredSubtask
 
@@ -190,8 +191,16 @@ class Deployment:
             task_id, vertex, registry, state, loaded, subtasks=total
         )
         chain = OperatorChain([_made(node) for node in vertex.nodes if node.operator])
+        operator_states = OperatorStates(state.operator_state if state else ())
         chain.open(
-            OperatorContext(vertex.id, task_id.subtask, vertex.parallelism, effects.clock, backend)
+            OperatorContext(
+                vertex.id,
+                task_id.subtask,
+                vertex.parallelism,
+                effects.clock,
+                backend,
+                operator_states,
+            )
         )
         return TaskParts(
             id=task_id,
@@ -204,6 +213,7 @@ class Deployment:
             effects=effects,
             listener=self.listener,
             restored=state,
+            operator_states=operator_states,
             switching=Switching(self.states.config.unaligned.timeout) if self.uploader else None,
             carrier=self._carrier(task_id),
         )

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from tidelog.errors import ConfigError
 from tidelog.runtime.aggregate import Aggregate
+from tidelog.runtime.broadcast import OnRecord, OnRule, Rules, WithBroadcast
 from tidelog.runtime.operator import OperatorFactory
 from tidelog.runtime.process import Process
 from tidelog.runtime.sink import Sink
@@ -125,6 +126,19 @@ class Stream:
     def broadcast(self) -> "Stream":
         """Send every record to all of the next operator's subtasks."""
         return Stream(self._job, [Edge(edge.node, "broadcast") for edge in self._edges])
+
+    def with_broadcast(
+        self, rules: "Stream", *, on_rule: OnRule, on_record: OnRecord, name: str = "with-broadcast"
+    ) -> "Stream":
+        """Handle every record with what all of the stream `rules` has told so far.
+
+        `on_rule(rule, known)` changes the map of what is known; every subtask calls it with every
+        rule. `on_record(record, known)` reads it and returns output records. The map, of msgpack
+        values, is part of every checkpoint; keep it small. No order between rules and records.
+        """
+        told = rules._then(f"{name}-rules", Rules).broadcast()
+        both = Stream(self._job, [*self._edges, *told._edges])
+        return both._then(name, lambda: WithBroadcast(on_rule, on_record))
 
     def union(self, *others: "Stream") -> "Stream":
         """Merge streams; no order between them."""

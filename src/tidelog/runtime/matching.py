@@ -10,6 +10,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Vertex
 from tidelog.runtime.rechaining import rechain
 from tidelog.runtime.topology import check_finished
+from tidelog.state.operator_dealing import deal_operator_state
 from tidelog.state.redistribute import redistribute
 
 
@@ -39,7 +40,8 @@ def match_states(
 
 def _dealt(operator: OperatorState, vertex: Vertex, config: JobConfig) -> OperatorState:
     """The operator in the shape it has in the job."""
-    return redistribute(operator, vertex.parallelism, config.table_of(keyed=vertex.head.keyed))
+    table = config.table_of(keyed=vertex.head.keyed)
+    return deal_operator_state(operator, redistribute(operator, vertex.parallelism, table))
 
 
 def _mismatch(what: str, expected: object, found: object, action: str) -> RestoreError:

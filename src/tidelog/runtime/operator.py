@@ -7,11 +7,12 @@ and flushes can happen between them.
 
 from abc import ABC
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.effects import Clock
 from tidelog.runtime.messages import Batch
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.operator_state import OperatorStates
 
 OUTPUT_RECORDS = 2048
 """Records per buffer where an operator cuts its own output."""
@@ -29,6 +30,9 @@ class OperatorContext:
     parallelism: int
     clock: Clock
     backend: KeyedBackend
+    operator_states: OperatorStates = field(default_factory=OperatorStates)
+    operator: str = ""
+    """The operator's own name in its chain; `name` is that of the whole chain."""
 
 
 class Operator(ABC):

@@ -11,7 +11,12 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.checkpoint.manifest import BarrierFacts, MaterializationRef, SubtaskState
+from tidelog.checkpoint.manifest import (
+    BarrierFacts,
+    MaterializationRef,
+    OperatorPiece,
+    SubtaskState,
+)
 from tidelog.dstl.chain import ChainCapture
 from tidelog.dstl.segment import LogRange
 from tidelog.ids import CheckpointId, SeqNo
@@ -32,6 +37,7 @@ class SubtaskPosition:
     finished: bool
     advancing: int | None = None
     barrier: BarrierFacts | None = None
+    operator_state: tuple[OperatorPiece, ...] = ()
 
 
 class PendingSnapshot(Protocol):
@@ -91,6 +97,7 @@ def state_at(
         finished=position.finished,
         advancing=position.advancing,
         barrier=position.barrier,
+        operator_state=position.operator_state,
         start=start,
         updates=backend.updates,
     )

@@ -92,6 +92,7 @@ class TaskCheckpoints:
             progress.finished,
             progress.advancing,
             _facts(barrier, seen_at, self._now()),
+            parts.operator_states.capture(),
         )
         snapshotter = parts.canonical if barrier.canonical else parts.snapshotter
         return await snapshotter.capture(barrier.checkpoint, position)

@@ -15,6 +15,7 @@ from tidelog.runtime.output import Output
 from tidelog.runtime.sink_output import SinkOutput
 from tidelog.runtime.snapshot import Snapshotter
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.operator_state import OperatorStates
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,6 +64,7 @@ class TaskParts:
     effects: Effects
     listener: CheckpointListener
     restored: SubtaskState | None = None
+    operator_states: OperatorStates = field(default_factory=OperatorStates)
     switching: Switching | None = None
     """None: checkpoints stay aligned."""
     carrier: InFlightCarrier | None = None

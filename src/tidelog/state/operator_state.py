@@ -1,0 +1,143 @@
+"""State of an operator that belongs to no key: lists, unions and broadcast maps.
+
+Invariants: it is small and lives in memory; a checkpoint holds all of it, in the manifest; what was
+restored under a name goes on there until somebody asks for it by that name.
+"""
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any, Literal
+
+import msgspec
+
+from tidelog.checkpoint.manifest import OperatorPiece
+from tidelog.errors import StateSchemaError
+
+OperatorStateKind = Literal["list", "union", "broadcast"]
+
+
+class ListedState:
+    """Elements of one subtask. After a restart a list is dealt out, a union given to everyone."""
+
+    def __init__(self, what: str, entries: Iterable[bytes] = ()) -> None:
+        self._what = what
+        self._elements = [msgspec.msgpack.decode(entry) for entry in entries]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._elements)
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def update(self, elements: Iterable[Any]) -> None:
+        """Hold these elements, msgpack values, and no others."""
+        self._elements = list(elements)
+
+    def entries(self) -> tuple[bytes, ...]:
+        """As a checkpoint stores it; raises StateSchemaError."""
+        return tuple(_encoded(self._what, element) for element in self._elements)
+
+
+class BroadcastState(MutableMapping[Any, Any]):
+    """A map that is the same in every subtask, because all of them see the same records."""
+
+    def __init__(self, what: str, entries: Iterable[bytes] = ()) -> None:
+        self._what = what
+        pairs = [msgspec.msgpack.decode(entry) for entry in entries]
+        self._values = {_hashable(key): value for key, value in pairs}
+        self._stored: tuple[bytes, ...] | None = None
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._values[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._stored = None
+        self._values[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        self._stored = None
+        del self._values[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def entries(self) -> tuple[bytes, ...]:
+        """As a checkpoint stores it; raises StateSchemaError."""
+        if self._stored is None:
+            self._stored = tuple(_encoded(self._what, pair) for pair in self._values.items())
+        return self._stored
+
+
+class OperatorStates:
+    """All such states of one subtask; the operators of a chain have names of their own."""
+
+    def __init__(self, restored: Iterable[OperatorPiece] = ()) -> None:
+        self._restored = {(piece.operator, piece.name): piece for piece in restored}
+        self._used: dict[tuple[str, str], tuple[OperatorStateKind, Any]] = {}
+
+    def listed(self, operator: str, name: str) -> ListedState:
+        """A list state: after a restart its elements are somewhere, each once."""
+        return self._listed(operator, name, "list")
+
+    def union(self, operator: str, name: str) -> ListedState:
+        """A union state: after a restart every subtask has the elements of all.
+
+        As long as some subtasks of the operator have finished and others have not, no checkpoint
+        completes: what the finished ones held would be missing.
+        """
+        return self._listed(operator, name, "union")
+
+    def broadcast(self, operator: str, name: str) -> BroadcastState:
+        """A broadcast state: after a restart every subtask has what one of them had."""
+        what = f"broadcast state {name!r} of operator {operator!r}"
+        state = BroadcastState(what, self._taken(operator, name, "broadcast"))
+        self._used[operator, name] = ("broadcast", state)
+        return state
+
+    def capture(self) -> tuple[OperatorPiece, ...]:
+        """What a checkpoint taken now holds; raises StateSchemaError."""
+        used = [
+            OperatorPiece(operator, name, kind, state.entries())
+            for (operator, name), (kind, state) in self._used.items()
+        ]
+        return (*self._restored.values(), *used)
+
+    def _listed(self, operator: str, name: str, kind: OperatorStateKind) -> ListedState:
+        what = f"{kind} state {name!r} of operator {operator!r}"
+        state = ListedState(what, self._taken(operator, name, kind))
+        self._used[operator, name] = (kind, state)
+        return state
+
+    def _taken(self, operator: str, name: str, kind: OperatorStateKind) -> tuple[bytes, ...]:
+        """What was restored for a state, which goes on in it from now on."""
+        piece = self._restored.get((operator, name))
+        if piece is None:
+            return ()
+        if piece.kind != kind:
+            raise StateSchemaError(
+                f"state {name!r} of operator {operator!r}",
+                expected=f"a {piece.kind} state, as the checkpoint has it",
+                found=f"a {kind} state",
+                action="give it back its kind, or another name",
+            )
+        return self._restored.pop((operator, name)).entries
+
+
+def _encoded(what: str, value: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except (TypeError, OverflowError, RecursionError) as cause:
+        raise StateSchemaError(
+            what,
+            expected="None, bool, int, float, str, bytes, and lists and dicts of these",
+            found=str(cause),
+            action="keep only such values, then start the job again; it resumes from its last "
+            "checkpoint",
+        ) from cause
+
+
+def _hashable(key: Any) -> Any:
+    """Tuples come back from msgpack as lists."""
+    return tuple(map(_hashable, key)) if isinstance(key, list) else key
