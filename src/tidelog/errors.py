@@ -115,6 +115,10 @@ class SavepointFailedError(TidelogError):
     """A savepoint that was asked for was not taken."""
 
 
+class ControlError(TidelogError):
+    """The running job could not be asked."""
+
+
 class MaterializationFailedError(TidelogError):
     """More materializations in a row failed than the job tolerates."""
 

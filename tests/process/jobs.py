@@ -37,7 +37,7 @@ class Slowly(SplitReader):
         self._reader = reader
 
     @property
-    def position(self) -> Any:
+    def position(self) -> Any:  # type: ignore[override]  # read only here
         return self._reader.position
 
     def read(self) -> list[Any] | None:

@@ -468,6 +468,9 @@ class StateMachine(RuleBasedStateMachine):
         live = self.job.runner.deployment.states.ledger.closure(self.job.live())
         assert needed <= stored, "an object of a retained checkpoint is missing"
         assert stored == names | needed | live, "an object was leaked"
+        self._check_retained()
+
+    def _check_retained(self) -> None:
         assert len(self._retained()) == min(len(self.models), self.config.retain)
 
 

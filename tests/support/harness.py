@@ -14,6 +14,7 @@ from tests.support.clock import VirtualClock
 from tidelog.checkpoint.collector import Collector
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor
+from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.dstl.uploader import UploadConfig
@@ -26,6 +27,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.messages import Batch
 from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.restore_from import RestoreFrom
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.snapshot import PendingSnapshot, SubtaskPosition
@@ -141,12 +143,20 @@ class Incarnation:
         clock: VirtualClock,
         rng: Random,
         restore_slot: Slot | None = None,
+        restore_from: RestoreFrom | None = None,
     ) -> None:
         self.clock = clock
         self.config = config
         self.probes: list[Probe] = []
         effects = Effects(clock, rng, InlineOffload())
-        self.runner = SteppedRunner(self._job(), store, config, effects, restore_slot=restore_slot)
+        self.runner = SteppedRunner(
+            self._job(),
+            store,
+            config,
+            effects,
+            restore_slot=restore_slot,
+            restore_from=restore_from,
+        )
         self._running: asyncio.Task[Any] | None = None
 
     def _job(self) -> Job:
@@ -200,18 +210,23 @@ class Incarnation:
         probe.backend.use_key(key)
         return probe
 
-    async def barrier(self) -> Barriered:
-        """Trigger a checkpoint and capture every subtask."""
-        due = self.driver.coordinator.next_event_at()
-        assert due is not None
-        await self.clock.advance(max(0.0, due - self.clock.monotonic()))
-        self.driver._decide(self.driver.coordinator.tick(self.clock.monotonic()))
+    async def barrier(self, savepoint: SavepointRequest | None = None) -> Barriered:
+        """Trigger a checkpoint, or this savepoint, and capture every subtask."""
+        coordinator = self.driver.coordinator
+        if savepoint is None:
+            due = coordinator.next_event_at()
+            assert due is not None
+            await self.clock.advance(max(0.0, due - self.clock.monotonic()))
+            self.driver._decide(coordinator.tick(self.clock.monotonic()))
+        else:
+            self.driver._decide(coordinator.savepoint(savepoint, self.clock.monotonic()))
         await self._carry_out()
         checkpoint = self.driver.coordinator.in_progress
         assert checkpoint is not None
         barriered = Barriered(checkpoint)
         for task in self.tasks:
-            capture = task.parts.snapshotter.capture
+            canonical = savepoint is not None and savepoint.format == "canonical"
+            capture = (task.parts.canonical if canonical else task.parts.snapshotter).capture
             position = SubtaskPosition(None, (), finished=False)
             barriered.pending[task.id] = await capture(checkpoint, position)
         return barriered

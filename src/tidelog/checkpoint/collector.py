@@ -51,6 +51,12 @@ class Collector:
         self.retain(entry)
         self._due.set()
 
+    def forget(self, slot: Slot) -> None:
+        """A savepoint was dropped: its objects may go."""
+        self._retained.pop(slot, None)
+        self._savepoints.discard(slot)
+        self._due.set()
+
     async def run(self) -> None:
         """Collect after each completed checkpoint until cancelled."""
         while True:

@@ -149,6 +149,13 @@ class Coordinator(Generic[Task, State]):
         return None if self._running is None else self._running.checkpoint
 
     @property
+    def progress(self) -> tuple[int, int]:
+        """Tasks whose part of the checkpoint under way is durable, of how many."""
+        if self._running is None:
+            return 0, len(self._predecessors)
+        return len(self._running.states), len(self._running.states) + len(self._running.missing)
+
+    @property
     def finished(self) -> bool:
         """The final checkpoint completed, or the savepoint that the job was to stop with."""
         return self._done

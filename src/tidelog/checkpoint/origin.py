@@ -22,13 +22,17 @@ class Origin:
     """A checkpoint in some store."""
 
     url: str
+    """Empty: the job's own store."""
     place: Place
 
 
-def parse_origin(text: str) -> Origin:
-    """Read `URL@SLOT`, `URL@NAME` or `URL@latest`; raises ConfigError."""
+def parse_origin(text: str, *, own_store: bool = False) -> Origin:
+    """Read `URL@SLOT`, `URL@NAME` or `URL@latest`; raises ConfigError.
+
+    Where the job has a store of its own, `own_store`, the URL may be missing.
+    """
     url, at, place = text.rpartition("@")
-    if not at or not url or not place or "/" in place:
+    if not at or not (url or own_store) or not place or "/" in place:
         raise ConfigError(
             f"origin {text!r}",
             expected="URL@SLOT, URL@NAME of a savepoint, or URL@latest",

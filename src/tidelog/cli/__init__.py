@@ -20,8 +20,10 @@ _COMMANDS: Final = {
     "plan": "Find settings for a restore time and a budget; needs no store.",
     "restore": "Write a checkpoint's state to a local directory.",
     "run": "Run a job in this process until its input ends.",
+    "savepoint": "Take a savepoint of a running job.",
     "simulate": "Run whole jobs in virtual time, under faults, and check what must hold.",
     "spark": "Work with Spark Structured Streaming: settings, jar, checkpoints.",
+    "stop": "Stop a running job with a savepoint.",
     "sweep": "Delete objects that crashes left behind.",
     "verify": "Restore every checkpoint and compare it with what it should be.",
 }

@@ -9,6 +9,7 @@ from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.inventory import Slots, find_checkpoint, read_slots
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, Savepoint, SubtaskState
 from tidelog.cli.alignment import alignment_fields, alignment_line, in_flight_bytes, is_unaligned
+from tidelog.cli.checkpoints_drop import command as drop_command
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number
 from tidelog.cli.output import age, error_fields, size
 from tidelog.ids import Slot
@@ -38,7 +39,10 @@ class SlotRow(msgspec.Struct, frozen=True):
 
 @click.group("checkpoints")
 def command() -> None:
-    """List checkpoints and show what they hold."""
+    """List checkpoints, show what they hold, drop savepoints."""
+
+
+command.add_command(drop_command)
 
 
 @command.command("list")

@@ -46,6 +46,10 @@ class LiveView:
         """How to hurry."""
         self._live.console.print(STOPPING, highlight=False)
 
+    def notice(self, text: str) -> None:
+        """A line above the panel."""
+        self._live.console.print(escape(text), highlight=False)
+
     def end(self, ending: Ending) -> None:
         """Leave the last panel standing and say how it ended."""
         self._live.stop()

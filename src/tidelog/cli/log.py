@@ -10,7 +10,7 @@ import msgspec
 from tidelog.changelog.block import Block, BlockKind, open_block
 from tidelog.changelog.change import ChangeBatch
 from tidelog.checkpoint.inventory import find_checkpoint
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
 from tidelog.cli.options import EXIT_OK, StoreCommand, on_store, selected, slot_number
 from tidelog.cli.output import Output, text
 from tidelog.dstl.reader import SegmentReader
@@ -102,8 +102,10 @@ class Tail:
         checkpoint = await find_checkpoint(store, slot)
         while True:
             try:
-                async for line in self._changes(checkpoint):
-                    yield line
+                # A canonical savepoint holds rows: no change of the job is among them.
+                if not (follow and is_canonical(checkpoint)):
+                    async for line in self._changes(checkpoint):
+                        yield line
             except (RestoreError, ObjectNotFoundError):
                 # A running job drops old checkpoints, also those being read here.
                 if not follow or (await find_checkpoint(store, None)).slot == checkpoint.slot:

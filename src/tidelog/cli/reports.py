@@ -11,12 +11,13 @@ from typing import Any, Final, Literal, Protocol
 import click
 import msgspec
 
+from tidelog.checkpoint.manifest import Savepoint
 from tidelog.cli.output import error_fields, size
 from tidelog.errors import TidelogError
 from tidelog.ids import Slot
 from tidelog.runtime.status import JobStatus
 
-Outcome = Literal["finished", "already-complete", "interrupted", "failed", "fenced"]
+Outcome = Literal["finished", "already-complete", "stopped", "interrupted", "failed", "fenced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Ending:
     error: TidelogError | None = None
     chosen_slot: bool = False
     """The user chose the slot to restore; the next start is to take the newest."""
+    savepoint: Savepoint | None = None
+    """The one that the job was stopped with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class Reporter(Protocol):
         """A signal came; the end follows."""
         ...
 
+    def notice(self, text: str) -> None:
+        """Something that the user should know, and that ends nothing."""
+        ...
+
     def end(self, ending: Ending) -> None:
         """The job is over; called once."""
         ...
@@ -69,6 +76,9 @@ class Quiet:
         """Nothing."""
 
     def stopping(self) -> None:
+        """Nothing."""
+
+    def notice(self, text: str) -> None:
         """Nothing."""
 
     def end(self, ending: Ending) -> None:
@@ -90,6 +100,10 @@ class JsonLines:
     def stopping(self) -> None:
         """Nothing; the result tells."""
 
+    def notice(self, text: str) -> None:
+        """A line with event "notice"."""
+        _print_json({"event": "notice", "text": text})
+
     def end(self, ending: Ending) -> None:
         """The last line, with event "result"."""
         status = _plain(ending.status, Speed())
@@ -102,6 +116,7 @@ class JsonLines:
                 "exit_code": ending.exit_code,
                 "seconds": ending.seconds,
                 "restored_slot": ending.restored_slot,
+                "savepoint": _savepoint_fields(ending.savepoint),
                 **status,
                 "error": error_fields(ending.error) if ending.error is not None else None,
             }
@@ -132,6 +147,10 @@ class PlainLines:
     def stopping(self) -> None:
         """How to hurry."""
         self._write(STOPPING)
+
+    def notice(self, text: str) -> None:
+        """A line."""
+        self._write(text)
 
     def end(self, ending: Ending) -> None:
         """What happened and what to do next."""
@@ -234,12 +253,26 @@ def ending_line(ending: Ending) -> str:
                 f"{status.job}: already complete (slot {ending.restored_slot}), nothing to do; "
                 "for another run give it another --store and --output"
             )
+        case "stopped":
+            savepoint = ending.savepoint
+            assert savepoint is not None
+            then = (
+                "its data counts as ended; another run needs another --store and --output"
+                if savepoint.final
+                else "run the same command to go on from there"
+            )
+            return (
+                f"{status.job}: stopped with savepoint {savepoint.name} in slot "
+                f"{savepoint.slot}; {then}"
+            )
         case "interrupted":
             slot = checkpoints.last_slot
             origin = (
                 "the start, no checkpoint completed" if slot is None else f"slot {slot} or newer"
             )
-            command = "the same command" + (" without --restore-slot" if ending.chosen_slot else "")
+            command = "the same command" + (
+                " without --restore-slot or --from" if ending.chosen_slot else ""
+            )
             return f"{status.job}: stopped; run {command} to resume from {origin}"
         case "failed" | "fenced":
             return f"Error: {ending.error}"
@@ -259,6 +292,17 @@ def _plain(status: JobStatus, speed: Speed) -> dict[str, Any]:
     plain["records_per_s"] = speed.now
     plain["mean_records_per_s"] = speed.mean
     return plain
+
+
+def _savepoint_fields(savepoint: Savepoint | None) -> dict[str, Any] | None:
+    if savepoint is None:
+        return None
+    return {
+        "name": savepoint.name,
+        "slot": savepoint.slot,
+        "savepoint_format": savepoint.savepoint_format,
+        "drained": savepoint.final,
+    }
 
 
 def _print_json(fields: dict[str, Any]) -> None:

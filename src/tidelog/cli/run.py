@@ -15,11 +15,11 @@ from tidelog.cli.alignment import alignment_options
 from tidelog.cli.defects import defect
 from tidelog.cli.durations import duration
 from tidelog.cli.loading import load_job
+from tidelog.cli.origin_options import StartOptions, start_options
 from tidelog.cli.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
 from tidelog.cli.running import EXIT_INTERRUPTED, exit_code, run_job
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
-from tidelog.ids import Slot
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.config import JobConfig, Mode, UnalignedConfig, UnalignedMode
@@ -29,7 +29,7 @@ from tidelog.storage.open import open_store
 
 _EXIT_CODES = """\b
 Exit codes:
-  0    the job finished, or had finished before
+  0    the job finished, had finished before, or was stopped with a savepoint
   1    it failed; the message says what to do, another start resumes
   2    wrong usage: an option, the job's definition or an input
   3    fenced: a newer start of the job took over the store
@@ -96,12 +96,7 @@ Exit codes:
     show_default=True,
     help="Checkpoints to keep.",
 )
-@click.option(
-    "--restore-slot",
-    type=click.IntRange(min=0),
-    help="Resume from this checkpoint, once, and not from the newest; output committed since "
-    "then comes again.",
-)
+@start_options
 @click.option(
     "--tolerable-failures",
     type=click.IntRange(min=0),
@@ -136,7 +131,7 @@ def command(
     work_dir: Path | None,
     local_recovery: Path | None,
     retain: int,
-    restore_slot: int | None,
+    start: StartOptions,
     tolerable_failures: int,
     metrics_port: int | None,
     report_interval: float | None,
@@ -176,11 +171,13 @@ def command(
             unaligned=UnalignedConfig(unaligned, aligned_timeout),
             materialize=materialize,
         )
-        slot = None if restore_slot is None else Slot(restore_slot)
         options = {} if endpoint is None else {"endpoint_url": endpoint}
         built = load_job(job, arguments)
         opened = open_store(store, effects, options=options)
-        return JobRunner(built, opened, config, effects, restore_slot=slot)
+        chosen = start.restore_from(opened, effects, options)
+        return JobRunner(
+            built, opened, config, effects, restore_slot=start.slot, restore_from=chosen
+        )
 
     _report(_ending(job, _run(make_runner, reporter, metrics_port)), reporter, debug=debug)
 
@@ -231,6 +228,8 @@ async def _run(
             return await run_job(runner, reporter, listen)
         finally:
             await runner.store.close()
+            if runner.restore_from is not None and runner.restore_from.store is not None:
+                await runner.restore_from.store.close()
 
 
 def _metrics(port: int | None) -> AbstractContextManager[Callable[[JobStatus], None]]:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.cli.reports import Ending, Outcome, Reporter, Speed
-from tidelog.errors import ConfigError, FencedError, TidelogError
+from tidelog.errors import ConfigError, FencedError, StorageError, TidelogError
+from tidelog.runtime.control.server import serve_control
 from tidelog.runtime.observe import status_of
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.status import JobStatus
@@ -52,7 +53,9 @@ async def run_job(
     `listen` gets every status taken.
     """
     started = runner.effects.clock.monotonic()
-    running = asyncio.ensure_future(runner.run())
+    up = asyncio.Event()
+    running = asyncio.ensure_future(runner.run(up.set))
+    controlling = asyncio.ensure_future(_control(runner, up, running, reporter))
     watching = asyncio.ensure_future(_watch(runner, reporter, listen))
 
     def stop() -> None:
@@ -76,6 +79,9 @@ async def run_job(
         outcome = "fenced" if isinstance(failure, FencedError) else "failed"
     finally:
         watching.cancel()
+        if not up.is_set():
+            controlling.cancel()
+        await asyncio.wait([controlling])
     ending = Ending(
         outcome=outcome,
         exit_code=exit_code(outcome, error),
@@ -83,7 +89,8 @@ async def run_job(
         restored_slot=runner.restored.slot if runner.restored else None,
         seconds=runner.effects.clock.monotonic() - started,
         error=error,
-        chosen_slot=runner.restore_slot is not None,
+        chosen_slot=runner.restore_slot is not None or _from_own_store(runner),
+        savepoint=runner.driver.savepoints.stopped if runner.driver is not None else None,
     )
     listen(ending.status)
     return ending
@@ -92,7 +99,7 @@ async def run_job(
 def exit_code(outcome: Outcome, error: TidelogError | None) -> int:
     """The exit code of the process."""
     match outcome:
-        case "finished" | "already-complete":
+        case "finished" | "already-complete" | "stopped":
             return EXIT_FINISHED
         case "interrupted":
             return EXIT_INTERRUPTED
@@ -102,7 +109,25 @@ def exit_code(outcome: Outcome, error: TidelogError | None) -> int:
             return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
 
 
+def _from_own_store(runner: JobRunner) -> bool:
+    return runner.restore_from is not None and runner.restore_from.store is None
+
+
+async def _control(
+    runner: JobRunner, up: asyncio.Event, running: "asyncio.Task[JobResult]", reporter: Reporter
+) -> None:
+    """Let `tidelog savepoint` and `tidelog stop` ask the job, from its start to its end."""
+    await up.wait()
+    try:
+        async with serve_control(runner):
+            await asyncio.wait([running])
+    except StorageError as error:
+        reporter.notice(f"`tidelog savepoint` and `tidelog stop` will not find this job: {error}")
+
+
 def _outcome(result: JobResult) -> Outcome:
+    if result.stopped is not None:
+        return "stopped"
     return "already-complete" if result.already_complete else "finished"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidelog.checkpoint.inventory import list_slots, read_slots
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
 from tidelog.errors import CorruptObjectError, RestoreError
 from tidelog.ids import Slot
 from tidelog.overhead.facts import BlockFacts, Held, History, Point, Snapshot, Stored, Tally, Who
@@ -25,7 +25,8 @@ async def read_history(store: ObjectStore) -> tuple[History, list[Checkpoint]]:
     slots = await read_slots(store)
     for error in slots.unreadable.values():
         raise error
-    checkpoints = list(slots.checkpoints.values())
+    # A canonical savepoint is none of the job's own: its log holds rows, not changes.
+    checkpoints = [each for each in slots.checkpoints.values() if not is_canonical(each)]
     if not checkpoints:
         raise RestoreError(
             f"store {store.url}",

@@ -62,7 +62,8 @@ class Deployment:
         config = self.states.config
         stored = match_states(vertices, restored, config)
         loaded = await self.states.restore(vertices, stored)
-        self._describe(loaded)
+        if self.states.origin is None:
+            self._describe(loaded)
         buffers = Buffers(config.channel_buffers, config.unaligned.overdraft)
         self.aligned_edges = aligned_edges(vertices) if self.uploader is not None else ()
         wiring = Wiring(vertices, config.key_groups, buffers)

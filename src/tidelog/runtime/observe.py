@@ -76,7 +76,7 @@ def _phase(runner: JobRunner) -> Phase:
     if runner.driver is None:
         return "starting"
     if runner.driver.finished.is_set():
-        return "finished"
+        return "stopped" if runner.driver.savepoints.stopped is not None else "finished"
     if runner.running:
         return "running"
     return "starting" if runner.restored is None else "restoring"

@@ -132,7 +132,7 @@ class JobRunner:
         savepoint; the job goes on either way.
         """
         driver = self._asked()
-        name = driver.savepoints.name(name, driver.next_slot)
+        name = driver.savepoints.name(name, self.effects.clock.now_ms())
         return await driver.savepoint(SavepointRequest(name, format, timeout_s=timeout_s))
 
     async def stop(
@@ -150,7 +150,7 @@ class JobRunner:
         job is complete. Raises as `savepoint`; the job goes on, but not from a drain.
         """
         driver = self._asked()
-        name = driver.savepoints.name(name, driver.next_slot)
+        name = driver.savepoints.name(name, self.effects.clock.now_ms())
         return await driver.savepoint(
             SavepointRequest(name, format, stop=True, drain=drain, timeout_s=timeout_s)
         )

@@ -7,6 +7,7 @@ name of another one in the store.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.checkpoint.request import SavepointRequest, check_name
@@ -32,13 +33,15 @@ class Savepoints:
                 self.names[entry.name] = entry.slot
                 self._stored[entry.name] = entry
 
-    def name(self, wanted: str | None, next_slot: Slot) -> str:
+    def name(self, wanted: str | None, now_ms: int) -> str:
         """A name that is free; raises ConfigError when the wanted one is not, or is none."""
         if wanted is None:
-            name, number = f"savepoint-{next_slot}", 1
+            now = datetime.fromtimestamp(now_ms / 1000, UTC)
+            default = name = f"savepoint-{now:%Y%m%d-%H%M%S}"
+            number = 1
             while name in self.names:
                 number += 1
-                name = f"savepoint-{next_slot}-{number}"
+                name = f"{default}-{number}"
             return name
         if check_name(wanted) in self.names:
             raise ConfigError(

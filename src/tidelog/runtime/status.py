@@ -11,7 +11,7 @@ from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.distribution import Distribution
 
-Phase = Literal["starting", "restoring", "running", "finished"]
+Phase = Literal["starting", "restoring", "running", "stopped", "finished"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,10 @@ def test_a_job_stopped_before_its_first_checkpoint_starts_over() -> None:
 
 def test_a_stopped_job_with_a_chosen_slot_resumes_without_the_choice() -> None:
     line = ending_line(Ending("interrupted", 130, RUNNING, Slot(5), 2.0, None, chosen_slot=True))
-    assert "run the same command without --restore-slot to resume from slot 9 or newer" in line
+    assert (
+        "run the same command without --restore-slot or --from to resume from slot 9 or newer"
+        in line
+    )
 
 
 def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelog.checkpoint.inventory import Inventory
-from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState, is_canonical
 from tidelog.dstl.segment import LogRange
 from tidelog.ids import Slot
 from tidelog.verify.bench import Unit
@@ -22,7 +22,7 @@ from tidelog.verify.store.partition import PartitionUnit
 from tidelog.verify.store.segments import RangeUse, SegmentUnit
 from tidelog.verify.store.structure import partition_label
 
-Place = tuple[str, int, int, int, str]
+Place = tuple[str, int, int, int, str, Slot | None]
 """Operator, subtask, its key groups, kind of table: chains of one place can be compared."""
 
 
@@ -73,7 +73,7 @@ def _partitions(
     for slot, checkpoint in checkpoints.items():
         for operator, state in checkpoint.subtasks():
             if broken.allows(slot, partition_label(operator.id, state.index)):
-                place = _place(operator, state)
+                place = _place(checkpoint, operator, state)
                 chains[place].append(Chain(slot, checkpoint.author.generation, state))
                 owners[place][slot] = operator
     for place, found in chains.items():
@@ -81,8 +81,11 @@ def _partitions(
             yield _unit(inventory, owners[place][same[0].slot], same, found)
 
 
-def _place(operator: OperatorState, state: SubtaskState) -> Place:
-    return operator.id, state.index, state.first_key_group, state.last_key_group, state.table
+def _place(checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState) -> Place:
+    # The log of a canonical savepoint is no part of the history that the others share.
+    apart = checkpoint.slot if is_canonical(checkpoint) else None
+    groups = state.first_key_group, state.last_key_group
+    return operator.id, state.index, *groups, state.table, apart
 
 
 def _alike(chains: Iterable[Chain]) -> Iterable[list[Chain]]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from tidelog.checkpoint.findings import checkpoint_findings
 from tidelog.checkpoint.invariants import Violation, slot_violations
 from tidelog.checkpoint.inventory import Inventory
-from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.manifest import Checkpoint, is_canonical
 from tidelog.ids import SeqNo, Slot
 from tidelog.storage import paths
 from tidelog.verify.problems import Check, Problem, Problems, problem_of
@@ -61,7 +61,9 @@ def partition_label(operator: str, subtask: int) -> str:
 
 def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Problem]:
     """A manifest that was put back to an older one has fewer changes than the slot before it."""
-    for (before, older), (after, newer) in pairwise(checkpoints.items()):
+    # The rows of a canonical savepoint count as changes of nothing.
+    counted = [(slot, each) for slot, each in checkpoints.items() if not is_canonical(each)]
+    for (before, older), (after, newer) in pairwise(counted):
         if older.author != newer.author:
             continue  # A new start may go on from any checkpoint.
         least = _changes(older)

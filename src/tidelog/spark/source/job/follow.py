@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tidelog.checkpoint.inventory import find_checkpoint
-from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.manifest import Checkpoint, is_canonical
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo, Slot
 from tidelog.spark.source.job.changes import parts_of
@@ -29,10 +29,13 @@ _NEW_STREAM = (
 async def initial(store: ObjectStore, starting: Starting) -> JobOffset:
     """Where a new stream starts; raises as `find_checkpoint` for a slot that is not there."""
     if isinstance(starting, int):
-        return JobOffset.at(await find_checkpoint(store, Slot(starting)))
+        checkpoint = await find_checkpoint(store, Slot(starting))
+        if is_canonical(checkpoint):
+            raise _rows_only(checkpoint)
+        return JobOffset.at(checkpoint)
     if starting == "latest":
         return await latest(store)
-    retained = await checkpoints(store)
+    retained = await _with_changes(store)
     return beginning(retained[0]) if retained else JobOffset(-1, {})
 
 
@@ -40,6 +43,11 @@ async def latest(store: ObjectStore) -> JobOffset:
     """Where the newest checkpoint ends; raises ObjectNotFoundError where no job has started."""
     checkpoint = await newest(store)
     return JobOffset(-1, {}) if checkpoint is None else JobOffset.at(checkpoint)
+
+
+async def _with_changes(store: ObjectStore) -> list[Checkpoint]:
+    """All but canonical savepoints: those hold rows."""
+    return [each for each in await checkpoints(store) if not is_canonical(each)]
 
 
 def beginning(oldest: Checkpoint) -> JobOffset:
@@ -53,7 +61,7 @@ async def plan(
     store: ObjectStore, request: Request, start: JobOffset, end: JobOffset
 ) -> Sequence[Part]:
     """A part per object that has changes between the offsets; raises as `between`."""
-    retained = await checkpoints(store)
+    retained = await _with_changes(store)
     later = [checkpoint for checkpoint in retained if checkpoint.slot > start.slot]
     return parts_of(between(later, request, start, end), request)
 
@@ -84,6 +92,15 @@ def between(
             elif request.options.fail_on_data_loss:
                 _fail(place, part)
     return found
+
+
+def _rows_only(savepoint: Checkpoint) -> RestoreError:
+    return RestoreError(
+        f"option startingSlot: slot {savepoint.slot}",
+        expected="a checkpoint, whose log holds changes",
+        found="a canonical savepoint, which holds rows",
+        action="choose another slot that `tidelog checkpoints list URL` shows",
+    )
 
 
 def _check_forward(place: Place, start: JobOffset, slot: int, seqno: SeqNo) -> None:

@@ -6,7 +6,7 @@ Invariant: a slot that cannot be read is an error, never left out: its reference
 from collections.abc import Collection
 
 from tidelog.checkpoint.inventory import find_checkpoint, list_slots, read_slots
-from tidelog.checkpoint.manifest import Checkpoint, decode_slot
+from tidelog.checkpoint.manifest import Checkpoint, decode_slot, is_canonical
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.spark.source.parts import Request
@@ -44,7 +44,7 @@ async def chosen(store: ObjectStore, request: Request) -> list[Checkpoint]:
 
 
 async def newest(store: ObjectStore) -> Checkpoint | None:
-    """The newest checkpoint; None when the job has started and completed none yet.
+    """The newest checkpoint whose log holds changes; None when there is none yet.
 
     Raises ObjectNotFoundError when no job has ever started here, and what a damaged slot raises.
     """
@@ -60,7 +60,7 @@ async def _newest_of(store: ObjectStore, slots: Collection[Slot]) -> Checkpoint 
             entry = decode_slot(await store.get(paths.checkpoint(slot)), slot)
         except ObjectNotFoundError:
             continue  # A running job dropped it since the listing; the newest one stays.
-        if isinstance(entry, Checkpoint):
+        if isinstance(entry, Checkpoint) and not is_canonical(entry):
             return entry
     return None
 

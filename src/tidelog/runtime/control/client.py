@@ -1,0 +1,85 @@
+"""Asks the job that runs on a store, through its control socket.
+
+Invariant: an answer is the job's own, or an error says why there is none.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tidelog.errors import AccessDeniedError, ControlError
+from tidelog.runtime.control.address import socket_of, sockets_of_others
+from tidelog.runtime.control.protocol import (
+    LIMIT_BYTES,
+    Done,
+    Failed,
+    Progress,
+    Request,
+    decode_line,
+    encode,
+)
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def no_progress(progress: Progress) -> None:
+    """For those who show none."""
+
+
+async def ask(request: Request, progress: Callable[[Progress], None] = no_progress) -> Done:
+    """The answer of the job on `request.store`.
+
+    Raises ControlError (no job runs here, it ended meanwhile), AccessDeniedError (another user's
+    job) and the job's own error.
+    """
+    reader, writer = await _connect(request.store)
+    try:
+        writer.write(encode(request))
+        await writer.drain()
+        while line := await reader.readline():
+            match decode_line(line):
+                case Progress() as step:
+                    progress(step)
+                case Failed() as failed:
+                    raise failed.error()
+                case Done() as done:
+                    return done
+    except (ConnectionError, msgspec.MsgspecError, ValueError):
+        pass  # as if it had ended
+    finally:
+        writer.close()
+    raise ControlError(
+        f"the job on store {request.store}",
+        expected="its answer",
+        found="that it ended meanwhile",
+        action="`tidelog checkpoints list URL` shows whether the savepoint was completed; the job "
+        "itself says why it ended",
+    )
+
+
+async def _connect(url: str) -> Connection:
+    for path in [socket_of(url), *sockets_of_others(url)]:
+        try:
+            return await asyncio.open_unix_connection(str(path), limit=LIMIT_BYTES)
+        except PermissionError as refused:
+            raise _another_user(url, path) from refused
+        except OSError:
+            continue  # none there, or left behind by a process that is dead
+    raise ControlError(
+        f"the job on store {url}",
+        expected="a job that runs on this machine",
+        found="none",
+        action="run the command where the job runs, with the URL that the job was given; a job "
+        "that starts up or restores does not answer yet",
+    )
+
+
+def _another_user(url: str, path: Path) -> AccessDeniedError:
+    return AccessDeniedError(
+        f"the job on store {url}",
+        expected="one of this user",
+        found=f"that of the user who owns {path}",
+        action="run the command as that user",
+    )

@@ -1,0 +1,145 @@
+"""What goes over a control socket: JSON, one object per line.
+
+Invariants: a client sends one request; the server sends any number of `progress` lines and one
+last line, `done` or `error`. A server refuses a version it does not know and says which it speaks;
+fields it does not know are ignored.
+"""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tidelog import errors
+from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
+from tidelog.errors import ConfigError, TidelogError
+from tidelog.ids import CheckpointId, Slot
+
+VERSION: Final = 1
+LIMIT_BYTES: Final = 64 << 10
+"""No line is longer."""
+
+Operation = Literal["savepoint", "stop", "status", "forget"]
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is asked: a savepoint, to stop with one, who is there, to forget a dropped slot."""
+
+    store: str
+    operation: Operation
+    version: int = VERSION
+    job: str | None = None
+    """Refuse when the job is another one."""
+    name: str | None = None
+    format: SavepointFormat = "native"
+    drain: bool = False
+    timeout_s: float | None = None
+    slot: Slot | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, tag_field="event", tag="progress"):
+    """How many subtasks of how many have their part durable."""
+
+    durable: int
+    subtasks: int
+
+
+class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done", omit_defaults=True):
+    """The answer; the savepoint's fields are there when one was asked for."""
+
+    job: str
+    pid: int
+    generation: int | None = None
+    name: str | None = None
+    format: SavepointFormat | None = None
+    slot: Slot | None = None
+    checkpoint_id: CheckpointId | None = None
+    final: bool = False
+
+    @classmethod
+    def of(cls, entry: Savepoint, pid: int) -> "Done":
+        """The answer to who asked for this savepoint."""
+        return cls(
+            job=entry.job,
+            pid=pid,
+            generation=entry.author.generation,
+            name=entry.name,
+            format=entry.savepoint_format,
+            slot=entry.slot,
+            checkpoint_id=entry.checkpoint_id,
+            final=entry.final,
+        )
+
+
+class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="error"):
+    """An error of `tidelog.errors`, by its class and its fields."""
+
+    type: str
+    what: str
+    expected: str | None
+    found: str | None
+    action: str
+    retry_safe: bool
+
+    @classmethod
+    def of(cls, error: TidelogError) -> "Failed":
+        """The error to be sent."""
+        return cls(
+            type(error).__name__,
+            error.what,
+            error.expected,
+            error.found,
+            error.action,
+            error.retry_safe,
+        )
+
+    def error(self) -> TidelogError:
+        """The error that was sent."""
+        kind = getattr(errors, self.type, TidelogError)
+        if not (isinstance(kind, type) and issubclass(kind, TidelogError)):
+            kind = TidelogError
+        return kind(
+            self.what,
+            expected=self.expected,
+            found=self.found,
+            action=self.action,
+            retry_safe=self.retry_safe,
+        )
+
+
+Line = Progress | Done | Failed
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+def encode(line: Request | Line) -> bytes:
+    """A line to be sent."""
+    return msgspec.json.encode(line) + b"\n"
+
+
+def decode_line(data: bytes) -> Line:
+    """A line of a server; raises msgspec.MsgspecError."""
+    line: Any = msgspec.json.decode(data, type=Line)
+    return line  # type: ignore[no-any-return]  # a union is no type
+
+
+def decode_request(data: bytes) -> Request:
+    """A client's request; raises ConfigError."""
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version == VERSION:
+            return msgspec.json.decode(data, type=Request)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+        raise ConfigError(
+            "request on the control socket",
+            expected="one JSON object, see docs/savepoints.md",
+            found=str(cause),
+            action="use the tidelog command line",
+        ) from cause
+    raise ConfigError(
+        "request on the control socket",
+        expected=f"protocol version {VERSION}",
+        found=f"version {version}",
+        action="use the release of tidelog that the job runs",
+    )

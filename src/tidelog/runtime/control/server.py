@@ -1,0 +1,165 @@
+"""The control socket of a running job.
+
+Invariants: only this user can connect; who asks is answered before the socket closes, unless the
+job dies; a client that goes away takes nothing back. A newer incarnation takes the name over from
+an older one, and the older one leaves it to the newer.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, assert_never
+
+from tidelog.checkpoint.manifest import Savepoint
+from tidelog.errors import ConfigError, TidelogError
+from tidelog.runtime.control.address import prepare_directory, socket_of
+from tidelog.runtime.control.protocol import (
+    LIMIT_BYTES,
+    Done,
+    Failed,
+    Line,
+    Progress,
+    Request,
+    decode_request,
+    encode,
+)
+from tidelog.runtime.runner import JobRunner
+from tidelog.storage import raising
+
+PROGRESS_S: Final = 0.25
+"""How often a client that waits hears of the progress."""
+_PATIENCE_S: Final = 5.0
+"""How long the end of a job waits for its last answers to be sent."""
+
+
+@asynccontextmanager
+async def serve_control(runner: JobRunner) -> AsyncIterator[Path]:
+    """Answer on the control socket of a job as long as the block runs; the socket's path.
+
+    Raises StorageError and its kinds when there can be no socket.
+    """
+    path = socket_of(runner.store.url)
+    try:
+        prepare_directory()
+        listening = _listen(path)
+        inode = path.stat().st_ino
+    except OSError as error:
+        raise raising.from_os_error(error, f"control socket {path}") from error
+    control = _Control(runner)
+    server = await asyncio.start_unix_server(control.serve, sock=listening, limit=LIMIT_BYTES)
+    try:
+        yield path
+    finally:
+        server.close()
+        await control.finish()
+        with suppress(OSError):
+            if path.stat().st_ino == inode:
+                path.unlink()
+
+
+def _listen(path: Path) -> socket.socket:
+    """A socket under this name; one of a dead or an older job is replaced."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)
+        listening.bind(str(path))
+        # Nobody can connect before it listens.
+        path.chmod(0o600)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+@dataclass(slots=True)
+class _Control:
+    """Answers the clients of one job."""
+
+    runner: JobRunner
+    _busy: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One client."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            data = await reader.readline()
+            if not data:
+                return
+            # From here on the end of the job waits for the answer.
+            self._busy.add(task)
+            writer.write(encode(await self._answer(data, writer)))
+            await writer.drain()
+        except (ConnectionError, ValueError):
+            pass  # it went away, or its line never ended
+        finally:
+            self._busy.discard(task)
+            writer.close()
+
+    async def finish(self) -> None:
+        """Until those who asked have their answers."""
+        if self._busy:
+            await asyncio.wait(set(self._busy), timeout=_PATIENCE_S)
+
+    async def _answer(self, data: bytes, writer: asyncio.StreamWriter) -> Line:
+        try:
+            request = decode_request(data)
+            self._check(request)
+            return await self._carry_out(request, writer)
+        except TidelogError as error:
+            return Failed.of(error)
+
+    def _check(self, request: Request) -> None:
+        runner = self.runner
+        for what, wanted, found in (
+            ("store", request.store, runner.store.url),
+            ("job", request.job, runner.job.name),
+        ):
+            if wanted is not None and wanted != found:
+                raise ConfigError(
+                    f"the {what} of the job that runs here",
+                    expected=wanted,
+                    found=found,
+                    action=f"name the right {what}",
+                )
+
+    async def _carry_out(self, request: Request, writer: asyncio.StreamWriter) -> Line:
+        runner = self.runner
+        match request.operation:
+            case "status":
+                return Done(runner.job.name, os.getpid(), runner.generation)
+            case "savepoint":
+                taking = runner.savepoint(request.name, request.format, timeout_s=request.timeout_s)
+                return await self._report(taking, writer)
+            case "stop":
+                stopping = runner.stop(
+                    request.name,
+                    request.format,
+                    drain=request.drain,
+                    timeout_s=request.timeout_s,
+                )
+                return await self._report(stopping, writer)
+            case "forget":
+                if runner.collector is not None and request.slot is not None:
+                    runner.collector.forget(request.slot)
+                return Done(runner.job.name, os.getpid(), runner.generation)
+        assert_never(request.operation)
+
+    async def _report(self, taking: Awaitable[Savepoint], writer: asyncio.StreamWriter) -> Line:
+        """Progress until the savepoint is there; it goes on also when the client goes away."""
+        taken = asyncio.ensure_future(taking)
+        clock, driver = self.runner.effects.clock, self.runner.driver
+        while not taken.done():
+            if driver is not None:
+                with suppress(ConnectionError):
+                    writer.write(encode(Progress(*driver.coordinator.progress)))
+                    await writer.drain()
+            pause = asyncio.ensure_future(clock.sleep(PROGRESS_S))
+            await asyncio.wait([taken, pause], return_when=asyncio.FIRST_COMPLETED)
+            pause.cancel()
+        return Done.of(taken.result(), os.getpid())

@@ -1,0 +1,192 @@
+"""`tidelog savepoint` and `tidelog stop` ask a real process, which answers or is dead."""
+
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.process.harness import ROOT, Run, killed_at_last, tidelog, wait_until
+from tidelog.runtime.control.address import socket_of
+
+
+def copying(tmp_path: Path, *options: str) -> tuple[Run, list[str]]:
+    """A job that copies lines, and the lines."""
+    run = Run(tmp_path, "tests.process.jobs:copy", ("--parallelism", "2", *options))
+    lines = [f"line {number} of {file}" for file in range(3) for number in range(1_500)]
+    for file in range(3):
+        text = "".join(f"{line}\n" for line in lines[file * 1_500 : (file + 1) * 1_500])
+        (run.input / f"{file}.txt").write_text(text)
+    return run, lines
+
+
+def url(run: Run) -> str:
+    return Path(run.store).as_uri()
+
+
+def answer(*arguments: str) -> dict[str, object]:
+    done = tidelog(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def asking(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "tidelog", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("format", ["native", "canonical"])
+@pytest.mark.parametrize("table", ["rocksdb", "memory"])
+def test_a_job_that_was_asked_for_savepoints_and_stopped_goes_on_without_loss_or_duplicate(
+    tmp_path: Path, format: str, table: str
+) -> None:
+    run, lines = copying(tmp_path, "--table", table)
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: len(run.lines()) > 50, process)
+        taken = answer("savepoint", run.store, "--name", "before", "--format", format)
+        assert (taken["name"], taken["savepoint_format"]) == ("before", format)
+        assert (taken["stopped"], taken["job"]) == (False, "copy")
+        assert process.poll() is None, "it goes on"
+        stopped = answer("stop", run.store, "--savepoint", "halt", "--format", format)
+        assert stopped["stopped"] and not stopped["drained"]
+        done = run.end(process)
+    assert done.returncode == 0, done.stderr
+    assert "stopped with savepoint halt" in done.stderr
+    before = run.lines()
+    assert len(before) < len(lines)
+    run.release()
+    result = json.loads(run.finish("--json").stdout.splitlines()[-1])
+    assert result["restored_slot"] == stopped["slot"]
+    assert sorted(run.lines()) == sorted(lines)
+    assert set(before) <= set(run.lines())
+    listed = json.loads(tidelog("checkpoints", "list", run.store, "--json").stdout)["slots"]
+    assert [row["name"] for row in listed if row["kind"] == "savepoint"] == ["before", "halt"]
+    assert tidelog("inspect", run.store, "--deep").returncode == 0
+    assert tidelog("verify", run.store, "--engine", "local").returncode == 0
+
+
+def test_a_drained_job_counts_as_ended(tmp_path: Path) -> None:
+    run, lines = copying(tmp_path)
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: len(run.lines()) > 50, process)
+        assert answer("stop", run.store, "--drain")["drained"]
+        assert run.end(process).returncode == 0
+    kept = run.lines()
+    assert len(set(kept)) == len(kept) < len(lines)
+    run.release()
+    assert "already complete" in run.finish().stderr
+    assert run.lines() == kept
+
+
+def test_who_asks_where_no_job_runs_is_told_so(tmp_path: Path) -> None:
+    asked = tidelog("stop", str(tmp_path / "store"))
+    assert asked.returncode == 1
+    assert "expected a job that runs on this machine; found none" in asked.stderr
+
+
+def test_a_wrong_job_and_a_taken_name_are_refused_and_the_job_goes_on(tmp_path: Path) -> None:
+    run, lines = copying(tmp_path)
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: run.slots() >= 3, process)
+        wrong = tidelog("stop", run.store, "--job", "other")
+        assert wrong.returncode == 2
+        assert "expected other; found copy" in wrong.stderr
+        assert tidelog("savepoint", run.store, "--name", "one").returncode == 0
+        taken = tidelog("savepoint", run.store, "--name", "one")
+        assert taken.returncode == 2
+        assert "a name that no other savepoint of this store has" in taken.stderr
+        run.release()
+        assert run.end(process).returncode == 0
+    assert sorted(run.lines()) == sorted(lines)
+
+
+def test_the_socket_is_the_users_alone_and_goes_with_the_job(tmp_path: Path) -> None:
+    run, _ = copying(tmp_path)
+    path = socket_of(url(run))
+    with killed_at_last(run.start()) as process:
+        wait_until(path.exists, process)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert path.parent.stat().st_uid == os.getuid()
+        run.release()
+        run.end(process)
+    assert not path.exists()
+
+
+def test_a_socket_that_a_killed_job_left_is_no_job_and_no_hindrance(tmp_path: Path) -> None:
+    run, lines = copying(tmp_path)
+    path = socket_of(url(run))
+    with killed_at_last(run.start()) as process:
+        wait_until(path.exists, process)
+    assert path.exists()
+    assert "found none" in tidelog("savepoint", run.store).stderr
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: tidelog("savepoint", run.store).returncode == 0, process)
+        run.release()
+        run.end(process)
+    assert sorted(run.lines()) == sorted(lines)
+
+
+def test_who_waits_for_a_job_that_is_killed_is_told_that_it_ended(tmp_path: Path) -> None:
+    run, _ = copying(tmp_path)
+    path = socket_of(url(run))
+    with killed_at_last(run.start()) as process:
+        wait_until(path.exists, process)
+        process.send_signal(signal.SIGSTOP)
+        client = asking("stop", run.store)
+        with pytest.raises(subprocess.TimeoutExpired):
+            client.wait(3)
+        process.kill()
+        out, err = client.communicate(timeout=60)
+    assert (client.returncode, out) == (1, "")
+    assert "found that it ended meanwhile" in err
+
+
+@pytest.mark.parametrize("format", ["native", "canonical"])
+def test_a_job_killed_during_a_savepoint_loses_and_doubles_nothing(
+    tmp_path: Path, format: str
+) -> None:
+    run, lines = copying(tmp_path)
+    rng = random.Random(f"{format} 20260101")
+    path = socket_of(url(run))
+    for attempt in range(4):
+        path.unlink(missing_ok=True)
+        with killed_at_last(run.start()) as process:
+            wait_until(path.exists, process)
+            client = asking("savepoint", run.store, "--name", f"s{attempt}", "--format", format)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(rng.uniform(0.1, 1.5))
+        client.communicate(timeout=60)
+        shown = run.lines()
+        assert len(shown) == len(set(shown))
+    run.release()
+    run.finish()
+    assert sorted(run.lines()) == sorted(lines)
+    assert tidelog("inspect", run.store, "--deep").returncode == 0
+
+
+def test_a_savepoint_starts_a_job_on_another_store(tmp_path: Path) -> None:
+    run, lines = copying(tmp_path)
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: len(run.lines()) > 50, process)
+        answer("stop", run.store, "--savepoint", "move", "--format", "canonical")
+        run.end(process)
+    moved = Run(tmp_path, run.job, run.options, store=str(tmp_path / "elsewhere"))
+    moved.release()
+    done = moved.finish("--from", f"{run.store}@move", "--table", "memory")
+    assert "already complete" in moved.finish("--from", f"{run.store}@move").stderr
+    assert done.returncode == 0
+    assert sorted(moved.lines()) == sorted(lines)
+    refused = tidelog(*moved.command[3:], "--from", f"{run.store}@move", "--claim")
+    assert refused.returncode == 2
+    assert "expected a checkpoint in the job's own store" in refused.stderr
