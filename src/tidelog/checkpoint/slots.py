@@ -21,7 +21,12 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
 )
 from tidelog.effects import Effects
-from tidelog.errors import FencedError, FormatVersionError, ObjectExistsError
+from tidelog.errors import (
+    FencedError,
+    FormatVersionError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+)
 from tidelog.ids import Generation, Slot
 from tidelog.storage import paths
 from tidelog.storage.port import ObjectStore
@@ -63,12 +68,16 @@ class SlotLog:
             slot = Slot(slots[-1] + 1 if slots else 0)
             author = Author(Generation(slot), attempt)
             start = Start(slot, author, self._effects.clock.now_ms(), job)
-            found = await self._create(start)
+            try:
+                found = await self._create(start)
+            except ObjectNotFoundError:  # taken, and dropped before we could read by whom
+                slots = await self.slots()
+                continue
             # Our own entry: an earlier attempt got through and only its answer was lost.
             if found is None or found == start:
-                await self._prove_create_once(start)
                 # A job that runs may have gone on above a slot that it had taken and dropped.
                 if not await self._slots_above(slot):
+                    await self._prove_create_once(start)
                     return TakeOver(author.generation, attempt, tuple(slots))
                 slots = await self.slots()
             else:
@@ -95,7 +104,8 @@ class SlotLog:
         self._unanswered = entry.slot
         try:
             found = await self._create(entry)
-        except FormatVersionError as newer:  # ours it cannot be
+        except (FormatVersionError, ObjectNotFoundError) as newer:
+            # Ours it cannot be: we write no other format, and drop no slot that we do not know.
             raise fenced(entry.author.generation, name) from newer
         if found is None and in_doubt:
             await self._prove_newest(entry)

@@ -10,6 +10,7 @@ import click
 
 from tidelog.cli.options import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output
+from tidelog.cli.simulate_scale import command as scale
 from tidelog.effects import SystemClock
 from tidelog.simulate.campaign import Campaign, replay, run_campaign
 from tidelog.simulate.run import Outcome
@@ -19,7 +20,8 @@ _EVERY_S: Final = 10.0
 """How often a line of progress appears where there is no terminal."""
 
 
-@click.command("simulate")
+@click.group("simulate", invoke_without_command=True)
+@click.pass_context
 @click.option("--seeds", default=100, show_default=True, type=click.IntRange(1), help="Runs to do.")
 @click.option(
     "--first-seed", default=0, show_default=True, type=click.IntRange(0), help="Where to begin."
@@ -36,6 +38,7 @@ _EVERY_S: Final = 10.0
 @click.option("--list", "listing", is_flag=True, help="List the scenarios and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/cli-json.md.")
 def command(
+    context: click.Context,
     seeds: int,
     first_seed: int,
     names: tuple[str, ...],
@@ -49,13 +52,18 @@ def command(
     A seed and a scenario decide a run alone: the same seed gives the same trace. Exits with 1 when
     a property was violated; the report names the command that repeats the run.
     """
+    if context.invoked_subcommand is not None:
+        return
     output = Output(as_json=as_json)
     if listing:
         _list(output)
         return
     scenarios = [SCENARIOS[name] for name in names or SCENARIOS]
     report = _Report(output, Campaign(scenarios, first_seed, seeds))
-    click.get_current_context().exit(report.run(keep_going=keep_going, trace=trace))
+    context.exit(report.run(keep_going=keep_going, trace=trace))
+
+
+command.add_command(scale)
 
 
 def _list(output: Output) -> None:

@@ -101,11 +101,8 @@ class Referee:
         generation = self.newest_generation
         if isinstance(entry, Checkpoint):
             if generation != entry.author.generation:
-                self.blame(
-                    Property.FENCING,
-                    f"{process.name} took slot {slot} as generation {entry.author.generation} "
-                    f"although generation {generation} had started",
-                )
+                self._judge_latecomer(process, entry, generation)
+                return
             self._judge(entry)
         elif any(other > slot for other in self.slots):
             self._outrun.add(slot)
@@ -157,6 +154,22 @@ class Referee:
                 self.blame(
                     Property.EXACTLY_ONCE, f"{sink} lacks {missing.total()} records, as {some}"
                 )
+
+    def _judge_latecomer(
+        self, process: Process, entry: Checkpoint, generation: Generation
+    ) -> None:
+        """Below the newest start a zombie can win a slot that retention has dropped.
+
+        It finds out before it commits: what it prepared stays unknown to `committing`.
+        """
+        self.trace.add(self.now(), process.name, f"took slot {entry.slot} too late")
+        self.resurrected.add(entry.slot)
+        if entry.slot > generation:
+            self.blame(
+                Property.FENCING,
+                f"{process.name} took slot {entry.slot} as generation {entry.author.generation} "
+                f"although generation {generation} had started",
+            )
 
     def _judge(self, entry: Checkpoint) -> None:
         objects = self.objects()

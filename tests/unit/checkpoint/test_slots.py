@@ -14,7 +14,7 @@ from tests.support.faults import Failure, SteerableStore
 from tidelog.checkpoint.manifest import Author, Checkpoint, Start, encode_entry
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import CorruptObjectError, FencedError, StorageError
+from tidelog.errors import CorruptObjectError, FencedError, ObjectExistsError, StorageError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.storage import paths
 from tidelog.storage.memory import MemoryStore
@@ -248,5 +248,38 @@ def test_a_newcomer_does_not_take_a_slot_below_those_of_the_job_that_runs() -> N
         assert taken.slots == (0, 1, 2), "its first start stays, and the checkpoint is seen"
         with pytest.raises(FencedError):
             await old.append(3)
+
+    scenario(steps)
+
+
+class Dropping(SteerableStore):
+    """A slot that is found taken is dropped before anybody can read it."""
+
+    async def create(self, name: str, data: bytes) -> None:
+        try:
+            await self.inner.create(name, data)
+        except ObjectExistsError:
+            if name == paths.checkpoint(Slot(1)):
+                await self.inner.delete(name)
+            raise
+
+
+def test_a_slot_that_is_dropped_before_it_is_read_back_was_another_s() -> None:
+    async def steps(store: SteerableStore) -> None:
+        old, new = Writer(store, 1), Writer(Dropping(store.inner), 2)
+        await old.start()
+        store.hold(paths.CHECKPOINTS)
+        starting = asyncio.ensure_future(new.start())
+        running = SlotLog(store.inner, old.log._effects)
+        for number in (1, 2):
+            await running.append(old.checkpoint(number))
+            old.next_slot = Slot(old.next_slot + 1)
+        assert (await starting).generation == 3
+
+        late = Writer(Dropping(store.inner), 1)
+        late.taken, late.next_slot = old.taken, Slot(1)
+        await store.inner.put(paths.checkpoint(Slot(1)), encode_entry(old.checkpoint(1)))
+        with pytest.raises(FencedError):
+            await late.append(9)
 
     scenario(steps)
