@@ -8,7 +8,6 @@ run: without them a rescaled restart would read its splits again.
 import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
-from tidelog.ids import SeqNo
 
 
 def exited_state(state: SubtaskState, *, positions: bool) -> SubtaskState:
@@ -23,10 +22,13 @@ def exited_state(state: SubtaskState, *, positions: bool) -> SubtaskState:
         index=state.index,
         first_key_group=state.first_key_group,
         last_key_group=state.last_key_group,
-        seqno=SeqNo(0),
+        seqno=state.seqno,
         table=state.table,
         watermark=state.watermark,
         finished=True,
+        # None of its changes is needed any more, and their count never goes back.
+        start=state.seqno,
+        updates=state.updates,
     )
 
 

@@ -34,7 +34,7 @@ def store() -> MemoryStore:
 
 
 def has_state(operator: OperatorState) -> list[bool]:
-    return [subtask.seqno > 0 for subtask in operator.subtasks]
+    return [subtask.seqno > subtask.start for subtask in operator.subtasks]
 
 
 @MODES
@@ -68,7 +68,7 @@ def test_subtasks_of_one_source_finish_one_by_one_and_keep_their_positions(
         for was, now in zip(before.subtasks, after.subtasks, strict=True):
             if was.finished:
                 assert exited_state(was, positions=True) == now, "kept as it was"
-    kept = [s for each in partial[1:] for s in each.subtasks if s.finished and s.seqno]
+    kept = [s for each in partial[1:] for s in each.subtasks if s.finished and s.seqno > s.start]
     assert bool(kept) == (parallelism > 1)
     (first, *later) = [each for each in taken if fully_finished(each)]
     assert any(has_state(first)) and later
