@@ -1,0 +1,157 @@
+"""The control socket answers one line to one line, to its own user, and never takes a job down."""
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.pipelines import Outside, config, word_count, words
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError, ControlError, SavepointFailedError, StorageError
+from tidelog.runtime.control.address import DIRECTORY_VARIABLE, socket_of
+from tidelog.runtime.control.client import ask
+from tidelog.runtime.control.protocol import (
+    LIMIT_BYTES,
+    Done,
+    Failed,
+    Request,
+    decode_line,
+    decode_request,
+    encode,
+)
+from tidelog.runtime.control.server import serve_control
+from tidelog.runtime.runner import JobRunner
+from tidelog.storage.memory import MemoryStore
+
+URL = "memory://controlled"
+
+
+@pytest.fixture(autouse=True)
+def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A short path: those of sockets are limited to about a hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="tlc") as made:
+        chosen = Path(made) / "sockets"
+        monkeypatch.setenv(DIRECTORY_VARIABLE, str(chosen))
+        yield chosen
+
+
+def served(act: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
+    """`act` while the socket of a job is served that has not started."""
+
+    async def main() -> None:
+        effects = Effects()
+        runner = JobRunner(word_count(words(), Outside()), MemoryStore(URL), config(), effects)
+        async with serve_control(runner) as path:
+            await act(path)
+        effects.offload.close()
+        assert not socket_of(URL).exists()
+
+    asyncio.run(main())
+
+
+async def raw(path: Path, data: bytes) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(data)
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_it_says_who_is_there() -> None:
+    async def act(path: Path) -> None:
+        done = await ask(Request(URL, "status"))
+        assert (done.job, done.pid) == ("word-count", os.getpid())
+
+    served(act)
+
+
+def test_a_job_that_does_not_run_yet_says_so_and_the_error_keeps_its_kind() -> None:
+    async def act(path: Path) -> None:
+        with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
+            await ask(Request(URL, "savepoint"))
+
+    served(act)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\n", "one JSON object"),
+        (b"\xff\xfe\n", "one JSON object"),
+        (b'{"version": 1}\n', "one JSON object"),
+        (b'{"version": 2, "anything": []}\n', "found version 2"),
+        (encode(Request("memory://other", "status")), "expected memory://other"),
+        (encode(Request(URL, "status", job="other")), "expected other"),
+    ],
+)
+def test_what_it_cannot_answer_it_refuses_with_the_reason(data: bytes, said: str) -> None:
+    async def act(path: Path) -> None:
+        line = decode_line(await raw(path, data))
+        assert isinstance(line, Failed)
+        assert said in str(line.error())
+
+    served(act)
+
+
+def test_fields_of_a_later_release_are_ignored() -> None:
+    request = json.loads(encode(Request(URL, "status"))) | {"later": True}
+
+    async def act(path: Path) -> None:
+        assert isinstance(decode_line(await raw(path, json.dumps(request).encode() + b"\n")), Done)
+
+    served(act)
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * (LIMIT_BYTES * 3), b'{"version": 1'])
+def test_lines_that_never_end_and_clients_that_go_away_do_no_harm(data: bytes) -> None:
+    async def act(path: Path) -> None:
+        with contextlib.suppress(ConnectionError):
+            await raw(path, data)
+        assert (await ask(Request(URL, "status"))).job == "word-count"
+
+    served(act)
+
+
+def test_a_newer_job_takes_the_name_over_and_keeps_it_when_the_older_ends() -> None:
+    async def main() -> None:
+        effects = Effects()
+        store = MemoryStore(URL)
+        older = JobRunner(word_count(words(), Outside()), store, config(), effects)
+        newer = JobRunner(word_count(words(), Outside()), store, config(), effects)
+        newer.job.name = "newer"
+        serving_older = serve_control(older)
+        await serving_older.__aenter__()
+        async with serve_control(newer):
+            assert (await ask(Request(URL, "status"))).job == "newer"
+            await serving_older.__aexit__(None, None, None)
+            assert (await ask(Request(URL, "status"))).job == "newer"
+        with pytest.raises(ControlError, match="found none"):
+            await ask(Request(URL, "status"))
+        effects.offload.close()
+
+    asyncio.run(main())
+
+
+def test_a_directory_that_others_may_write_to_is_not_used(directory: Path) -> None:
+    directory.mkdir()
+    directory.chmod(0o777)
+
+    async def act(path: Path) -> None:
+        raise AssertionError("it was served")
+
+    with pytest.raises(StorageError, match="others may write to it"):
+        served(act)
+
+
+def test_a_request_survives_its_way() -> None:
+    request = Request(URL, "stop", name="a", format="canonical", drain=True, timeout_s=2.5)
+    assert decode_request(encode(request)) == request
+    with pytest.raises(ConfigError):
+        decode_request(b"[]")
