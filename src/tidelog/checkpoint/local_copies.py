@@ -19,6 +19,8 @@ from tidelog.storage import paths
 from tidelog.storage.local_files import walk
 
 _SEAL: Final = struct.Struct("<QI4s")
+SEAL_BYTES: Final = _SEAL.size
+"""What the copy of a segment has besides the segment."""
 _SEAL_MAGIC: Final = b"TLLC"
 _TEMP: Final = "unfinished"
 

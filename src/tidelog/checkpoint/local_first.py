@@ -57,6 +57,8 @@ class LocalFirstStore:
         self._limit_bytes = limit_bytes
         self._effects = effects
         self._copies = copies
+        self._reserved_bytes = 0
+        """Of copies that are being made."""
         self._checked: dict[str, int] = {}
         """Segments whose copy was read and found intact, and their bytes."""
 
@@ -91,7 +93,8 @@ class LocalFirstStore:
         """Write to the store, then keep a segment's bytes."""
         await self._inner.put(name, data)
         if name.startswith(paths.SEGMENTS):
-            await self._keep(name, len(data), local_copies.write, data)
+            size = len(data) + local_copies.SEAL_BYTES
+            await self._keep(name, size, local_copies.write, data)
 
     async def keep_file(self, name: str, path: Path) -> None:
         """Keep a table file that was put under this name and that nobody changes any more."""
@@ -162,12 +165,16 @@ class LocalFirstStore:
         return data[start:] if length is None else data[start : start + length]
 
     async def _keep(self, name: str, size: int, how: Callable[..., int], content: object) -> None:
-        if self.copied_bytes + size > self._limit_bytes:
+        if self.copied_bytes + self._reserved_bytes + size > self._limit_bytes:
             self.metrics.refused += 1
             self.metrics.last_problem = f"the copies reach their limit of {self._limit_bytes} bytes"
             return
         token = self._effects.token()
-        kept = await self._tried(name, how, self._directory, name, content, token)
+        self._reserved_bytes += size
+        try:
+            kept = await self._tried(name, how, self._directory, name, content, token)
+        finally:
+            self._reserved_bytes -= size
         if kept is None:
             self.metrics.refused += 1
         else:

@@ -198,7 +198,7 @@ def copies_text(status: JobStatus) -> str:
     if copies is None or status.restore is None:
         return ""
     text = f"; {size(copies.used_bytes)} from local copies, {size(copies.fetched_bytes)} fetched"
-    return text if not copies.damaged else f"{text}, {copies.damaged} copies were damaged"
+    return text if not copies.damaged else f"{text}, {copies.damaged} damaged"
 
 
 def progress_line(status: JobStatus, speed: Speed) -> str:

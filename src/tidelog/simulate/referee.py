@@ -155,9 +155,7 @@ class Referee:
                     Property.EXACTLY_ONCE, f"{sink} lacks {missing.total()} records, as {some}"
                 )
 
-    def _judge_latecomer(
-        self, process: Process, entry: Checkpoint, generation: Generation
-    ) -> None:
+    def _judge_latecomer(self, process: Process, entry: Checkpoint, generation: Generation) -> None:
         """Below the newest start a zombie can win a slot that retention has dropped.
 
         It finds out before it commits: what it prepared stays unknown to `committing`.

@@ -4,8 +4,10 @@ import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -21,9 +23,14 @@ from tests.support.faults import SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects
 from tidelog.checkpoint import local_first
+from tidelog.checkpoint.local_copies import SEAL_BYTES
 from tidelog.checkpoint.local_first import LocalFirstStore
+from tidelog.cli.reports import phase_line
+from tidelog.effects import InlineOffload
 from tidelog.errors import ConfigError, StorageError, UserFunctionError
+from tidelog.ids import Generation
 from tidelog.runtime.config import JobConfig
+from tidelog.runtime.observe import status_of
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage import paths
 from tidelog.storage.memory import MemoryStore
@@ -244,6 +251,42 @@ def test_the_copies_never_take_more_than_their_limit(tmp_path: Path) -> None:
     assert metrics(runner).refused > 0
 
 
+def test_copies_made_at_the_same_time_keep_the_limit_together(tmp_path: Path) -> None:
+    names = [paths.segment(Generation(0), "p", n) for n in range(10)]
+
+    class Slow(InlineOffload):
+        async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            await asyncio.sleep(0)
+            return function(*args, **kwargs)
+
+    async def scenario() -> LocalFirstStore:
+        world = replace(effects(), offload=Slow())
+        store = await LocalFirstStore.open(MemoryStore(), tmp_path, 500, world)
+        await asyncio.gather(*(store.put(name, bytes(100)) for name in names))
+        return store
+
+    store = asyncio.run(scenario())
+    assert len(store.copies) == 500 // (100 + SEAL_BYTES)
+    assert (store.metrics.kept, store.metrics.refused) == (4, 6)
+
+
+def test_the_start_says_how_much_came_from_where(machine: Machine) -> None:
+    needed, before = machine.needed(), contents(machine.remote)
+    harmed = sorted(name for name in needed if name.startswith(paths.TABLES))[0]
+    flip(machine.copies()[harmed])
+    runner = machine.finish()
+    status = status_of(runner)
+    copies = status.local_copies
+    assert copies is not None
+    # Subtasks share segments, so there are more reads than objects.
+    assert copies.used >= len(needed) - 1 > 0
+    assert (copies.fetched, copies.damaged, copies.refused) == (1, 1, 0)
+    assert copies.fetched_bytes == len(before[harmed])
+    line = phase_line(replace(status, phase="running"))
+    assert line.endswith("fetched, 1 damaged") and " from local copies, " in line
+    assert "local copies" not in phase_line(replace(status, phase="running", local_copies=None))
+
+
 def test_a_disk_that_refuses_copies_does_not_stop_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +351,7 @@ def test_what_a_crash_left_unfinished_is_removed(machine: Machine) -> None:
 
 
 def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
-    name = paths.segment(0, "p", 1)  # type: ignore[arg-type]
+    name = paths.segment(Generation(0), "p", 1)
     data = Random(1).randbytes(1000)
 
     async def scenario() -> None:
@@ -327,7 +370,7 @@ def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
 
 def test_the_store_is_written_first(tmp_path: Path) -> None:
     """A copy of something that the store does not have would be worse than none."""
-    name = paths.segment(0, "p", 1)  # type: ignore[arg-type]
+    name = paths.segment(Generation(0), "p", 1)
 
     async def scenario() -> None:
         remote = SteerableStore(MemoryStore())
