@@ -53,6 +53,7 @@ class RunSpec:
     """A directory for local recovery."""
     filled: bool = True
     """Every word is counted once before the warm-up."""
+    parallelism: int = 1
     seed: int = 1
 
     def describe(self) -> dict[str, Any]:
@@ -71,6 +72,7 @@ class RunSpec:
         default = MaterializeConfig()
         rate = self.materialize_mb_per_s
         return JobConfig(
+            parallelism=self.parallelism,
             changelog=self.changelog,
             work_dir=work_dir,
             local_recovery=Path(self.copies) if self.copies else None,

@@ -8,6 +8,7 @@ import msgspec
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.inventory import Slots, find_checkpoint, read_slots
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, Savepoint, SubtaskState
+from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.cli.alignment import alignment_fields, alignment_line, in_flight_bytes, is_unaligned
 from tidelog.cli.checkpoints_drop import command as drop_command
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number
@@ -149,6 +150,9 @@ async def show_command(invocation: StoreCommand, slot: Slot | None) -> int:
         if (alignment := alignment_line(operator)) is not None:
             output.line(alignment)
         output.table(_SUBTASK_COLUMNS, [_subtask_cells(subtask) for subtask in operator.subtasks])
+        for subtask in operator.subtasks:
+            if subtask.inherited:
+                output.line(f"  subtask {subtask.index} builds on {_inheritance(subtask)}")
     return EXIT_OK
 
 
@@ -158,6 +162,15 @@ def _finished(operator: OperatorState) -> str:
         return ", finished" + "".join(f", and {name}" for name in operator.chain or ())
     done = [str(subtask.index) for subtask in operator.subtasks if subtask.finished]
     return f", finished in part: subtask {', '.join(done)}" if done else ""
+
+
+def _inheritance(state: SubtaskState) -> str:
+    """The subtasks of an earlier shape whose state it still needs, in words."""
+    parts = (
+        f"key groups {layer.first_key_group}-{layer.last_key_group} of subtask {layer.subtask}"
+        for layer in state.inherited
+    )
+    return ", ".join(dict.fromkeys(parts)) + " as it was before"
 
 
 _SUBTASK_COLUMNS = [
@@ -173,7 +186,7 @@ def _subtask_cells(state: SubtaskState) -> list[str | int | None]:
         state.seqno,
         state.upto,
         size(_materialized_bytes(state)),
-        state.seqno - state.upto,
+        _replayed(state),
         size(_log_bytes(state)),
         size(_inline_bytes(state)),
         "end" if state.watermark == MAX_WATERMARK else state.watermark,
@@ -223,10 +236,10 @@ def _subtask_fields(state: SubtaskState) -> dict[str, Any]:
         "descriptor": ref.descriptor if ref else None,
         "materialized_upto": state.upto,
         "materialized_bytes": _materialized_bytes(state),
-        "replay_changes": state.seqno - state.upto,
-        "log_ranges": len(state.log),
+        "replay_changes": _replayed(state),
+        "log_ranges": sum(len(layer.log) for layer in state.layers),
         "log_bytes": _log_bytes(state),
-        "inline_blocks": len(state.inline),
+        "inline_blocks": sum(len(layer.inline) for layer in state.layers),
         "inline_bytes": _inline_bytes(state),
         "watermark": state.watermark,
         "transactions": len(state.transactions),
@@ -235,17 +248,32 @@ def _subtask_fields(state: SubtaskState) -> dict[str, Any]:
             {"operator": p.operator, "name": p.name, "kind": p.kind, "entries": len(p.entries)}
             for p in state.operator_state
         ],
+        "inherited": [
+            {
+                "subtask": layer.subtask,
+                "first_key_group": layer.first_key_group,
+                "last_key_group": layer.last_key_group,
+                "descriptor": layer.materialization.descriptor if layer.materialization else None,
+                "bytes": layer_bytes(layer),
+            }
+            for layer in state.inherited
+        ],
         **alignment_fields(state),
     }
 
 
 def _materialized_bytes(state: SubtaskState) -> int:
-    return state.materialization.table_bytes if state.materialization else 0
+    refs = [layer.materialization for layer in state.layers]
+    return sum(ref.table_bytes for ref in refs if ref is not None)
+
+
+def _replayed(state: SubtaskState) -> int:
+    return sum(layer.seqno - layer.upto for layer in state.layers)
 
 
 def _log_bytes(state: SubtaskState) -> int:
-    return sum(part.length for part in state.log)
+    return sum(part.length for layer in state.layers for part in layer.log)
 
 
 def _inline_bytes(state: SubtaskState) -> int:
-    return sum(map(len, state.inline))
+    return sum(len(block) for layer in state.layers for block in layer.inline)

@@ -17,6 +17,7 @@ from tidelog.spark.source.access import connected
 from tidelog.spark.source.job import follow
 from tidelog.spark.source.offsets import JobOffset
 from tidelog.spark.source.options import Starting
+from tidelog.state.redistribute import redistribute
 from tidelog.storage import paths
 
 IDENTITY = ("operator", "subtask", "seqno")
@@ -162,6 +163,22 @@ def test_a_job_that_went_back_to_an_older_slot_is_noticed(location: Location) ->
     with pytest.raises(RestoreError, match="went back to an older slot") as raised:
         location.between(start, location.latest())
     assert not raised.value.retry_safe
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_job_that_goes_on_in_another_shape_is_noticed(
+    location: Location, parallelism: int
+) -> None:
+    location.retain(*SLOTS)
+    start = JobOffset.at(checkpoint_in(filled(), 9))
+    last = checkpoint_in(filled(), 9)
+    operators = tuple(redistribute(each, parallelism) for each in last.operators)
+    other = msgspec.structs.replace(last, slot=Slot(11), operators=operators)
+    (location.directory / paths.checkpoint(Slot(11))).write_bytes(encode_entry(other))
+    with pytest.raises(RestoreError, match=f"{parallelism} that number their changes anew") as told:
+        location.between(start, location.latest())
+    assert "in slot 11" in str(told.value) and not told.value.retry_safe
+    assert location.between(start, location.latest(), failOnDataLoss="false") == []
 
 
 def test_streams_are_narrowed_like_loads(location: Location) -> None:

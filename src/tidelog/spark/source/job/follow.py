@@ -71,9 +71,11 @@ def between(
 ) -> list[Stretch]:
     """Where the changes between two offsets lie, given the checkpoints after the first.
 
-    Raises RestoreError when some left the log before they were read, or when the job went back to
-    an older slot.
+    Raises RestoreError when some left the log before they were read, when the job went back to
+    an older slot, or when it goes on with other subtasks.
     """
+    if request.options.fail_on_data_loss:
+        _check_shape(later, start)
     sources: dict[Place, list[Source]] = {}
     for checkpoint in later:
         for operator, state in checkpoint.subtasks():
@@ -100,6 +102,37 @@ def _rows_only(savepoint: Checkpoint) -> RestoreError:
         expected="a checkpoint, whose log holds changes",
         found="a canonical savepoint, which holds rows",
         action="choose another slot that `tidelog checkpoints list URL` shows",
+    )
+
+
+def _check_shape(later: Sequence[Checkpoint], start: JobOffset) -> None:
+    """A new shape numbers its changes anew, and the rest of the old one's is not in its log."""
+    read: dict[str, set[int]] = {}
+    for operator_id, subtask in start.next:
+        read.setdefault(operator_id, set()).add(subtask)
+    for checkpoint in later:
+        for operator in checkpoint.operators:
+            known = read.get(operator.id)
+            if known is None:
+                continue
+            there = {state.index for state in operator.subtasks}
+            anew = any(
+                state.start > start.next.get((operator.id, state.index), 0)
+                for state in operator.subtasks
+            )
+            if there != known or anew:
+                raise _reshaped(operator.id, len(known), len(there), checkpoint.slot)
+
+
+def _reshaped(operator: str, before: int, after: int, slot: int) -> RestoreError:
+    return RestoreError(
+        f"stream of operator {operator!r}",
+        expected=f"the {before} subtasks whose changes it has read",
+        found=f"{after} that number their changes anew in slot {slot}: the job was restored into "
+        "another shape",
+        action=f"{_NEW_STREAM}; or go on with option failOnDataLoss set to false, which leaves out "
+        "what was not read of the old subtasks",
+        retry_safe=False,
     )
 
 
