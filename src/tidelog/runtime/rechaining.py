@@ -32,6 +32,9 @@ def rechain(
     for name, operator in stored.items():
         if name not in kept and operator.states:
             raise _no_longer(name, "state", "the first of a chain of operators")
+        held = {piece.operator for state in operator.subtasks for piece in state.operator_state}
+        if held - {node.id for node in home[name].nodes if name in kept}:
+            raise _no_longer(name, "operator state", f"chained to {', '.join(sorted(held))}")
         if any(state.transactions for state in operator.subtasks):
             sink = _sink_behind(home[name], vertices)
             if sink is None:

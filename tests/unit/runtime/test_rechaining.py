@@ -1,0 +1,88 @@
+"""Another parallelism takes chains of operators apart; nothing that is stored loses its owner."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.pipelines import Outside, words
+from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, StateInfo, SubtaskState
+from tidelog.errors import RestoreError
+from tidelog.ids import SeqNo
+from tidelog.runtime.graph import Job, Vertex, compile_job
+from tidelog.runtime.rechaining import rechain
+from tidelog.state.key_groups import range_of
+
+GROUPS = 8
+COUNT = StateInfo(0, "aggregate", "aggregate", ("msgpack",))
+
+
+def vertices(parallelism: int) -> list[Vertex]:
+    """At parallelism 1 source and map share a task, and so do the aggregate and the sink."""
+    job = Job("job")
+    counted = job.source(words(), parallelism=1).map(str).key_by(str)
+    counted.aggregate(lambda _: 1, lambda a, b: a + b).sink(Outside(), parallelism=1)
+    return compile_job(job, parallelism)
+
+
+def stored(name: str, parallelism: int, *states: StateInfo, **fields: Any) -> OperatorState:
+    def subtask(index: int) -> SubtaskState:
+        owned = range_of(index, GROUPS, parallelism)
+        own = {key: value(index) for key, value in fields.items()}
+        return SubtaskState(index, owned.first, owned.last, SeqNo(9), "memory", **own)
+
+    return OperatorState(name, GROUPS, states, tuple(map(subtask, range(parallelism))))
+
+
+def transactions(operator: OperatorState) -> list[tuple[bytes, ...]]:
+    return [state.transactions for state in operator.subtasks]
+
+
+def test_the_chains_are_what_these_tests_are_about() -> None:
+    assert [v.id for v in vertices(1)] == ["source", "aggregate"]
+    assert [v.id for v in vertices(2)] == ["source", "map", "aggregate", "sink"]
+
+
+def test_a_sink_that_gets_tasks_of_its_own_takes_its_transactions_along() -> None:
+    chained = stored("aggregate", 1, COUNT, transactions=lambda i: (b"tx",))
+    found = rechain({"aggregate": chained}, vertices(2))
+    assert transactions(found["sink"]) == [(b"tx",)]
+    assert transactions(found["aggregate"]) == [()]
+    assert found["aggregate"].states == (COUNT,)
+
+
+def test_a_sink_that_joins_the_tasks_before_it_takes_its_transactions_along() -> None:
+    operators = {
+        "aggregate": stored("aggregate", 2, COUNT),
+        "sink": stored("sink", 3, transactions=lambda i: (b"tx-%d" % i,)),
+    }
+    found = rechain(operators, vertices(1))
+    assert set(found) == {"aggregate"}
+    assert transactions(found["aggregate"]) == [(b"tx-0", b"tx-2"), (b"tx-1",)]
+
+
+def test_operators_that_stay_where_they_were_are_left_alone() -> None:
+    operators = {
+        name: stored(name, 2, *states)
+        for name, states in {"source": (), "map": (), "aggregate": (COUNT,), "sink": ()}.items()
+    }
+    assert rechain(operators, vertices(2)) == operators
+
+
+def test_state_of_an_operator_that_is_not_the_first_any_more_is_refused() -> None:
+    with pytest.raises(RestoreError, match=r"state of operator 'map'.*the first of a chain"):
+        rechain({"map": stored("map", 2, COUNT)}, vertices(1))
+
+
+def test_transactions_without_a_sink_are_refused() -> None:
+    lost = stored("source", 1, transactions=lambda i: (b"tx",))
+    with pytest.raises(RestoreError, match="sink transactions of operator 'source'"):
+        rechain({"source": lost}, vertices(1))
+
+
+@pytest.mark.parametrize(("name", "parallelism"), [("source", 2), ("map", 1)])
+def test_operator_state_that_would_lose_its_operator_is_refused(
+    name: str, parallelism: int
+) -> None:
+    held = stored(name, 1, operator_state=lambda i: (OperatorPiece("map", "rules", "list", ()),))
+    with pytest.raises(RestoreError, match=f"operator state of operator '{name}'"):
+        rechain({name: held}, vertices(parallelism))
