@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tidelog.checkpoint.inventory import find_checkpoint
-from tidelog.checkpoint.manifest import Checkpoint, is_canonical
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo, Slot
 from tidelog.spark.source.job.changes import parts_of
@@ -36,7 +36,9 @@ async def initial(store: ObjectStore, starting: Starting) -> JobOffset:
     if starting == "latest":
         return await latest(store)
     retained = await _with_changes(store)
-    return beginning(retained[0]) if retained else JobOffset(-1, {})
+    # Savepoints stay for ever; the log between an old one and the next checkpoint is gone.
+    oldest = [each for each in retained if not isinstance(each, Savepoint)] or retained
+    return beginning(oldest[0]) if oldest else JobOffset(-1, {})
 
 
 async def latest(store: ObjectStore) -> JobOffset:

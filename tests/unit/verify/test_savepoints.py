@@ -1,0 +1,107 @@
+"""Stores with savepoints: they verify, and their rows are never taken for changes of the job."""
+
+import asyncio
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import lay_out
+from tests.support.jobs import contents, store_of
+from tests.support.pipelines import Outside, config, effects, word_count, words
+from tests.unit.overhead.measuring import measured
+from tests.unit.spark.source.reading import read, request
+from tests.unit.verify.stores import Objects, verified
+from tidelog.checkpoint.audit import audit
+from tidelog.checkpoint.inventory import read_slots
+from tidelog.checkpoint.manifest import Savepoint
+from tidelog.runtime.runner import JobRunner
+from tidelog.spark.source.job import follow
+from tidelog.storage.memory import MemoryStore
+from tidelog.verify.store.lineage import NO_HISTORY
+
+
+@cache
+def saved(form: Any, changelog: bool, parallelism: int) -> Objects:
+    """A job that took a savepoint after nine seconds, and all of its checkpoints."""
+
+    async def run() -> MemoryStore:
+        store, world = MemoryStore(), effects()
+        settings = config(changelog=changelog, parallelism=parallelism, retain=20)
+        runner = JobRunner(word_count(words(length=60), Outside()), store, settings, world)
+        running = asyncio.ensure_future(runner.run())
+        await world.clock.sleep(9.2)
+        await runner.savepoint("mine", form)
+        await running
+        return store
+
+    return contents(asyncio.run(run()))
+
+
+def slot_of_the_savepoint(objects: Objects) -> int:
+    checkpoints = asyncio.run(read_slots(store_of(objects))).checkpoints
+    return next(slot for slot, each in checkpoints.items() if isinstance(each, Savepoint))
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("changelog", [True, False])
+@pytest.mark.parametrize("form", ["native", "canonical"])
+def test_a_savepoint_verifies_and_contradicts_nothing(
+    form: str, changelog: bool, parallelism: int
+) -> None:
+    objects = saved(form, changelog, parallelism)
+    report = verified(objects)
+    assert report.problems == () and report.passed
+    assert {checkpoint.verdict for checkpoint in report.checkpoints} == {"sound"}
+    assert asyncio.run(audit(store_of(objects), deep=True)).problems == ()
+    slot = slot_of_the_savepoint(objects)
+    of_it = [reason for _, reason, at in report.unchecked if slot in at]
+    assert (NO_HISTORY in of_it) is (form == "canonical")
+
+
+def test_a_stream_takes_no_row_of_a_canonical_savepoint_for_a_change(tmp_path: Path) -> None:
+    location = lay_out(tmp_path, saved("canonical", True, 2))
+    store = store_of(saved("canonical", True, 2))
+    asked = request(location, view="changes", streaming=True, failOnDataLoss="false")
+    first = asyncio.run(follow.initial(store, "earliest"))
+    last = asyncio.run(follow.latest(store))
+    checkpoints = list(asyncio.run(read_slots(store)).checkpoints.values())
+    later = [each for each in checkpoints if each.slot > first.slot]
+    of_rows = {
+        part.segment
+        for each in checkpoints
+        if isinstance(each, Savepoint)
+        for _, state in each.subtasks()
+        for part in state.log
+    }
+    stretches = follow.between(later, asked, first, last)
+    assert stretches and of_rows
+    assert not of_rows & {stretch.object for stretch in stretches}
+
+
+def test_a_stream_from_a_canonical_savepoint_goes_on_with_the_changes_after_it() -> None:
+    store = store_of(saved("canonical", True, 2))
+    slot = slot_of_the_savepoint(saved("canonical", True, 2))
+    checkpoints = asyncio.run(read_slots(store)).checkpoints
+    begun = asyncio.run(follow.initial(store, slot))
+    before = {
+        (operator.id, state.index): state.start
+        for operator, state in checkpoints[slot].subtasks()  # type: ignore[index]
+    }
+    assert begun.next == before
+
+
+def test_the_views_name_savepoints(tmp_path: Path) -> None:
+    location = lay_out(tmp_path, saved("canonical", True, 2))
+    kinds = {row["slot"]: row["kind"] for row in read(location, view="checkpoints")}
+    slot = slot_of_the_savepoint(saved("canonical", True, 2))
+    assert kinds[slot] == "savepoint" and set(kinds.values()) > {"savepoint", "checkpoint"}
+    rows = [r for r in read(location, view="state", slot="all") if r["slot"] in (slot, slot - 1)]
+    held = {number: {r["key"] for r in rows if r["slot"] == number} for number in (slot, slot - 1)}
+    assert held[slot] >= held[slot - 1] > set()
+
+
+def test_the_overhead_leaves_canonical_savepoints_out() -> None:
+    native, canonical = (measured(saved(form, True, 2)) for form in ("native", "canonical"))
+    assert canonical.checkpoints == native.checkpoints - 1
