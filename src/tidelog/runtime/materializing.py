@@ -95,7 +95,7 @@ class Materializer:
     def _observed(self) -> Observed:
         chain, base = self.log.chain, self.log.base
         return Observed(
-            chain.changes + base.changes,
+            self.backend.seqno - base.upto + base.changes,
             chain.log_bytes,
             self.backend.table.size_bytes(),
             inherits=bool(base.inherited),

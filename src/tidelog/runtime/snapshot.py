@@ -43,6 +43,11 @@ class SubtaskPosition:
 class PendingSnapshot(Protocol):
     """A captured snapshot on its way to durability."""
 
+    @property
+    def state(self) -> SubtaskState:
+        """What is known of it when it is captured."""
+        ...
+
     async def settle(self) -> SubtaskState: ...
 
     def objects(self) -> set[str]:
@@ -138,6 +143,9 @@ class LogSnapshotter:
         self.log.materialized(ref)
 
     def completed(self, checkpoint: CheckpointId) -> None:
+        captured = self._captures.pending.get(checkpoint)
+        if captured is not None:
+            self.log.completed(captured.state.seqno)
         self._captures.completed(checkpoint)
 
     def objects(self) -> set[str]:

@@ -1,7 +1,9 @@
 """The durable side of a subtask's state: its log chain and what lies below it.
 
-Invariants: `base` covers a prefix of the changes and the chain holds the rest; both change
-together, so a capture at any moment is a consistent pair.
+Invariants: `base` covers a prefix of the changes and the chain holds at least the rest; both change
+together, so a capture at any moment is a consistent pair. A change leaves the chain only when it is
+in a materialization *and* in the log of a completed checkpoint, or in two materializations, so that
+logs of checkpoints tell the history without a gap, whenever tables are uploaded.
 """
 
 from dataclasses import dataclass, field
@@ -47,6 +49,11 @@ class Base:
         return names if self.materialization is None else names | {self.materialization.descriptor}
 
     @property
+    def upto(self) -> SeqNo:
+        """The log behind it begins here."""
+        return self.start if self.materialization is None else self.materialization.upto
+
+    @property
     def changes(self) -> int:
         """Changes that were inherited as log: a restore replays them too."""
         return sum(layer.seqno - layer.upto for layer in self.inherited)
@@ -61,6 +68,8 @@ class SubtaskLog:
     base: Base = field(default_factory=Base)
     complete: bool = True
     """False: the table holds more than the base and the chain, until the next snapshot."""
+    checkpointed: SeqNo = _NO_CHANGE
+    """Changes below are in a completed checkpoint."""
 
     def submit(self, batch: ChangeBatch) -> None:
         """Hand the changes of a flush to the uploader."""
@@ -80,11 +89,21 @@ class SubtaskLog:
         return self.base, self.chain.capture()
 
     def materialized(self, ref: MaterializationRef) -> None:
-        """A snapshot is durable: the log is cut behind it, unless a newer one was faster."""
+        """A snapshot is durable: the log is cut behind it, unless a newer one was faster.
+
+        What no checkpoint has completed with yet stays, but no longer than to the next snapshot.
+        """
         if self.materialization is None or self.materialization.upto <= ref.upto:
+            before = self.base.upto
             self.base = Base(ref, start=self.base.start)
             self.complete = True
-            self.chain.truncate(ref.upto)
+            self.chain.truncate(min(ref.upto, max(before, self.checkpointed)))
+
+    def completed(self, seqno: SeqNo) -> None:
+        """A checkpoint with the changes below `seqno` completed."""
+        self.checkpointed = max(self.checkpointed, seqno)
+        if self.materialization is not None:
+            self.chain.truncate(min(self.materialization.upto, self.checkpointed))
 
     def objects(self) -> set[str]:
         """Objects a checkpoint taken now would name directly."""

@@ -60,6 +60,26 @@ def test_a_savepoint_verifies_and_contradicts_nothing(
     assert (NO_HISTORY in of_it) is (form == "canonical")
 
 
+@pytest.mark.parametrize("form", ["native", "canonical"])
+def test_a_stream_over_a_savepoint_has_each_change_of_the_job_once(
+    form: str, tmp_path: Path
+) -> None:
+    location = lay_out(tmp_path, saved(form, True, 2))
+    store = store_of(saved(form, True, 2))
+    asked = request(location, view="changes", streaming=True)
+    first = asyncio.run(follow.initial(store, "earliest"))
+    last = asyncio.run(follow.latest(store))
+    checkpoints = list(asyncio.run(read_slots(store)).checkpoints.values())
+    stretches = follow.between(
+        [each for each in checkpoints if each.slot > first.slot], asked, first, last
+    )
+    counted = dict.fromkeys(last.next, 0)
+    for stretch in stretches:
+        assert stretch.start == counted[stretch.operator, stretch.subtask], "no gap, none twice"
+        counted[stretch.operator, stretch.subtask] = stretch.end
+    assert counted == last.next
+
+
 def test_a_stream_takes_no_row_of_a_canonical_savepoint_for_a_change(tmp_path: Path) -> None:
     location = lay_out(tmp_path, saved("canonical", True, 2))
     store = store_of(saved("canonical", True, 2))

@@ -43,6 +43,16 @@ class Source:
         """Changes below are materialized or inherited; the log begins here, or before."""
         return self.state.upto
 
+    @property
+    def begin(self) -> SeqNo:
+        """Where its log begins: there, or before it, back to the checkpoint that came before."""
+        state = self.state
+        if state.log:
+            return min(self.upto, state.log[0].first)
+        if state.inline:
+            return min(self.upto, open_block(state.inline[0], 0, "inline log").first)
+        return self.upto
+
 
 @dataclass(frozen=True, slots=True)
 class Cover:
@@ -59,13 +69,13 @@ def cover(sources: Sequence[Source], start: SeqNo, end: SeqNo) -> Iterator[Cover
     """
     at = start
     while at < end:
-        usable = [s for s in sources if s.upto <= at < s.state.seqno]
+        usable = [s for s in sources if s.begin <= at < s.state.seqno]
         if usable:
             best = max(usable, key=lambda s: (min(s.state.seqno, end), -s.checkpoint.slot))
             upto = min(best.state.seqno, end)
             yield Cover(best, at, upto)
         else:
-            later = [s.upto for s in sources if at < s.upto < s.state.seqno]
+            later = [s.begin for s in sources if at < s.begin < s.state.seqno]
             upto = min([*later, end])
             yield Cover(None, at, upto)
         at = upto
