@@ -51,12 +51,13 @@ def test_a_wrong_materialization_is_found_though_its_checksums_are_right(wrong) 
     assert problem.check == "redundancy" and problem.where == SECOND
     assert problem.partitions == ("count-1",) and problem.unusable == ()
     assert "key groups" in problem.found and "one of the two is wrong" in str(problem.action)
-    # The log of slots 7 and 8 writes the row again, and those of the first materialization are
-    # confirmed by the log alone.
-    assert problem.doubtful == (6,)
+    # The log of slots 7 and 8 writes the row again; one of the first materialization is confirmed
+    # by the log alone, the others may as well be the wrong ones.
+    assert {6} <= set(problem.doubtful) <= {4, 5, 6}
     assert {c.checkpoint for c in report.checkpoints if c.different} == {6}
     assert not report.passed
-    assert verdicts(report) == {n: "doubtful" if n == 6 else "sound" for n in range(1, 9)}
+    doubtful = {n for n, verdict in verdicts(report).items() if verdict != "sound"}
+    assert doubtful == set(problem.doubtful)
 
 
 def test_without_a_third_way_either_of_the_two_may_be_wrong() -> None:
