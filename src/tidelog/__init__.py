@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from tidelog.errors import TidelogError
     from tidelog.runtime.arguments import JobArguments
     from tidelog.runtime.config import JobConfig
+    from tidelog.runtime.control.server import serve_control
     from tidelog.runtime.graph import Job, KeyedStream, Stream
+    from tidelog.runtime.restore_from import RestoreFrom
     from tidelog.runtime.runner import JobResult, JobRunner
     from tidelog.runtime.sinks import Callback, Files, Postgres, Sqlite, Stdout
     from tidelog.runtime.sources import Emitter, JsonLines, PushSource, Rate, Replayable, TextFiles
@@ -43,6 +45,7 @@ _HOMES = {
     "PushSource": "tidelog.runtime.sources",
     "Rate": "tidelog.runtime.sources",
     "Replayable": "tidelog.runtime.sources",
+    "RestoreFrom": "tidelog.runtime.restore_from",
     "Row": "tidelog.state.row",
     "Schedule": "tidelog.checkpoint.coordinator",
     "Sqlite": "tidelog.runtime.sinks",
@@ -54,6 +57,7 @@ _HOMES = {
     "TidelogError": "tidelog.errors",
     "TimerValues": "tidelog.state.processor",
     "open_store": "tidelog.storage.open",
+    "serve_control": "tidelog.runtime.control.server",
 }
 
 __all__ = [
@@ -73,6 +77,7 @@ __all__ = [
     "PushSource",
     "Rate",
     "Replayable",
+    "RestoreFrom",
     "Row",
     "Schedule",
     "Sqlite",
@@ -84,6 +89,7 @@ __all__ = [
     "TidelogError",
     "TimerValues",
     "open_store",
+    "serve_control",
 ]
 
 

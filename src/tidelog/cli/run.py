@@ -152,9 +152,7 @@ def command(
         checkpoint_interval, checkpoint_timeout, tolerable_failures=tolerable_failures
     )
     materialize = MaterializeConfig(
-        interval=materialize_interval,
-        replay_target=replay_target,
-        tolerable_failures=tolerable_failures,
+        materialize_interval, replay_target=replay_target, tolerable_failures=tolerable_failures
     )
 
     def make_runner(effects: Effects) -> JobRunner:

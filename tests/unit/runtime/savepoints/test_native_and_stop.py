@@ -17,6 +17,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
+from tidelog.storage import paths
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
@@ -160,6 +161,25 @@ def test_a_failed_savepoint_is_told_the_job_goes_on_and_another_one_works(
     if stop:
         run(copy(source, sink), store, changelog=changelog)
     assert Counter(sink.records) == Counter(source.records)
+
+
+def test_what_a_dropped_savepoint_alone_needed_goes_while_the_job_runs() -> None:
+    store = MemoryStore()
+
+    def rows() -> set[str]:
+        return {name for name in store._objects if "-sp-" in name}
+
+    async def act(runner: JobRunner) -> None:
+        savepoint = await runner.savepoint("mine", "canonical")
+        await runner.effects.clock.sleep(3.0)
+        assert rows()
+        await store.delete(paths.checkpoint(savepoint.slot))
+        assert runner.collector is not None
+        runner.collector.forget(savepoint.slot)
+        await runner.effects.clock.sleep(0.1)
+        assert not rows()
+
+    run(word_count(words(length=200), Outside()), store, act)
 
 
 def test_names_are_labels_and_free() -> None:
