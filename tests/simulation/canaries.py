@@ -72,15 +72,6 @@ def objects_in_use_are_collected(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Collector, "collect", careless)
 
 
-def a_start_below_the_running_job_counts(patch: pytest.MonkeyPatch) -> None:
-    """Slots that were taken and dropped meanwhile are not noticed."""
-
-    async def blind(self: SlotLog, slot: int) -> bool:
-        return False
-
-    patch.setattr(SlotLog, "_slots_above", blind)
-
-
 def an_upload_that_ends_wakes_too_early(patch: pytest.MonkeyPatch) -> None:
     """The next upload is started before the place of the one that ended is free."""
     release = Uploader._release

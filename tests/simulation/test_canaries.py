@@ -26,6 +26,7 @@ def first_violation(scenario: str, seeds: range, directory: Path) -> Outcome | N
         (canaries.barriers_that_hold_nothing_back, "crashes", 80),
         (canaries.a_taken_slot_counts_as_won, "zombies", 20),
         (canaries.objects_in_use_are_collected, "store", 20),
+        (canaries.an_upload_that_ends_wakes_too_early, "store", 80),
     ],
 )
 def test_a_planted_defect_is_found_within_a_few_seeds(

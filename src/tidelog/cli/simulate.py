@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -74,6 +73,35 @@ def _list(output: Output) -> None:
 
 
 @dataclass(slots=True)
+class _Progress:
+    """How far a campaign is: one line that renews itself on a terminal, now and then elsewhere."""
+
+    seeds: int
+    quiet: bool
+    since: float
+    told: float = 0.0
+    shown: bool = False
+
+    def tell(self, done: int, now: float) -> None:
+        terminal = sys.stderr.isatty()
+        pause = 0.0 if terminal else _EVERY_S
+        if self.quiet or now - max(self.told, self.since) < pause:
+            return
+        self.told = now
+        rate = done / (now - self.since)
+        left = (self.seeds - done) / rate
+        line = f"{done} of {self.seeds} seeds, {rate:.1f} seeds/s, {left:.0f} s left"
+        click.echo(line, err=True, nl=not terminal)
+        self.shown = terminal
+
+    def clear(self) -> None:
+        """Take the line away before something else is printed."""
+        if self.shown:
+            click.echo("\r\x1b[K", err=True, nl=False)
+            self.shown = False
+
+
+@dataclass(slots=True)
 class _Report:
     """Runs a campaign and tells how it goes."""
 
@@ -86,26 +114,20 @@ class _Report:
 
     def run(self, *, keep_going: bool, trace: bool) -> int:
         clock = SystemClock()
-        started = told = clock.monotonic()
-        quiet = self.output.as_json or trace or sys.stderr.isatty()
-        listener: Callable[[str], None] | None = self.output.line if trace else None
-        if self.output.as_json:
-            listener = None
+        started = clock.monotonic()
+        listener = self.output.line if trace and not self.output.as_json else None
+        shown = _Progress(self.campaign.seeds, quiet=self.output.as_json or trace, since=started)
         interrupted = False
-        with self.output.progress("simulating") as progress:
-            try:
-                for outcome in run_campaign(self.campaign, listener):
-                    self._count(outcome)
-                    done = self.runs.total()
-                    progress(done, self.campaign.seeds)
-                    now = clock.monotonic()
-                    if not quiet and now - told >= _EVERY_S:
-                        told = now
-                        click.echo(self._progress(done, now - started), err=True)
-                    if self.violations and not keep_going:
-                        break
-            except KeyboardInterrupt:
-                interrupted = True
+        try:
+            for outcome in run_campaign(self.campaign, listener):
+                shown.clear()
+                self._count(outcome)
+                shown.tell(self.runs.total(), clock.monotonic())
+                if self.violations and not keep_going:
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+        shown.clear()
         self._tell(clock.monotonic() - started)
         if interrupted:
             return EXIT_INTERRUPTED
@@ -120,11 +142,6 @@ class _Report:
             self.violations.append(outcome)
             if not self.output.as_json:
                 self._show(outcome)
-
-    def _progress(self, done: int, seconds: float) -> str:
-        rate = done / seconds
-        left = (self.campaign.seeds - done) / rate
-        return f"{done} of {self.campaign.seeds} seeds, {rate:.1f} seeds/s, {left:.0f} s left"
 
     def _show(self, outcome: Outcome) -> None:
         line = self.output.line
@@ -151,8 +168,8 @@ class _Report:
             f"{self.virtual_s:.0f} virtual seconds, {self.totals['incarnations']} incarnations, "
             f"{self.totals['checkpoints']} checkpoints, {self.totals['requests']} requests"
         )
-        verdict = "no violation" if not self.violations else f"{len(self.violations)} VIOLATIONS"
-        self.output.line(verdict)
+        found = len(self.violations)
+        self.output.line(f"{found} VIOLATION{'S' * (found > 1)}" if found else "no violation")
 
     def _fields(self, seconds: float) -> dict[str, Any]:
         return {

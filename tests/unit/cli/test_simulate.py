@@ -26,7 +26,7 @@ def test_a_violation_is_shown_with_its_replay_and_ends_with_1(
     assert done.exit_code == 1
     assert "property: commit-order" in done.stdout
     assert "replay: tidelog simulate --scenario calm --first-seed " in done.stdout
-    assert "1 VIOLATIONS" in done.stdout
+    assert "1 VIOLATION\n" in done.stdout
     again = tidelog(*done.stdout.partition("replay: tidelog ")[2].splitlines()[0].split())
     assert again.exit_code == 1
     assert "VIOLATION commit-order" in again.stdout
