@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.harness.meter import latency
 from tidelog.materialize.snapshot import TableSnapshots
 from tidelog.runtime.checkpointing import CheckpointDriver
-from tidelog.runtime.task import Task
+from tidelog.runtime.tasks.task import Task
 from tidelog.state.backend import KeyedBackend
 
 LOOP_LOOK_S = 0.005

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from tests.golden.writing import write_missing
 from tidelog.ids import SeqNo
+from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.codec import RecordTypes, encode
-from tidelog.runtime.messages import Batch, Watermark
 
 PARTS = [
     ChannelData(

@@ -21,10 +21,10 @@ from tidelog.effects import Effects, InlineOffload
 from tidelog.estimate.settings import Settings
 from tidelog.estimate.tables import TableRules
 from tidelog.estimate.workload import Workload
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.messages import Batch, KeyedBatch
-from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.source import Source, SplitReader

@@ -12,8 +12,8 @@ from tidelog.dstl.uploader import Uploader
 from tidelog.errors import FencedError
 from tidelog.ids import SeqNo
 from tidelog.materialize.snapshot import Captured, TableSnapshots
-from tidelog.runtime.alignment import Aligned, Alignment
 from tidelog.runtime.checkpointing import CheckpointDriver
+from tidelog.runtime.tasks.alignment import Aligned, Alignment
 
 
 def log_cut_one_change_too_early(patch: pytest.MonkeyPatch) -> None:

@@ -22,18 +22,18 @@ from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import TidelogError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.checkpointing import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job, Stream
-from tidelog.runtime.messages import Batch
-from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.restore_from import RestoreFrom
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.snapshot import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.sources.iterable import Replayable
-from tidelog.runtime.task import Task
-from tidelog.runtime.task_parts import TaskId
+from tidelog.runtime.tasks.parts import TaskId
+from tidelog.runtime.tasks.task import Task
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
 from tidelog.state.list import ListState
 from tidelog.state.map import MapState

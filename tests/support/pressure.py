@@ -14,10 +14,10 @@ from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Slot
+from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.runtime.graph import Job, Stream
-from tidelog.runtime.messages import Batch
-from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.source import SplitReader
 from tidelog.storage.memory import MemoryStore

@@ -41,12 +41,12 @@ from tidelog.dstl.cadence import Cadence
 from tidelog.effects import Effects, wait_for
 from tidelog.errors import CheckpointFailedError, FencedError, TidelogError
 from tidelog.ids import CheckpointId, Slot
+from tidelog.runtime.channels.messages import Barrier, BarrierOrder
 from tidelog.runtime.finished import FinishedSubtasks
-from tidelog.runtime.messages import Barrier, BarrierOrder
 from tidelog.runtime.savepoints import Savepoints
-from tidelog.runtime.source_task import SourceTask
-from tidelog.runtime.task import Task
-from tidelog.runtime.task_parts import TaskId
+from tidelog.runtime.tasks.parts import TaskId
+from tidelog.runtime.tasks.source_task import SourceTask
+from tidelog.runtime.tasks.task import Task
 from tidelog.state.operator_dealing import union_in_part
 
 Decisions = list[Decision[TaskId, SubtaskState]]

@@ -8,7 +8,7 @@ from tidelog.checkpoint.coordinator import Schedule
 from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import ConfigError
 from tidelog.materialize.schedule import MaterializeConfig
-from tidelog.runtime.messages import BarrierOrder
+from tidelog.runtime.channels.messages import BarrierOrder
 from tidelog.state.backend import FlushConfig
 from tidelog.state.key_groups import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from tidelog.state.restore import RestoreConfig

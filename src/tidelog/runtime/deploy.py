@@ -7,29 +7,29 @@ from dataclasses import dataclass, field
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.dstl.uploader import Uploader
 from tidelog.ids import Generation
-from tidelog.runtime.alignment import Switching
 from tidelog.runtime.blame import blame
-from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.channels.output import Output
+from tidelog.runtime.channels.wiring import Buffers, Wiring, aligned_edges
 from tidelog.runtime.finished import with_chain
-from tidelog.runtime.finished_task import FinishedTask
 from tidelog.runtime.graph import Node, Vertex
 from tidelog.runtime.in_flight.carrier import InFlightCarrier
 from tidelog.runtime.in_flight.codec import RecordTypes
 from tidelog.runtime.in_flight.recovery import in_flight_size, read_in_flight
 from tidelog.runtime.in_flight.redistribution import redistribute
 from tidelog.runtime.matching import match_states
-from tidelog.runtime.operator import Operator, OperatorContext
-from tidelog.runtime.output import Output
+from tidelog.runtime.operators.chain import OperatorChain
+from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.sink import Sink, SinkContext
-from tidelog.runtime.sink_output import SinkOutput
-from tidelog.runtime.source_task import SourceTask, SplitEnumerator
-from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
 from tidelog.runtime.supervise import run_while
-from tidelog.runtime.task import Task
-from tidelog.runtime.task_parts import CheckpointListener, TaskId, TaskParts
-from tidelog.runtime.wiring import Buffers, Wiring, aligned_edges
-from tidelog.runtime.worktime import WorkTime
+from tidelog.runtime.tasks.alignment import Switching
+from tidelog.runtime.tasks.finished_task import FinishedTask
+from tidelog.runtime.tasks.parts import CheckpointListener, TaskId, TaskParts
+from tidelog.runtime.tasks.sink_output import SinkOutput
+from tidelog.runtime.tasks.source_task import SourceTask, SplitEnumerator
+from tidelog.runtime.tasks.stream_task import StreamTask
+from tidelog.runtime.tasks.task import Task
+from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.state.operator_state import OperatorStates
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore import RestoredSubtask

@@ -11,7 +11,7 @@ import msgspec
 from tidelog.checkpoint.finished import exited_state, fully_finished
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.runtime.graph import Vertex
-from tidelog.runtime.task_parts import TaskId
+from tidelog.runtime.tasks.parts import TaskId
 
 
 def predecessors(vertices: Collection[Vertex]) -> dict[TaskId, list[TaskId]]:

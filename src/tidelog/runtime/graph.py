@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidelog.errors import ConfigError
-from tidelog.runtime.aggregate import Aggregate
-from tidelog.runtime.broadcast import OnRecord, OnRule, Rules, WithBroadcast
-from tidelog.runtime.operator import OperatorFactory
-from tidelog.runtime.process import Process
+from tidelog.runtime.operators.aggregate import Aggregate
+from tidelog.runtime.operators.broadcast import OnRecord, OnRule, Rules, WithBroadcast
+from tidelog.runtime.operators.operator import OperatorFactory
+from tidelog.runtime.operators.process import Process
+from tidelog.runtime.operators.stateless import AssignEventTime, Filter, FlatMap, Map, MapBatches
+from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
-from tidelog.runtime.stateless import AssignEventTime, Filter, FlatMap, Map, MapBatches
-from tidelog.runtime.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.state.processor import StatefulProcessor, TimeMode
 
 Routing = Literal["forward", "rebalance", "broadcast", "key"]

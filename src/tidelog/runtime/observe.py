@@ -15,7 +15,6 @@ from tidelog.runtime.deploy import Deployment
 from tidelog.runtime.distribution import distribution, percentile
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshot import LogSnapshotter, TableSnapshotter
-from tidelog.runtime.source_task import SourceTask
 from tidelog.runtime.status import (
     CheckpointsStatus,
     JobStatus,
@@ -29,7 +28,8 @@ from tidelog.runtime.status import (
     StoreStatus,
     UploadsStatus,
 )
-from tidelog.runtime.task import Task
+from tidelog.runtime.tasks.source_task import SourceTask
+from tidelog.runtime.tasks.task import Task
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore

@@ -36,9 +36,9 @@ from tidelog.runtime.in_flight.codec import RecordTypes
 from tidelog.runtime.local_recovery import with_local_copies
 from tidelog.runtime.matching import match_states
 from tidelog.runtime.restore_from import RestoreFrom, Resumption, confirmed, look_ahead
-from tidelog.runtime.stream_task import StreamTask
 from tidelog.runtime.subtask_state import SubtaskStates
 from tidelog.runtime.supervise import run_until_done
+from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.workdir import open_work_dir
 from tidelog.state.progress import RestoreProgress
 from tidelog.storage.ledger import Ledger

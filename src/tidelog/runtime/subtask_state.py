@@ -22,7 +22,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Vertex
 from tidelog.runtime.materializing import Materializer
 from tidelog.runtime.snapshot import LogSnapshotter, Snapshotter, TableSnapshotter
-from tidelog.runtime.task_parts import TaskId
+from tidelog.runtime.tasks.parts import TaskId
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import range_of
 from tidelog.state.log import Base, NoLog, SubtaskLog

@@ -9,7 +9,7 @@ from typing import Any
 from tidelog.ids import CheckpointId, Generation, SeqNo
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshot import PendingSnapshot, Snapshotter, SubtaskPosition
-from tidelog.runtime.task_parts import TaskId
+from tidelog.runtime.tasks.parts import TaskId
 from tidelog.state.backend import KeyedBackend
 
 Rows = dict[bytes, bytes]

@@ -27,7 +27,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.errors import TidelogError
 from tidelog.ids import Generation, Slot
-from tidelog.runtime.sink_output import token_of
+from tidelog.runtime.tasks.sink_output import token_of
 from tidelog.simulate.process import Process
 from tidelog.simulate.trace import Trace
 from tidelog.simulate.violation import Property, Violation

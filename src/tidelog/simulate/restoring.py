@@ -11,7 +11,7 @@ from random import Random
 from tidelog.checkpoint.manifest import Savepoint, SubtaskState
 from tidelog.errors import TidelogError
 from tidelog.ids import Slot
-from tidelog.runtime.task_parts import TaskId
+from tidelog.runtime.tasks.parts import TaskId
 from tidelog.simulate.barriers import AtBarrier, Barriers, Rows
 from tidelog.simulate.process import Process, effects_of
 from tidelog.simulate.referee import Completed, Objects

@@ -5,8 +5,8 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tidelog.ids import CheckpointId
-from tidelog.runtime.alignment import Aligned, Alignment, Switching
-from tidelog.runtime.messages import Barrier
+from tidelog.runtime.channels.messages import Barrier
+from tidelog.runtime.tasks.alignment import Aligned, Alignment, Switching
 
 ONE, TWO = CheckpointId(1), CheckpointId(2)
 NOTHING = Aligned()

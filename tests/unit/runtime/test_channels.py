@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tidelog.errors import UserFunctionError
 from tidelog.ids import CheckpointId
-from tidelog.runtime.gate import Announced, Gate
-from tidelog.runtime.messages import Barrier, Batch, KeyedBatch, Watermark
-from tidelog.runtime.partition import Broadcast, ByKey, Forward, Rebalance
-from tidelog.runtime.pool import BufferPool
+from tidelog.runtime.channels.gate import Announced, Gate
+from tidelog.runtime.channels.messages import Barrier, Batch, KeyedBatch, Watermark
+from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Rebalance
+from tidelog.runtime.channels.pool import BufferPool
 from tidelog.state.key_groups import decode_key, range_of
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tidelog.errors import UserFunctionError
-from tidelog.runtime.messages import Batch, KeyedBatch
-from tidelog.runtime.partition import ByKey
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.channels.partition import ByKey
 from tidelog.state.key_groups import decode_key
 from tidelog.state.row import Row
 

@@ -12,21 +12,21 @@ from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.dstl.metrics import UploadMetrics
 from tidelog.effects import Effects
 from tidelog.ids import KeyGroup
-from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.checkpointing import CheckpointMetrics
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.distribution import Distribution, distribution
 from tidelog.runtime.graph import Job
-from tidelog.runtime.messages import Batch
 from tidelog.runtime.observe import status_of
-from tidelog.runtime.operator import OperatorContext
-from tidelog.runtime.partition import ByKey
+from tidelog.runtime.operators.chain import OperatorChain
+from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.stateless import Map
+from tidelog.runtime.operators.window import AggregateWindow, WindowSpan
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks import Callback
 from tidelog.runtime.sources import Rate
-from tidelog.runtime.stateless import Map
 from tidelog.runtime.status import JobStatus
-from tidelog.runtime.window import AggregateWindow, WindowSpan
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.state.log import NoLog

@@ -14,9 +14,9 @@ from tidelog.changelog.change import ChangeBatch
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.effects import SystemClock
 from tidelog.ids import KeyGroup
-from tidelog.runtime.messages import KeyedBatch
-from tidelog.runtime.operator import OperatorContext
-from tidelog.runtime.window import AggregateWindow, RecordsWindow, WindowSpan
+from tidelog.runtime.channels.messages import KeyedBatch
+from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.decode import DecodedRow, RowDecoder
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channel import InFlightData, Recorded
+from tidelog.runtime.channels.channel import InFlightData, Recorded
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -16,9 +16,9 @@ import msgspec
 from tidelog.changelog.block import Block, BlockKind, SealedBlock, seal_opaque
 from tidelog.errors import CorruptObjectError, TidelogError, UnstorableError
 from tidelog.ids import SeqNo
-from tidelog.runtime.channel import InFlightData
+from tidelog.runtime.channels.channel import InFlightData
+from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
-from tidelog.runtime.messages import Batch, Watermark
 
 BLOCK_BYTES = 8 << 20
 """Encoded buffers that fill a block."""

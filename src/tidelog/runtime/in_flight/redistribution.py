@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidelog.errors import RestoreError
-from tidelog.runtime.channel import InFlightData
+from tidelog.runtime.channels.channel import InFlightData
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.channels.wiring import Wiring, stays_aligned
 from tidelog.runtime.graph import Edge, Vertex
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
-from tidelog.runtime.messages import Batch
-from tidelog.runtime.wiring import Wiring, stays_aligned
 
 Recovered = Mapping[tuple[str, int, int], Sequence[InFlightData]]
 """Data by consumer vertex, its subtask, and the channel of its gate."""

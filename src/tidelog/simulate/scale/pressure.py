@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.alignment import Alignment, Switching
-from tidelog.runtime.messages import Barrier, BarrierOrder
+from tidelog.runtime.channels.messages import Barrier, BarrierOrder
+from tidelog.runtime.tasks.alignment import Alignment, Switching
 from tidelog.simulate.scale.shape import Shape
 
 _FREE, _BEHIND = 0, 1

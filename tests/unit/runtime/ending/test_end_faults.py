@@ -26,7 +26,7 @@ from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.checkpoint.plan import Plan, make_plan
 from tidelog.errors import CheckpointFailedError, TidelogError
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.task_parts import TaskId
+from tidelog.runtime.tasks.parts import TaskId
 from tidelog.storage import paths
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore

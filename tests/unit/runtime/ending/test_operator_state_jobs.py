@@ -20,10 +20,10 @@ from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.checkpoint.manifest import Checkpoint, decode_entry
 from tidelog.errors import CheckpointFailedError, UserFunctionError
+from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.config import UnalignedConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.messages import Batch
-from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.storage.memory import MemoryStore
 
 RULES = [(f"w{n}", 10 * n) for n in range(5)]

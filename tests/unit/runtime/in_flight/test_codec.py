@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tidelog.changelog.block import BlockKind, open_block, seal_opaque
 from tidelog.errors import CorruptObjectError, UnstorableError
 from tidelog.ids import SeqNo
+from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight import codec
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.codec import RecordTypes, decode, encode
-from tidelog.runtime.messages import Batch, Watermark
 
 CHANNEL = ChannelId("count", 0, 1, 2, behind=True)
 BASIC = RecordTypes()

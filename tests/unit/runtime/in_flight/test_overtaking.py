@@ -3,10 +3,10 @@
 from typing import Any
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channel import Channel, InFlightData
-from tidelog.runtime.gate import Gate
-from tidelog.runtime.messages import Barrier, Batch, EndOfData, Watermark
-from tidelog.runtime.pool import BufferPool
+from tidelog.runtime.channels.channel import Channel, InFlightData
+from tidelog.runtime.channels.gate import Gate
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfData, Watermark
+from tidelog.runtime.channels.pool import BufferPool
 
 ONE = CheckpointId(1)
 MAY = Barrier(ONE, 0.0, order="may-switch")

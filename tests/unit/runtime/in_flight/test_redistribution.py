@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import RestoreError
+from tidelog.runtime.channels.messages import Batch, KeyedBatch, Watermark
+from tidelog.runtime.channels.wiring import Buffers, Wiring
 from tidelog.runtime.graph import Job, Stream, Vertex, compile_job
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.redistribution import redistribute
-from tidelog.runtime.messages import Batch, KeyedBatch, Watermark
 from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.sources.iterable import Replayable
-from tidelog.runtime.wiring import Buffers, Wiring
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
 
 GROUPS = 16

@@ -22,17 +22,17 @@ from tests.support.pressure import (
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.gate import Gate
+from tidelog.runtime.channels.messages import Barrier, Batch
+from tidelog.runtime.channels.output import Output, OutputEdge
+from tidelog.runtime.channels.partition import Forward
+from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.config import JobConfig, UnalignedConfig
-from tidelog.runtime.gate import Gate
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.in_flight.capture import ChannelId
-from tidelog.runtime.messages import Barrier, Batch
-from tidelog.runtime.operator import Operator
-from tidelog.runtime.output import Output, OutputEdge
-from tidelog.runtime.partition import Forward
-from tidelog.runtime.pool import BufferPool
+from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.worktime import WorkTime
+from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.storage.memory import MemoryStore
 
@@ -115,7 +115,7 @@ class Alarms(StatefulProcessor):
 def test_a_long_firing_of_timers_lets_a_barrier_in_and_a_restart_fires_the_rest_once(
     monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr("tidelog.runtime.process.TIMERS_PER_STEP", 1)
+    monkeypatch.setattr("tidelog.runtime.operators.process.TIMERS_PER_STEP", 1)
     records = [(f"k{n}", 500, n) for n in range(40)] + [("end", 5_000, 99), ("end", 5_001, 100)]
     source = Eager({"only": records}, portion=4)
 

@@ -28,11 +28,11 @@ from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.cli.reports import phase_line
 from tidelog.effects import Effects, InlineOffload
 from tidelog.runtime import deploy
-from tidelog.runtime.alignment import Switching
 from tidelog.runtime.graph import Job
 from tidelog.runtime.observe import status_of
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.stream_task import StreamTask
+from tidelog.runtime.tasks.alignment import Switching
+from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.storage.memory import MemoryStore
 
 

@@ -18,9 +18,9 @@ from tests.unit.spark.processor.fake import Handle, Query
 from tests.unit.state.conftest import Bench
 from tidelog.examples.outages_function import MAX_DELAY_MS, Outages
 from tidelog.examples.sessions import Sessions
-from tidelog.runtime.messages import KeyedBatch
-from tidelog.runtime.operator import OperatorContext
-from tidelog.runtime.process import Process
+from tidelog.runtime.channels.messages import KeyedBatch
+from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.process import Process
 from tidelog.spark.processor.adapter import SparkProcessor
 from tidelog.spark.processor.output import Shape
 from tidelog.state.key_groups import encode_key, key_group

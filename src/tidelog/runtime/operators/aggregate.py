@@ -8,8 +8,8 @@ import msgspec
 
 from tidelog.changelog.change import prefix_end
 from tidelog.runtime.blame import every
-from tidelog.runtime.messages import Batch, KeyedBatch
-from tidelog.runtime.operator import OUTPUT_RECORDS, Operator, OperatorContext
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.operator import OUTPUT_RECORDS, Operator, OperatorContext
 from tidelog.state.key_groups import decode_key
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tidelog.runtime.blame import every
-from tidelog.runtime.messages import Batch
-from tidelog.runtime.operator import Operator
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.operator import Operator
 
 
 class Map(Operator):

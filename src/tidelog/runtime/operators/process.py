@@ -4,8 +4,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from tidelog.runtime.blame import blame
-from tidelog.runtime.messages import Batch, KeyedBatch
-from tidelog.runtime.operator import OUTPUT_RECORDS, TIMERS_PER_STEP, Operator, OperatorContext
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.operator import (
+    OUTPUT_RECORDS,
+    TIMERS_PER_STEP,
+    Operator,
+    OperatorContext,
+)
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import decode_key
 from tidelog.state.processor import (

@@ -14,12 +14,12 @@ import msgspec
 from tidelog.checkpoint.manifest import BarrierFacts, InFlightRef, SubtaskState
 from tidelog.errors import TidelogError, UnstorableError, UserFunctionError
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.messages import Barrier
+from tidelog.runtime.channels.output import Output
 from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.messages import Barrier
-from tidelog.runtime.output import Output
-from tidelog.runtime.sink_output import SinkOutput
 from tidelog.runtime.snapshot import PendingSnapshot, SubtaskPosition
-from tidelog.runtime.task_parts import TaskParts
+from tidelog.runtime.tasks.parts import TaskParts
+from tidelog.runtime.tasks.sink_output import SinkOutput
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ is told that none will come.
 """
 
 from tidelog.errors import InvariantError
-from tidelog.runtime.gate import Gate
-from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
-from tidelog.runtime.task import Task
-from tidelog.runtime.task_parts import TaskParts
+from tidelog.runtime.channels.gate import Gate
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
+from tidelog.runtime.tasks.parts import TaskParts
+from tidelog.runtime.tasks.task import Task
 from tidelog.state.processor import MAX_WATERMARK
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channel import Channel
+from tidelog.runtime.channels.channel import Channel
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
+from tidelog.runtime.channels.partition import Partitioner
+from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
-from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
-from tidelog.runtime.partition import Partitioner
-from tidelog.runtime.pool import BufferPool
-from tidelog.runtime.worktime import WorkTime
+from tidelog.runtime.tasks.worktime import WorkTime
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import msgspec
 from tidelog.effects import Offload
 from tidelog.ids import CheckpointId
 from tidelog.runtime.blame import blame
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
 from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
 from tidelog.runtime.sink import SinkWriter
-from tidelog.runtime.worktime import WorkTime
+from tidelog.runtime.tasks.worktime import WorkTime
 
 
 class _Transaction(msgspec.Struct, frozen=True, array_like=True):

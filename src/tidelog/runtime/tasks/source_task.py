@@ -16,10 +16,10 @@ from tidelog.changelog.change import prefix_end
 from tidelog.effects import Effects, wait_for
 from tidelog.ids import CheckpointId
 from tidelog.runtime.blame import blame
-from tidelog.runtime.messages import Barrier, Batch
+from tidelog.runtime.channels.messages import Barrier, Batch
 from tidelog.runtime.source import Source, SplitReader
-from tidelog.runtime.task import Task
-from tidelog.runtime.task_parts import TaskParts
+from tidelog.runtime.tasks.parts import TaskParts
+from tidelog.runtime.tasks.task import Task
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import encode_key, key_group
 

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.alignment import Aligned, Alignment
-from tidelog.runtime.gate import Announced, Gate
-from tidelog.runtime.in_flight.capture import ChannelId, InFlight
-from tidelog.runtime.messages import (
+from tidelog.runtime.channels.gate import Announced, Gate
+from tidelog.runtime.channels.messages import (
     Barrier,
     Batch,
     EndOfChannel,
@@ -21,8 +19,10 @@ from tidelog.runtime.messages import (
     Message,
     Watermark,
 )
-from tidelog.runtime.task import Task
-from tidelog.runtime.task_parts import TaskParts
+from tidelog.runtime.in_flight.capture import ChannelId, InFlight
+from tidelog.runtime.tasks.alignment import Aligned, Alignment
+from tidelog.runtime.tasks.parts import TaskParts
+from tidelog.runtime.tasks.task import Task
 from tidelog.state.processor import MAX_WATERMARK
 
 

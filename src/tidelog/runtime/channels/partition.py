@@ -14,7 +14,7 @@ import google_crc32c
 
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.blame import blame, every
-from tidelog.runtime.messages import Batch, KeyedBatch
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.state.key_groups import encode_key, subtask_of
 
 Routed = Iterator[tuple[int, Batch]]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, Message, Watermark
-from tidelog.runtime.pool import BufferPool
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, Message, Watermark
+from tidelog.runtime.channels.pool import BufferPool
 
 InFlightData = Batch | Watermark
 """What of a channel belongs to an unaligned checkpoint."""

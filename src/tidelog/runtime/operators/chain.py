@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tidelog.runtime.blame import blame
-from tidelog.runtime.messages import Batch
-from tidelog.runtime.operator import Operator, OperatorContext
-from tidelog.runtime.stateless import AssignEventTime
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.stateless import AssignEventTime
 
 
 class OperatorChain:

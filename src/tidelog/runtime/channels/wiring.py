@@ -7,13 +7,13 @@ order of the inputs; events travel on all of them, records on those the partitio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog.runtime.gate import Gate
+from tidelog.runtime.channels.gate import Gate
+from tidelog.runtime.channels.output import Output, OutputEdge
+from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
+from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.graph import Edge, Vertex
 from tidelog.runtime.in_flight.capture import ChannelId
-from tidelog.runtime.output import Output, OutputEdge
-from tidelog.runtime.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
-from tidelog.runtime.pool import BufferPool
-from tidelog.runtime.worktime import WorkTime
+from tidelog.runtime.tasks.worktime import WorkTime
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.dstl.uploader import Uploader
 from tidelog.effects import Effects
 from tidelog.ids import CheckpointId
-from tidelog.runtime.alignment import Switching
 from tidelog.runtime.canonical import CanonicalSnapshotter
-from tidelog.runtime.chain import OperatorChain
+from tidelog.runtime.channels.output import Output
 from tidelog.runtime.in_flight.carrier import InFlightCarrier
-from tidelog.runtime.output import Output
-from tidelog.runtime.sink_output import SinkOutput
+from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.snapshot import Snapshotter
+from tidelog.runtime.tasks.alignment import Switching
+from tidelog.runtime.tasks.sink_output import SinkOutput
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.operator_state import OperatorStates
 

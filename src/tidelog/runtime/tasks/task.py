@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
 from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
-from tidelog.runtime.sink_output import SinkOutput
-from tidelog.runtime.task_checkpoints import TaskCheckpoints, TaskProgress
-from tidelog.runtime.task_parts import TaskParts
+from tidelog.runtime.tasks.checkpoints import TaskCheckpoints, TaskProgress
+from tidelog.runtime.tasks.parts import TaskParts
+from tidelog.runtime.tasks.sink_output import SinkOutput
 from tidelog.state.processor import MAX_WATERMARK
 
 

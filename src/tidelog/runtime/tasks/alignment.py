@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.messages import Barrier
+from tidelog.runtime.channels.messages import Barrier
 
 
 @dataclass(frozen=True, slots=True)

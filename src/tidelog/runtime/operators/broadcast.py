@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tidelog.runtime.blame import every
-from tidelog.runtime.messages import Batch
-from tidelog.runtime.operator import Operator, OperatorContext
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.operator import Operator, OperatorContext
 
 OnRule = Callable[[Any, MutableMapping[Any, Any]], None]
 OnRecord = Callable[[Any, Mapping[Any, Any]], Iterable[Any]]

@@ -16,8 +16,13 @@ import msgspec
 from tidelog.changelog.change import prefix_end
 from tidelog.errors import ConfigError
 from tidelog.runtime.blame import blame
-from tidelog.runtime.messages import Batch, KeyedBatch
-from tidelog.runtime.operator import OUTPUT_RECORDS, TIMERS_PER_STEP, Operator, OperatorContext
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.operator import (
+    OUTPUT_RECORDS,
+    TIMERS_PER_STEP,
+    Operator,
+    OperatorContext,
+)
 from tidelog.state.key_groups import decode_key
 from tidelog.state.timers import Timers
 

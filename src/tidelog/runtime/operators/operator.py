@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidelog.effects import Clock
-from tidelog.runtime.messages import Batch
+from tidelog.runtime.channels.messages import Batch
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.operator_state import OperatorStates
 

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidelog.runtime.channel import Channel
-from tidelog.runtime.messages import Barrier, EndOfChannel, Message
-from tidelog.runtime.pool import BufferPool
+from tidelog.runtime.channels.channel import Channel
+from tidelog.runtime.channels.messages import Barrier, EndOfChannel, Message
+from tidelog.runtime.channels.pool import BufferPool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Channels between tasks: messages, buffers and room, partitioners, wiring."""

@@ -1,0 +1,1 @@
+"""Tasks: the loops of subtasks, barrier alignment, the checkpoints of each."""
