@@ -40,3 +40,18 @@ def fully_finished(operator: OperatorState) -> bool:
 def partially_finished(operator: OperatorState) -> bool:
     """Some subtasks finished, others did not."""
     return not fully_finished(operator) and any(s.finished for s in operator.subtasks)
+
+
+def reopened(operator: OperatorState) -> OperatorState:
+    """Every subtask runs again, those that had finished without state.
+
+    For an operator in another shape than it had when a part of it finished: records in flight may
+    go to any of its new subtasks.
+    """
+    subtasks = [
+        msgspec.structs.replace(subtask, finished=False, inherited=(), watermark=None)
+        if subtask.finished
+        else subtask
+        for subtask in operator.subtasks
+    ]
+    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))

@@ -4,6 +4,7 @@ Pure, and made before anything is fenced or changed. Invariant: a subtask gets t
 operator and of the key groups it owns, or the job does not start.
 """
 
+from tidelog.checkpoint.finished import partially_finished, reopened
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.errors import RestoreError
 from tidelog.runtime.config import JobConfig
@@ -41,7 +42,10 @@ def match_states(
 def _dealt(operator: OperatorState, vertex: Vertex, config: JobConfig) -> OperatorState:
     """The operator in the shape it has in the job."""
     table = config.table_of(keyed=vertex.head.keyed)
-    return deal_operator_state(operator, redistribute(operator, vertex.parallelism, table))
+    dealt = redistribute(operator, vertex.parallelism, table)
+    if dealt is not operator and partially_finished(operator) and vertex.head.source is None:
+        dealt = reopened(dealt)
+    return deal_operator_state(operator, dealt)
 
 
 def _mismatch(what: str, expected: object, found: object, action: str) -> RestoreError:
