@@ -8,6 +8,7 @@ import pytest
 from tidelog.checkpoint.collector import Collector
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.slots import SlotLog
+from tidelog.dstl.chain import LogChain
 from tidelog.dstl.uploader import Uploader
 from tidelog.errors import FencedError
 from tidelog.ids import SeqNo
@@ -82,3 +83,8 @@ def an_upload_that_ends_wakes_too_early(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Uploader, "_release", early)
     patch.setattr(Uploader, "_ended", lambda self, upload: self._uploads.discard(upload))
+
+
+def a_log_that_is_never_cut(patch: pytest.MonkeyPatch) -> None:
+    """Manifests name all log there ever was."""
+    patch.setattr(LogChain, "truncate", lambda self, below: None)

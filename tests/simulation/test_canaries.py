@@ -25,6 +25,7 @@ def first_violation(scenario: str, seeds: range, directory: Path) -> Outcome | N
         (canaries.commit_before_the_manifest_is_durable, "calm", 10),
         (canaries.barriers_that_hold_nothing_back, "crashes", 80),
         (canaries.a_taken_slot_counts_as_won, "zombies", 20),
+        (canaries.a_log_that_is_never_cut, "calm", 15),
         (canaries.objects_in_use_are_collected, "store", 20),
         (canaries.an_upload_that_ends_wakes_too_early, "store", 80),
     ],

@@ -21,12 +21,13 @@ from tidelog.checkpoint.invariants import (
 from tidelog.checkpoint.manifest import (
     Checkpoint,
     Entry,
+    Savepoint,
     Start,
     decode_descriptor,
     decode_entry,
 )
 from tidelog.errors import TidelogError
-from tidelog.ids import Generation, Slot
+from tidelog.ids import Generation, SeqNo, Slot
 from tidelog.runtime.tasks.sink_output import token_of
 from tidelog.simulate.process import Process
 from tidelog.simulate.trace import Trace
@@ -52,6 +53,8 @@ class Referee:
     now: Callable[[], float]
     objects: Callable[[], dict[str, bytes]]
     expected: dict[str, Counter[Any]]
+    answers_arrive: bool
+    """A job knows which of its checkpoints completed."""
     completed: list[Completed] = field(default_factory=list)
     slots: dict[Slot, Entry] = field(default_factory=dict)
     """The slots as they are stored now."""
@@ -61,6 +64,8 @@ class Referee:
     """Slots that a late request brought back after their deletion."""
     committed: dict[str, Counter[Any]] = field(default_factory=dict)
     _bytes: dict[Slot, bytes] = field(default_factory=dict)
+    _logged: dict[tuple[Generation, str, int], SeqNo] = field(default_factory=dict)
+    """What the last checkpoint of a subtask reached to."""
     _outrun: set[Slot] = field(default_factory=set)
     """Starts that came when slots above them were taken: their writers have to start again."""
     _durable: set[bytes] = field(default_factory=set)
@@ -189,13 +194,23 @@ class Referee:
             needs += table_needs(descriptor)
             for violation in descriptor_violations(operator.id, layer, ref, descriptor):
                 self.blame(Property.MANIFEST, f"slot {entry.slot}: {violation}")
-            # One that ends exactly there may hold the state metadata that the new log starts with.
-            covered = [part for part in layer.log if part.end < ref.upto]
+        for violation in object_violations(needs, sizes):
+            self.blame(Property.MANIFEST, f"slot {entry.slot}: {violation}")
+        if self.answers_arrive:
+            self._judge_log(entry)
+
+    def _judge_log(self, entry: Checkpoint) -> None:
+        """A change that the table has and the checkpoint before had as log is not named again."""
+        for operator, state in entry.subtasks():
+            task = (entry.author.generation, operator.id, state.index)
+            before = self._logged.get(task, SeqNo(0))
+            # What ends exactly there may hold the state metadata that the new log starts with.
+            covered = [part for part in state.log if part.end < min(state.upto, before)]
             if covered:
                 self.blame(
                     Property.BOUNDED_LOG,
-                    f"slot {entry.slot}, {operator.id}-{layer.subtask}: {covered[0]} is covered by "
-                    f"the materialization up to {ref.upto}",
+                    f"slot {entry.slot}, {operator.id}-{state.index}: {covered[0]} is covered by "
+                    f"the table up to {state.upto} and by the checkpoint up to {before}",
                 )
-        for violation in object_violations(needs, sizes):
-            self.blame(Property.MANIFEST, f"slot {entry.slot}: {violation}")
+            if not isinstance(entry, Savepoint):
+                self._logged[task] = state.seqno

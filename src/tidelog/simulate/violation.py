@@ -14,7 +14,7 @@ class Property(StrEnum):
     MANIFEST = "manifest"
     """A slot's manifest keeps every invariant, and all objects it names are stored."""
     BOUNDED_LOG = "bounded-log"
-    """A manifest names no log that its materialization covers."""
+    """A manifest names no log that its table and the checkpoint before cover."""
     FENCING = "fencing"
     """No incarnation takes a slot or commits after a newer one started."""
     COMMIT_ORDER = "commit-order"

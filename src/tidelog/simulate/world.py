@@ -57,7 +57,8 @@ class World:
         self._settings = make_settings(
             self._random("settings"), scenario, self.plan.parallelism, directory / "work"
         )
-        self.referee = Referee(trace, loop.time, self._objects, self.plan.expected())
+        answers = scenario.lose_answer == scenario.twice == 0
+        self.referee = Referee(trace, loop.time, self._objects, self.plan.expected(), answers)
         self.network = Network(Weather(scenario, self._random("weather")), trace, self.referee)
         self._outsides = {sink: Outside(sink, self.referee) for sink in self.plan.expected()}
         self._threads = rng.random() < scenario.threads
