@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -86,7 +87,7 @@ def server() -> Iterator[Server]:
         yield Server(directory)
     finally:
         if running is not None:
-            running.terminate()
+            running.send_signal(signal.SIGINT)  # does not wait for clients, as SIGTERM does
             running.wait(30)
         shutil.rmtree(directory, ignore_errors=True)
 
