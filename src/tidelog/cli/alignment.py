@@ -1,45 +1,9 @@
-"""Options of `tidelog run` about barriers, and what checkpoints say of them."""
+"""What checkpoints say of how their barriers passed."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
-from tidelog.cli.durations import duration
 from tidelog.cli.output import size
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_OPTIONS = (
-    click.option(
-        "--unaligned",
-        type=click.Choice(["off", "timeout", "always"]),
-        default="timeout",
-        show_default=True,
-        help="Whether barriers overtake records, which are then stored with the checkpoint: never, "
-        "when a checkpoint takes long, or always.",
-    ),
-    click.option(
-        "--aligned-timeout",
-        type=duration,
-        default="30s",
-        show_default=True,
-        help="How long a checkpoint may take before its barriers overtake.",
-    ),
-    click.option(
-        "--drop-in-flight",
-        is_flag=True,
-        help="Restore without the records that barriers had overtaken: THEY ARE LOST.",
-    ),
-)
-
-
-def alignment_options(command: F) -> F:
-    """Add --unaligned, --aligned-timeout and --drop-in-flight to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def in_flight_bytes(state: SubtaskState) -> int:

@@ -5,13 +5,11 @@ import sys
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, closing, nullcontext
-from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import click
 
-from tidelog.checkpoint.coordinator import Schedule
-from tidelog.cli.alignment import alignment_options
+from tidelog.cli.config_options import config_options
 from tidelog.cli.defects import defect
 from tidelog.cli.durations import duration
 from tidelog.cli.loading import load_job
@@ -20,9 +18,8 @@ from tidelog.cli.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
 from tidelog.cli.running import EXIT_INTERRUPTED, exit_code, run_job
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
-from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.arguments import JobArguments
-from tidelog.runtime.config import JobConfig, Mode, UnalignedConfig, UnalignedMode
+from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status import JobStatus
 from tidelog.storage.open import open_store
@@ -43,67 +40,10 @@ Exit codes:
 @click.option("--store", required=True, metavar="URL", help="Where checkpoints and state go.")
 @click.option("--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS.")
 @click.option("--output", help="Output directory; without it results go to standard output.")
-@click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--checkpoint-interval", type=duration, default="1s", show_default=True)
-@click.option("--checkpoint-timeout", type=duration, default="10m", show_default=True)
-@click.option(
-    "--materialize-interval",
-    type=duration,
-    default="20s",
-    show_default=True,
-    help="How often each table is uploaded.",
-)
-@click.option(
-    "--replay-target",
-    type=duration,
-    default="2s",
-    show_default=True,
-    help="Upload a table early when a restart would replay its log for longer: less makes "
-    "restarts faster and uploads more often.",
-)
-@click.option(
-    "--changelog/--no-changelog",
-    default=True,
-    show_default=True,
-    help="Without it every checkpoint uploads the tables' new files.",
-)
-@click.option(
-    "--mode",
-    type=click.Choice(["exactly-once", "at-least-once"]),
-    default="exactly-once",
-    show_default=True,
-)
-@alignment_options
-@click.option(
-    "--table", type=click.Choice(["rocksdb", "memory"]), default="rocksdb", show_default=True
-)
+@config_options
 @click.option("--include", default="*", metavar="GLOB", show_default=True, help="Input files.")
 @click.option("--follow", is_flag=True, help="Never end: wait for more input.")
-@click.option(
-    "--work-dir", type=click.Path(path_type=Path), help="Where tables live while the job runs."
-)
-@click.option(
-    "--local-recovery",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Keep copies of log and tables in this directory, and restore from them after a restart "
-    "on this machine.",
-)
-@click.option(
-    "--retain",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="Checkpoints to keep.",
-)
 @start_options
-@click.option(
-    "--tolerable-failures",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    help="Checkpoints (materializations of a subtask) in a row that may fail.",
-)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
 @click.option("--report-interval", type=duration, help="How often to report without a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on standard output.")
@@ -115,24 +55,10 @@ def command(
     store: str,
     endpoint: str | None,
     output: str | None,
-    parallelism: int,
-    checkpoint_interval: float,
-    checkpoint_timeout: float,
-    materialize_interval: float,
-    replay_target: float,
-    changelog: bool,
-    mode: Mode,
-    unaligned: UnalignedMode,
-    aligned_timeout: float,
-    drop_in_flight: bool,
-    table: Literal["rocksdb", "memory"],
+    config: Callable[[], JobConfig],
     include: str,
     follow: bool,
-    work_dir: Path | None,
-    local_recovery: Path | None,
-    retain: int,
     start: StartOptions,
-    tolerable_failures: int,
     metrics_port: int | None,
     report_interval: float | None,
     as_json: bool,
@@ -148,33 +74,13 @@ def command(
     arguments = JobArguments(input, output, include, follow)
     reporter = _reporter(as_json=as_json, quiet=quiet, interval_s=report_interval)
 
-    schedule = Schedule(
-        checkpoint_interval, checkpoint_timeout, tolerable_failures=tolerable_failures
-    )
-    materialize = MaterializeConfig(
-        materialize_interval, replay_target=replay_target, tolerable_failures=tolerable_failures
-    )
-
     def make_runner(effects: Effects) -> JobRunner:
-        config = JobConfig(
-            parallelism=parallelism,
-            mode=mode,
-            changelog=changelog,
-            table=table,
-            work_dir=work_dir,
-            local_recovery=local_recovery,
-            retain=retain,
-            drop_in_flight=drop_in_flight,
-            schedule=schedule,
-            unaligned=UnalignedConfig(unaligned, aligned_timeout),
-            materialize=materialize,
-        )
         options = {} if endpoint is None else {"endpoint_url": endpoint}
         built = load_job(job, arguments)
         opened = open_store(store, effects, options=options)
         chosen = start.restore_from(opened, effects, options)
         return JobRunner(
-            built, opened, config, effects, restore_slot=start.slot, restore_from=chosen
+            built, opened, config(), effects, restore_slot=start.slot, restore_from=chosen
         )
 
     _report(_ending(job, _run(make_runner, reporter, metrics_port)), reporter, debug=debug)
