@@ -46,7 +46,12 @@ class SinkWriter(ABC):
         """Add records to the open transaction; short, called in the event loop."""
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        """Make the open transaction durable and begin a new one; None when it is empty."""
+        """Make the open transaction durable and begin a new one; None when it is empty.
+
+        A TidelogError gives up the checkpoint, and the job goes on: whether the failure came
+        before or after the effect, the records must then be part of the next transaction. Any other
+        exception stops the job; the next start's `recover` aborts what was left.
+        """
         return None
 
     def commit(self, transaction: bytes) -> None:
