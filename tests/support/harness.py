@@ -273,7 +273,7 @@ class Incarnation:
 
     def live(self) -> set[str]:
         """What the collector keeps for the running tasks."""
-        return self.runner._live()
+        return self.runner._deployed().live_objects()
 
 
 async def checkpoint_at(store: ObjectStore, slot: Slot, effects: Effects) -> Checkpoint:

@@ -11,32 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.checkpoint.collector import Collector
-from tidelog.checkpoint.coordinator import Coordinator
 from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
     Savepoint,
     SavepointFormat,
-    SubtaskState,
 )
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import read_history
-from tidelog.dstl.cadence import Cadence
 from tidelog.dstl.uploader import Uploader
 from tidelog.effects import Effects
 from tidelog.errors import SavepointFailedError
 from tidelog.ids import CheckpointId, Generation, Slot
+from tidelog.runtime.assembly import Blueprint, assemble
 from tidelog.runtime.checkpointing import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.deploy import Deployment
-from tidelog.runtime.finished import FinishedSubtasks, finished_subtasks, predecessors
 from tidelog.runtime.graph import Job, Vertex, compile_job
-from tidelog.runtime.in_flight.codec import RecordTypes
 from tidelog.runtime.local_recovery import with_local_copies
 from tidelog.runtime.matching import match_states
 from tidelog.runtime.restore_from import RestoreFrom, Resumption, confirmed, look_ahead
-from tidelog.runtime.subtask_state import SubtaskStates
 from tidelog.runtime.supervise import run_until_done
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.workdir import open_work_dir
@@ -218,68 +213,25 @@ class JobRunner:
         directory: Path,
         next_id: CheckpointId,
     ) -> None:
-        """Create the parts; nothing runs yet."""
-        config, effects = self.config, self.effects
-        cadence = Cadence(effects.clock)
-        if config.changelog or config.overtakes:
-            self.uploader = Uploader(
-                store=self.objects,
-                effects=effects,
-                ledger=ledger,
-                generation=author.generation,
-                process=author.attempt,
-                cadence=cadence,
-                config=config.upload,
-            )
-        self.progress = RestoreProgress.of(effects.clock, _states(self.restored))
-        stored = match_states(self._vertices, self.restored, config)
-        exited = finished_subtasks(self._vertices, stored, shared=not self.resumption.detached)
-        finished = FinishedSubtasks(self._vertices)
-        finished.add(exited)
-        self.collector = Collector(self.objects, slots, ledger, config.retain, self._live)
-        self.driver = CheckpointDriver(
-            coordinator=Coordinator(
-                predecessors(self._vertices),
-                config.schedule,
-                next_id,
-                effects.clock.monotonic(),
-                exited,
-            ),
-            effects=effects,
-            slots=slots,
-            author=author,
-            job=self.job.name,
-            next_slot=Slot(author.generation + 1),
-            collector=self.collector,
-            cadence=cadence,
-            operators=lambda states: self._deployed().operator_states(self._vertices, states),
-            finished_subtasks=finished,
-            order=config.unaligned.order if config.overtakes else "aligned",
-            previous=None if self.resumption.origin is not None else self.restored,
+        """Make the parts; nothing runs yet."""
+        plan = Blueprint(
+            self.job,
+            self._vertices,
+            self.config,
+            self.effects,
+            self.objects,
+            slots,
+            author,
+            ledger,
+            directory,
+            next_id,
+            self.restored,
+            self.resumption,
         )
-        states = SubtaskStates(
-            config=config,
-            store=self.objects,
-            effects=effects,
-            generation=author.generation,
-            ledger=ledger,
-            uploader=self.uploader if config.changelog else None,
-            cadence=cadence,
-            directory=directory,
-            progress=self.progress,
-            origin=self.resumption.origin,
-            detached=self.resumption.detached,
-            finished=frozenset(exited),
-        )
-        self.deployment = Deployment(
-            self.job.name,
-            author.generation,
-            author.attempt,
-            states,
-            self.driver,
-            uploader=self.uploader if config.overtakes else None,
-            record_types=RecordTypes(self.job.record_types),
-        )
+        parts = assemble(plan)
+        self.uploader, self.progress = parts.uploader, parts.progress
+        self.collector, self.driver = parts.collector, parts.driver
+        self.deployment = parts.deployment
 
     async def _supervise(self, driver: CheckpointDriver, collector: Collector) -> None:
         """Run everything until the final checkpoint; the first failure stops all of it."""
@@ -304,15 +256,6 @@ class JobRunner:
         seen = self.resumption
         return seen.checkpoint.slot if seen.checkpoint and self.restore_from.store is None else None
 
-    def _live(self) -> set[str]:
-        return self._deployed().live_objects()
-
     def _deployed(self) -> Deployment:
         assert self.deployment is not None
         return self.deployment
-
-
-def _states(checkpoint: Checkpoint | None) -> list[SubtaskState]:
-    """What a restore loads: of finished subtasks nothing."""
-    subtasks = checkpoint.subtasks() if checkpoint is not None else ()
-    return [state for _, state in subtasks if not state.finished]

@@ -88,7 +88,7 @@ def test_a_finished_task_frees_what_it_held_while_others_run() -> None:
         assert {s.operator for s in snapshots if s.released} == gone
         materialized = {m.snapshots.operator for m in deployment.states.materializers}
         assert materialized == {"right", "right-count", "right-out"}
-        assert not any("left" in name for name in runner._live())
+        assert not any("left" in name for name in runner._deployed().live_objects())
 
     first, second = Outside(), Outside()
     job = side_by_side(short(2), long(2), first, second)
