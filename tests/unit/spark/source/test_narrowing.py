@@ -142,7 +142,8 @@ def test_what_is_not_wanted_is_not_planned(store: Path) -> None:
         wanted, _ = filters.push(pushed, asked.options.view, asked.wanted)
         return len(planned(Request(asked.options, asked.columns, wanted)))
 
-    assert 0 < parts(datasource.EqualTo(("slot",), 9)) < whole
+    # The oldest of the checkpoints: what was written behind it is none of its changes.
+    assert 0 < parts(datasource.EqualTo(("slot",), 7)) < whole
     assert 0 < parts(datasource.LessThan(("seqno",), 100)) < whole
     assert parts(datasource.EqualTo(("operator",), "nothing")) == 0
 
