@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidelog.errors import FencedError, ObjectNotFoundError, RestoreError
+from tidelog.errors import FencedError, ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.sinks import transactions
@@ -122,7 +122,7 @@ class PostgresWriter(SinkWriter):
             if done is not None and done[0] >= key.checkpoint:
                 return
             if staged.move != tables.move():
-                raise _moved(staged, tables.move())
+                raise transactions.moved(f"transaction {staged.key}", staged.move, tables.move())
             moved = connection.execute(tables.move(), key).rowcount
             if moved != staged.rows:
                 raise _lost(staged, moved)
@@ -156,15 +156,6 @@ class PostgresWriter(SinkWriter):
             "start it again",
             retry_safe=False,
         )
-
-
-def _moved(staged: _Staged, move: str) -> RestoreError:
-    return RestoreError(
-        f"transaction {staged.key}",
-        expected=staged.move,
-        found=move,
-        action="restore with the table and columns as before and drain the job, then change them",
-    )
 
 
 def _lost(staged: _Staged, found: int) -> ObjectNotFoundError:

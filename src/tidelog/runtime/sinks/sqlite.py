@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.errors import ObjectNotFoundError, RestoreError
+from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.sinks import transactions
@@ -109,7 +109,11 @@ class SqliteWriter(SinkWriter):
             if connection.execute(f"SELECT 1 FROM _tidelog_committed {_OF_TX}", key).fetchone():
                 return
             if staged.insert != self._insert:
-                raise _moved(staged, self._insert)
+                raise transactions.moved(
+                    f"transaction {staged.tx} of sink {staged.sink!r}, subtask {staged.subtask}",
+                    staged.insert,
+                    self._insert,
+                )
             select = f"SELECT row FROM _tidelog_pending {_OF_TX} ORDER BY seq"
             rows = [self._columns.decode(row) for (row,) in connection.execute(select, key)]
             if len(rows) != staged.rows:
@@ -122,15 +126,6 @@ class SqliteWriter(SinkWriter):
         """Close the connection; what was not pre-committed is gone."""
         self._rows = []
         self._database.close()
-
-
-def _moved(staged: _Staged, insert: str) -> RestoreError:
-    return RestoreError(
-        f"transaction {staged.tx} of sink {staged.sink!r}, subtask {staged.subtask}",
-        expected=staged.insert,
-        found=insert,
-        action="restore with the table and columns as before and drain the job, then change them",
-    )
 
 
 def _lost(staged: _Staged, found: int) -> ObjectNotFoundError:

@@ -25,3 +25,13 @@ def decode(sink: str, kind: type[T], transaction: bytes) -> T:
             found=str(error),
             action="restore with the sink that wrote it and drain the job, then change sinks",
         ) from error
+
+
+def moved(transaction: str, expected: str, found: str) -> RestoreError:
+    """The error of a transaction that was written for another table or other columns."""
+    return RestoreError(
+        transaction,
+        expected=expected,
+        found=found,
+        action="restore with the table and columns as before and drain the job, then change them",
+    )
