@@ -22,11 +22,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.harness.run import RunSpec, measure, scratch
-from benchmarks.harness.workload import WORKLOADS
 from benchmarks.spark_options import about, show
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.run import RunSpec, measure, scratch
+from tidelog.bench.embedded.workload import WORKLOADS
 from tidelog.spark import TidelogDataSource
 
 VARIANTS: Final = ("tidelog", "parquet", "rows")

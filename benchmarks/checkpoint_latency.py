@@ -13,12 +13,12 @@ import json
 from typing import Any
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.options import parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate
 from benchmarks.harness.probe import Probe
-from benchmarks.harness.run import Running, RunSpec, measure
-from benchmarks.harness.stores import Link
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.run import Running, RunSpec, measure
+from tidelog.bench.embedded.stores import Link
 
 SHOW = ("checkpoints", "records_per_s", "snapshots")
 

@@ -11,10 +11,10 @@ import json
 
 from benchmarks.harness import records
 from benchmarks.harness.bytewax_count import measure_bytewax
-from benchmarks.harness.children import in_child
 from benchmarks.harness.options import parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.harness.run import RunSpec, measure
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.run import RunSpec, measure
 
 FLINK_US = {"16x5M": 7.5, "200x2.85M": 16.0}
 """Flink 2.3, changelog on, on the same kind of machine: microseconds of CPU per record."""

@@ -13,12 +13,12 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.options import QUICK_DIVISOR, parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.harness.run import RunSpec, measure
-from benchmarks.harness.stores import Link
 from benchmarks.restore import fill, restore
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.run import RunSpec, measure
+from tidelog.bench.embedded.stores import Link
 
 JOB = "word-count"
 

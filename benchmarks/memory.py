@@ -12,10 +12,10 @@ import time
 from typing import Any
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
-from benchmarks.harness.meter import rss_mb
 from benchmarks.harness.options import parse, parser, workload
-from benchmarks.harness.run import Running, RunSpec, measure
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.meter import rss_mb
+from tidelog.bench.embedded.run import Running, RunSpec, measure
 
 LOOK_S = 0.1
 CALM_S = 5.0

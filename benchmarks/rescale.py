@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.options import QUICK_DIVISOR, parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.harness.run import RunSpec
-from benchmarks.harness.stores import Link
 from benchmarks.restore import fill, restore
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.run import RunSpec
+from tidelog.bench.embedded.stores import Link
 
 SHOW = ("restore_s", "cpu_s", "fetched_mb")
 JOB = "word-count"

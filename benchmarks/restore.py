@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
-from benchmarks.harness.jobs import sliding_window, word_count
-from benchmarks.harness.meter import Mark, rss_mb
 from benchmarks.harness.options import QUICK_DIVISOR, parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.harness.run import RunSpec, measure, scratch
-from benchmarks.harness.stores import Link, open_store
-from benchmarks.harness.workload import Workload
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.jobs import sliding_window, word_count
+from tidelog.bench.embedded.meter import Mark, rss_mb
+from tidelog.bench.embedded.run import RunSpec, measure, scratch
+from tidelog.bench.embedded.stores import Link, open_store
+from tidelog.bench.embedded.workload import Workload
 from tidelog.effects import Effects
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.pairs import Result, alternate, ratios, spread
 from benchmarks.spark_cell import Cell
 from benchmarks.spark_options import about, add_common, cell_of, show
 from benchmarks.spark_queries import QUERIES
 from benchmarks.spark_run import measure
+from tidelog.bench.children import in_child
 
 SHOW = ("median_ms", "requests", "dollars_per_day")
 BATCHES_A_DAY: Final = 86_400

@@ -15,13 +15,13 @@ import itertools
 from typing import Any
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.pairs import Result, Runs, alternate, medians, ratios
 from benchmarks.spark_cell import STORES, Cell
 from benchmarks.spark_figures import distribution
 from benchmarks.spark_options import about, add_common, cell_of, show
 from benchmarks.spark_queries import QUERIES
 from benchmarks.spark_run import measure
+from tidelog.bench.children import in_child
 
 SHOW = ("median_ms", "p99_ms", "cpu_ms", "log_puts", "requests")
 FIGURES = ("median_ms", "p99_ms", "p99_over_median", "cpu_ms", "log_puts", "roll_ups", "requests")

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.harness.run import scratch
 from benchmarks.spark_cell import Cell
 from benchmarks.spark_figures import by_kind, difference
 from benchmarks.spark_options import about, add_common, cell_of, show
 from benchmarks.spark_queries import QUERIES
 from benchmarks.spark_run import await_batch, counts_at, session, start
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.run import scratch
 
 SHOW = ("restart_ms", "first_batch_ms", "requests")
 LAST_BATCH: Final = 28

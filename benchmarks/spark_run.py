@@ -12,10 +12,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.harness.run import scratch
 from benchmarks.spark_cell import SCHEME, Cell, spark_settings
 from benchmarks.spark_figures import Counts, figures, parse_counts, plugin_metrics
 from benchmarks.spark_queries import QUERIES
+from tidelog.bench.embedded.run import scratch
 from tidelog.spark.settings import PLUGIN_CLASS
 
 _SLICE_MS = 500

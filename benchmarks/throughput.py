@@ -8,10 +8,10 @@ import dataclasses
 import json
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.options import parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.harness.run import RunSpec, measure
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.run import RunSpec, measure
 
 SHOW = ("records_per_s", "cpu_us_per_record", "snapshots")
 WORKLOADS = ["16x5M", "200x0.95M", "200x2.85M", "zipf50k"]

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
+from tidelog.bench.children import in_child
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.inventory import read_slots
 from tidelog.checkpoint.manifest import Checkpoint

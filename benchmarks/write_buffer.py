@@ -15,13 +15,13 @@ from typing import Any
 from rocksdict import Rdict, WriteOptions
 
 from benchmarks.harness import records
-from benchmarks.harness.children import in_child
-from benchmarks.harness.jobs import direct_count
-from benchmarks.harness.meter import rates
 from benchmarks.harness.options import parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.harness.run import RunSpec, measure, scratch
-from benchmarks.harness.stages import Stages
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.jobs import direct_count
+from tidelog.bench.embedded.meter import rates
+from tidelog.bench.embedded.run import RunSpec, measure, scratch
+from tidelog.bench.embedded.stages import Stages
 from tidelog.table.rocksdb import RocksTableFactory
 from tidelog.table.rocksdb_options import RocksOptions, table_options
 

@@ -16,10 +16,10 @@ from bytewax.operators import StatefulBatchLogic
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 
-from benchmarks.harness.jobs import counted
-from benchmarks.harness.meter import rates, rss_mb
-from benchmarks.harness.run import RunSpec, scratch
-from benchmarks.harness.stages import Stages
+from tidelog.bench.embedded.jobs import counted
+from tidelog.bench.embedded.meter import rates, rss_mb
+from tidelog.bench.embedded.run import RunSpec, scratch
+from tidelog.bench.embedded.stages import Stages
 
 
 class _Partition(StatefulSourcePartition[str, int]):

@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks.harness.workload import WORKLOADS, Workload
+from tidelog.bench.embedded.workload import WORKLOADS, Workload
 
 QUICK_DIVISOR = 50
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.harness.meter import latency
+from tidelog.bench.embedded.meter import latency
 from tidelog.materialize.snapshot import TableSnapshots
 from tidelog.runtime.checkpointing import CheckpointDriver
 from tidelog.runtime.tasks.task import Task

@@ -6,6 +6,7 @@ a lint rule says so. Whoever holds an `Effects` can be run in virtual time by th
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -69,6 +70,13 @@ class ThreadOffload:
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def loop_thread() -> asyncio.AbstractEventLoop:
+    """An event loop that runs on a thread of its own, until it is stopped or the process ends."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="tidelog-loop", daemon=True).start()
+    return loop
 
 
 class InlineOffload:

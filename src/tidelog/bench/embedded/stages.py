@@ -4,11 +4,10 @@ Invariant: both systems of a comparison draw their input from here, so both get 
 the same buffers, and both are measured between the same two moments.
 """
 
-import time
 from collections.abc import Callable
 
-from benchmarks.harness.meter import Mark
-from benchmarks.harness.workload import Words
+from tidelog.bench.embedded.meter import CLOCK, Mark
+from tidelog.bench.embedded.workload import Words
 
 BUFFER = 2048
 
@@ -51,7 +50,7 @@ class Stages:
             if self.began is None:
                 self.began = Mark.now(position)
             return fill[position : position + BUFFER]
-        now = time.perf_counter()
+        now = CLOCK.monotonic()
         if self.filled is None:
             self.filled = Mark.now(position)
         if self.start is None and now - self.filled.wall >= self._warm_s:

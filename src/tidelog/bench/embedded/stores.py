@@ -4,14 +4,13 @@ Invariant: `ObservedStore` changes nothing but time, and that only while it is s
 """
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tidelog.effects import Effects
+from tidelog.bench.embedded.meter import CLOCK
+from tidelog.effects import Effects, loop_thread
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -49,8 +48,7 @@ class ThreadedStore:
     def __init__(self, inner: ObjectStore) -> None:
         self.url = inner.url
         self._inner = inner
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._loop = loop_thread()
 
     async def put(self, name: str, data: bytes) -> None:
         """Write or overwrite."""
@@ -110,17 +108,17 @@ class ObservedStore:
 
     async def put(self, name: str, data: bytes) -> None:
         """Write or overwrite."""
-        started = time.perf_counter()
+        started = CLOCK.monotonic()
         await self._open.wait()
         await self._inner.put(name, data)
-        self.writes.append(Write(name, len(data), started, time.perf_counter()))
+        self.writes.append(Write(name, len(data), started, CLOCK.monotonic()))
 
     async def create(self, name: str, data: bytes) -> None:
         """Write if absent."""
-        started = time.perf_counter()
+        started = CLOCK.monotonic()
         await self._open.wait()
         await self._inner.create(name, data)
-        self.writes.append(Write(name, len(data), started, time.perf_counter()))
+        self.writes.append(Write(name, len(data), started, CLOCK.monotonic()))
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Read a range."""

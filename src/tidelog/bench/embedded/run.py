@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.jobs import word_count
-from benchmarks.harness.meter import latency, rates, rss_mb
-from benchmarks.harness.stages import Stages
-from benchmarks.harness.stores import Link, ObservedStore, open_store
-from benchmarks.harness.workload import Words, Workload, draw
+from tidelog.bench.embedded.jobs import word_count
+from tidelog.bench.embedded.meter import CLOCK, latency, rates, rss_mb
+from tidelog.bench.embedded.stages import Stages
+from tidelog.bench.embedded.stores import Link, ObservedStore, open_store
+from tidelog.bench.embedded.workload import Words, Workload, draw
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.dstl.uploader import UploadConfig
 from tidelog.effects import Effects
@@ -190,7 +190,7 @@ async def _ended(over: asyncio.Event, running: Running, keep: bool) -> None:
     metrics = running.runner.driver.metrics  # type: ignore[union-attr]
     target = metrics.completed + 2
     while keep and metrics.completed < target:
-        await asyncio.sleep(0.001)
+        await CLOCK.sleep(0.001)
 
 
 def materializations(runner: JobRunner) -> tuple[int, int]:

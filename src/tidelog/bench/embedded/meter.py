@@ -6,12 +6,16 @@ and uploads count too.
 
 import os
 import resource
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+from tidelog.effects import SystemClock
+
+CLOCK: Final = SystemClock()
+"""The clock of all measurements: seconds that only go forward."""
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Mark:
     def now(cls, records: int) -> "Mark":
         """This moment."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return cls(time.perf_counter(), usage.ru_utime + usage.ru_stime, records)
+        return cls(CLOCK.monotonic(), usage.ru_utime + usage.ru_stime, records)
 
 
 def rates(start: Mark, end: Mark) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""One measured run on the embedded runtime: workloads, jobs, stages, stores, meters."""

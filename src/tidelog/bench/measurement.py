@@ -1,0 +1,83 @@
+"""What is measured: cells, their variants, and what one run of a variant gives.
+
+Invariants: a trial is described by its settings, variant and seed alone; a measurement knows
+nothing of repetitions, records and reports; `measure` is importable by name, because every trial
+runs in a fresh process.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+Setting = str | int | float | bool | None
+Points = list[tuple[float, float]]
+
+
+class Size(StrEnum):
+    """How long a session may take: everything in ten minutes, an hour or two, or hours."""
+
+    QUICK = "quick"
+    STANDARD = "standard"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of settings; its variants are what is compared.
+
+    The settings hold every knob of a run, sizes and durations too: two cells with equal settings
+    are repetitions of each other, in any session. `expected_s` is a guess at the wall time of one
+    trial, for the time left; it is replaced by what trials took.
+    """
+
+    settings: Mapping[str, Setting]
+    variants: tuple[str, ...]
+    expected_s: float
+
+    @property
+    def key(self) -> str:
+        """The settings as canonical JSON."""
+        return json.dumps(dict(self.settings), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run to be done, in a process of its own."""
+
+    settings: Mapping[str, Setting]
+    variant: str
+    seed: int
+    """The same for all variants of a pair."""
+    directory: Path
+    """Empty; removed afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one trial gave; the warm-up is not in it."""
+
+    figures: Mapping[str, float]
+    """Numbers by name; the name ends with the unit where there is one: `p99_ms`."""
+    series: Mapping[str, Points] = field(default_factory=dict)
+    """Curves by name: (seconds since the measured time began, value)."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else helps to judge the run, as JSON."""
+
+
+def always(variant: str) -> str | None:
+    """No variant needs anything."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Cells for each size of session, and the function that runs one trial."""
+
+    name: str
+    cells: Callable[[Size], Sequence[Cell]]
+    measure: Callable[[Trial], Reading]
+    missing: Callable[[str], str | None] = always
+    """Why a variant cannot run on this machine, and what to install; None when it can."""
