@@ -38,7 +38,7 @@ from tidelog.table.port import TableFile
 from tidelog.table.rocksdb import RocksTable, RocksTableFactory
 from tidelog.table.rocksdb_options import RocksOptions, block_options, table_options
 
-RESULTS = Path(__file__).parent / "results" / "table.jsonl"
+RESULTS = Path(__file__).parent / "results" / "decisions" / "table.jsonl"
 MIB = 1 << 20
 GET_BATCH = 2048
 WRITE_BATCH = 16384

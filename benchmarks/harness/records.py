@@ -15,7 +15,7 @@ from typing import Any
 import tidelog
 
 _HERE = Path(__file__).parent.parent
-RESULTS = _HERE / "results"
+RESULTS = _HERE / "results" / "decisions"
 _PACKAGES = ("tidelog", "rocksdict", "zstandard", "msgspec", "bytewax")
 
 

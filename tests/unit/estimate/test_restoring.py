@@ -9,7 +9,7 @@ import pytest
 from tidelog.estimate.restoring import Fetch, reads, restore_s
 from tidelog.estimate.settings import Link, Settings
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "restore.jsonl"
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "decisions" / "restore.jsonl"
 
 
 def recorded() -> list[tuple[str, dict[str, Any]]]:

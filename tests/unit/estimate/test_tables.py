@@ -65,13 +65,13 @@ def test_the_subtasks_share_the_table() -> None:
 
 
 RECORDED = [
-    # From benchmarks/results/throughput.jsonl, variant off@1s or off@20s, medians: one subtask,
+    # From throughput.jsonl in benchmarks/results/decisions, off@1s or off@20s, medians: one subtask,
     # snapshots by a flush each. Changes and seconds are those between two snapshots.
     ("16x5M off@1s", 17, 5_000_000, 125e6, 222_000 * 1.1, 1, 39.6e6),
     ("16x5M off@20s", 17, 5_000_000, 120e6, 228_000 * 20, 1, 153e6),
     ("200x2.85M off@1s", 200, 2_850_000, 566e6, 153_000 * 4, 1, 520e6),
     ("200x2.85M off@20s", 200, 2_850_000, 532e6, 122_000 * 20, 1, 740e6),
-    # From benchmarks/results/restore.jsonl, variants with the changelog: two flushes each.
+    # From restore.jsonl there, variants with the changelog: two flushes each.
     ("16x5M on, replay 0.5 s", 17, 5_000_000, 115e6, 384_000, 2, 63e6),
     ("16x5M on, replay 2 s", 17, 5_000_000, 115e6, 1_400_000, 2, 175e6),
 ]
