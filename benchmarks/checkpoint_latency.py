@@ -17,7 +17,8 @@ from benchmarks.harness.options import parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate
 from benchmarks.harness.probe import Probe
 from tidelog.bench.children import in_child
-from tidelog.bench.embedded.run import Running, RunSpec, measure
+from tidelog.bench.embedded.run import RunSpec, measure
+from tidelog.bench.embedded.running import Running
 from tidelog.bench.embedded.stores import Link
 
 SHOW = ("checkpoints", "records_per_s", "snapshots")

@@ -15,7 +15,8 @@ from benchmarks.harness import records
 from benchmarks.harness.options import parse, parser, workload
 from tidelog.bench.children import in_child
 from tidelog.bench.embedded.meter import rss_mb
-from tidelog.bench.embedded.run import Running, RunSpec, measure
+from tidelog.bench.embedded.run import RunSpec, measure
+from tidelog.bench.embedded.running import Running
 
 LOOK_S = 0.1
 CALM_S = 5.0

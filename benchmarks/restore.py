@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from benchmarks.harness import records
 from benchmarks.harness.options import QUICK_DIVISOR, parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
 from tidelog.bench.children import in_child
-from tidelog.bench.embedded.jobs import sliding_window, word_count
+from tidelog.bench.embedded.jobs import sliding_window, timed, word_count
 from tidelog.bench.embedded.meter import Mark, rss_mb
 from tidelog.bench.embedded.run import RunSpec, measure, scratch
 from tidelog.bench.embedded.stores import Link, open_store
@@ -33,29 +32,10 @@ from tidelog.runtime.runner import JobRunner
 
 SHOW = ("restore_s", "replayed_changes", "table_mb")
 WINDOW = Workload(20_000, 16, draws=500_000)
-PAYLOAD = 100
 SPAN_MS = 200_000
 """One record per millisecond of event time: the windows of a span keep 200,000 x slides records."""
 
 Read = Callable[[int], list[Any] | None]
-
-
-def payloads(read: Read) -> Read:
-    """Words as (word, event time, payload of 100 bytes)."""
-    noise = random.Random(0).randbytes(1 << 16).hex()
-    last = len(noise) - PAYLOAD
-
-    def timed(position: int) -> list[Any] | None:
-        words = read(position)
-        if not words:
-            return words
-        at = range(position, position + len(words))
-        return [
-            (w, t, noise[(o := t * 37 % last) : o + PAYLOAD])
-            for w, t in zip(words, at, strict=True)
-        ]
-
-    return timed
 
 
 def build(job: str, read: Read) -> Job:
@@ -63,7 +43,7 @@ def build(job: str, read: Read) -> Job:
     if job == "word-count":
         return word_count(read)
     slides = int(job.removeprefix("window-"))
-    return sliding_window(payloads(read), slides=slides, slide_ms=SPAN_MS // slides)
+    return sliding_window(timed(read), slides=slides, slide_ms=SPAN_MS // slides)
 
 
 def fill(spec: RunSpec, job: str, store: Path) -> dict[str, Any]:

@@ -5,14 +5,16 @@ Invariant: sources and sinks cost next to nothing, so what is measured is keyed 
 
 import collections
 import operator
+import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import Source, SplitReader
 
 Read = Callable[[int], list[Any] | None]
+PAYLOAD_BYTES: Final = 100
 
 
 class _Reader(SplitReader):
@@ -78,11 +80,29 @@ def direct_count(read: Read, update: Callable[[list[Any]], list[Any]]) -> Job:
     return job
 
 
+def timed(read: Read, per_s: float = 1000.0) -> Read:
+    """Words as records (word, event time in ms, payload of 100 bytes), `per_s` a second."""
+    noise = random.Random(0).randbytes(1 << 16).hex()
+    last = len(noise) - PAYLOAD_BYTES
+
+    def records(position: int) -> list[Any] | None:
+        words = read(position)
+        if not words:
+            return words
+        numbers = range(position, position + len(words))
+        return [
+            (word, int(n * 1000 / per_s), noise[(at := n * 37 % last) : at + PAYLOAD_BYTES])
+            for word, n in zip(words, numbers, strict=True)
+        ]
+
+    return records
+
+
 def sliding_window(read: Read, *, slides: int, slide_ms: int) -> Job:
     """Windows of `slides` slides that keep their records: (word, event time, payload)."""
     job = Job("sliding-window")
-    timed = job.source(ListSource(read)).event_time(operator.itemgetter(1))
-    windows = timed.key_by(operator.itemgetter(0)).window_records(
+    records = job.source(ListSource(read)).event_time(operator.itemgetter(1))
+    windows = records.key_by(operator.itemgetter(0)).window_records(
         slides * slide_ms, slide_ms, function=lambda key, start, records: (key, start, len(records))
     )
     windows.sink(NullSink())

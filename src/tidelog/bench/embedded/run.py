@@ -1,4 +1,4 @@
-"""One measured run of the word count: fill, warm up, measure, stop hard.
+"""One measured run of a job: fill, warm up, measure, stop hard.
 
 Invariant: a run is described by its spec alone; everything else is the library's default.
 """
@@ -8,22 +8,28 @@ import contextlib
 import gc
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tidelog.bench.embedded.jobs import word_count
-from tidelog.bench.embedded.meter import CLOCK, latency, rates, rss_mb
+from tidelog.bench.embedded.archive import Archive
+from tidelog.bench.embedded.meter import CLOCK
+from tidelog.bench.embedded.running import (
+    BuildJob,
+    Hooks,
+    Running,
+    Watch,
+    figures,
+    materializations,
+)
 from tidelog.bench.embedded.stages import Stages
-from tidelog.bench.embedded.stores import Link, ObservedStore, open_store
+from tidelog.bench.embedded.stores import Link, behind, open_local
 from tidelog.bench.embedded.workload import Words, Workload, draw
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.dstl.uploader import UploadConfig
 from tidelog.effects import Effects
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.state.backend import FlushConfig
 
@@ -91,28 +97,13 @@ class RunSpec:
 
 
 @contextlib.contextmanager
-def scratch() -> Any:
+def scratch(parent: Path | None = None) -> Any:
     """A directory that is gone afterwards."""
-    path = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+    path = Path(tempfile.mkdtemp(prefix="tidelog-bench-", dir=parent))
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-@dataclass
-class Running:
-    """A job under measurement; hooks see it while it runs."""
-
-    runner: JobRunner
-    store: ObservedStore
-    stages: Stages
-    started_checkpoints: int = 0
-    started_materializations: int = 0
-
-
-Watch = Callable[[Running], Awaitable[None]]
-BuildJob = Callable[[Stages], Job]
 
 
 def measure(
@@ -120,32 +111,27 @@ def measure(
     build: BuildJob | None = None,
     watch: Watch | None = None,
     store: Path | None = None,
+    *,
+    after: Watch | None = None,
+    room: Path | None = None,
 ) -> Any:
     """Run a spec in this process; returns its figures.
 
     With a directory for the store, the job is stopped right after a checkpoint that covers all
-    records, and the store stays; without, it is stopped at once and everything is removed.
+    records, and the store stays; without, it is stopped at once and everything is removed. `room`
+    is where temporary files go.
     """
+    hooks = Hooks(watch=watch, after=after)
+    if build is not None:
+        hooks = replace(hooks, build=build)
     words = spec.words()
-    with scratch() as directory:
-        keep = store is not None
+    with scratch(room) as directory:
         at = store or directory / "store"
-        run = _measure(spec, words, directory / "work", at, build or _word_count, watch, keep)
-        return asyncio.run(run)
-
-
-def _word_count(stages: Stages) -> Job:
-    return word_count(stages.read)
+        return asyncio.run(_measure(spec, words, directory / "work", at, hooks, store is not None))
 
 
 async def _measure(
-    spec: RunSpec,
-    words: Words,
-    work_dir: Path,
-    store_dir: Path,
-    build: BuildJob,
-    watch: Watch | None,
-    keep: bool,
+    spec: RunSpec, words: Words, work_dir: Path, store_dir: Path, hooks: Hooks, keep: bool
 ) -> dict[str, Any]:
     effects = Effects()
     over = asyncio.Event()
@@ -164,24 +150,34 @@ async def _measure(
         on_start=on_start,
         on_end=over.set,
     )
-    store = open_store(None if spec.in_memory_store else store_dir, spec.link, effects)
-    runner = JobRunner(build(stages), store, spec.config(work_dir), effects)
-    running = Running(runner, store, stages)
+    local = open_local(None if spec.in_memory_store else store_dir, effects)
+    archive = Archive(local) if hooks.after is not None else None
+    store = behind(archive or local, spec.link, effects)
+    runner = JobRunner(hooks.build(stages), store, spec.config(work_dir), effects)
+    running = Running(runner, store, stages, archive)
     running_job = asyncio.ensure_future(runner.run())
-    watching = asyncio.ensure_future(watch(running)) if watch else None
+    watching = asyncio.ensure_future(hooks.watch(running)) if hooks.watch else None
     ended = asyncio.ensure_future(_ended(over, running, keep))
     try:
         await asyncio.wait([running_job, ended], return_when=asyncio.FIRST_COMPLETED)
         if running_job.done():
             running_job.result()
-        return figures(running)
+        found = figures(running)
+        await _stopped(ended, watching, running_job)
+        if hooks.after is not None:
+            await hooks.after(running)
+        return found
     finally:
-        for task in (ended, watching, running_job):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        await _stopped(ended, watching, running_job)
         effects.offload.close()
+
+
+async def _stopped(*tasks: "asyncio.Future[Any] | None") -> None:
+    for task in tasks:
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 async def _ended(over: asyncio.Event, running: Running, keep: bool) -> None:
@@ -191,33 +187,3 @@ async def _ended(over: asyncio.Event, running: Running, keep: bool) -> None:
     target = metrics.completed + 2
     while keep and metrics.completed < target:
         await CLOCK.sleep(0.001)
-
-
-def materializations(runner: JobRunner) -> tuple[int, int]:
-    """Completed so far, and their bytes; checkpoints of the table when the changelog is off."""
-    assert runner.deployment is not None
-    metrics = [snapshots.metrics for snapshots in runner.deployment.states.snapshots]
-    return sum(m.completed for m in metrics), sum(m.bytes_uploaded for m in metrics)
-
-
-def figures(running: Running) -> dict[str, Any]:
-    """Throughput, cost, checkpoints, uploads, memory."""
-    runner, stages = running.runner, running.stages
-    assert stages.start and stages.end and stages.filled
-    assert runner.driver is not None and runner.deployment is not None
-    metrics = runner.driver.metrics
-    count, uploaded = materializations(runner)
-    tables = [task.parts.backend.table.size_bytes() for task in runner.deployment.tasks]
-    found: dict[str, Any] = rates(stages.start, stages.end)
-    found["fill_s"] = round(stages.filled.wall - (stages.began or stages.filled).wall, 1)
-    found["checkpoints"] = latency(metrics.durations_s[running.started_checkpoints :])
-    found["checkpoints_failed"] = metrics.failed
-    found["snapshots"] = count - running.started_materializations
-    found["table_mb_uploaded"] = round(uploaded / 1e6, 1)
-    found["table_mb"] = round(sum(tables) / 1e6, 1)
-    found["rss_mb"] = round(rss_mb())
-    if runner.uploader is not None:
-        upload = runner.uploader.metrics
-        found["log_mb"] = round(upload.bytes / 1e6, 1)
-        found["backpressured_s"] = round(upload.backpressured_s, 3)
-    return found

@@ -10,13 +10,15 @@ from tidelog.bench.embedded.meter import CLOCK, Mark
 from tidelog.bench.embedded.workload import Words
 
 BUFFER = 2048
+STEP_S = 0.02
 
 
 class Stages:
     """Hands out buffers; knows in which stage the run is.
 
     `warm_s` counts from the end of the fill. A run ends after `seconds`, or at `records` of the
-    stream when given; `rate` limits the records per second of the stream.
+    stream when given; `rate` limits the records per second of the stream, which then comes in
+    buffers of at most `STEP_S` seconds.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Stages:
         self._seconds = seconds
         self._records = records
         self._rate = rate
+        self._buffer = BUFFER if rate is None else max(1, min(BUFFER, int(rate * STEP_S)))
         self._on_start = on_start
         self._on_end = on_end
         self._filled_at: float | None = None
@@ -67,7 +70,14 @@ class Stages:
                 return []
         stream = self._words.stream
         at = (position - len(fill)) % len(stream)
-        return stream[at : at + BUFFER]
+        return stream[at : at + self._buffer]
+
+    def behind_s(self, mark: Mark) -> float:
+        """Seconds by which the job was behind its source at a moment; 0 without a rate."""
+        if self._rate is None or self.filled is None:
+            return 0.0
+        handled = (mark.records - self.filled.records) / self._rate
+        return max(0.0, mark.wall - self.filled.wall - handled)
 
     def _over(self, position: int, now: float) -> bool:
         if self.start is None:

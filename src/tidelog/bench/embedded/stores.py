@@ -146,9 +146,13 @@ class ObservedStore:
         await self._inner.close()
 
 
-def open_store(directory: Path | None, link: Link | None, effects: Effects) -> ObservedStore:
-    """A store under `directory` (None: in memory), behind `link` if there is one."""
-    store: ObjectStore = MemoryStore() if directory is None else LocalStore(str(directory), effects)
+def open_local(directory: Path | None, effects: Effects) -> ObjectStore:
+    """A store under `directory` (None: in memory)."""
+    return MemoryStore() if directory is None else LocalStore(str(directory), effects)
+
+
+def behind(store: ObjectStore, link: Link | None, effects: Effects) -> ObservedStore:
+    """A store as the job sees it: observed, behind `link` if there is one."""
     if link is not None:
         throttled = ThrottledStore(
             store,
@@ -158,3 +162,8 @@ def open_store(directory: Path | None, link: Link | None, effects: Effects) -> O
         )
         store = ThreadedStore(throttled)
     return ObservedStore(store)
+
+
+def open_store(directory: Path | None, link: Link | None, effects: Effects) -> ObservedStore:
+    """A store under `directory` (None: in memory), behind `link` if there is one."""
+    return behind(open_local(directory, effects), link, effects)
