@@ -65,7 +65,7 @@ def test_the_subtasks_share_the_table() -> None:
 
 
 RECORDED = [
-    # From throughput.jsonl in benchmarks/results/decisions, off@1s or off@20s: medians, one subtask,
+    # From throughput.jsonl in benchmarks/results/decisions, off@1s or off@20s, medians: 1 subtask,
     # snapshots by a flush each. Changes and seconds are those between two snapshots.
     ("16x5M off@1s", 17, 5_000_000, 125e6, 222_000 * 1.1, 1, 39.6e6),
     ("16x5M off@20s", 17, 5_000_000, 120e6, 228_000 * 20, 1, 153e6),

@@ -1,0 +1,131 @@
+"""Baselines: what the micro-benchmarks took, in yardsticks, so that the machine's speed drops out.
+
+Invariants: a cost is the shortest time of a benchmark in one process divided by the yardstick timed
+beside it; costs are judged only against those of the same processor and Python; a difference
+counts when it is larger than `TOLERANCE` and no run of one side reaches into the other's.
+"""
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.errors import ConfigError
+
+DIRECTORY: Final = Path(__file__).parent / "baselines"
+TOLERANCE: Final = 0.10
+"""What a yardstick of other work cannot divide out: caches, disks, the memory of a process."""
+
+Costs = dict[str, list[float]]
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """The costs of all benchmarks in some runs of one revision."""
+
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    revision: str | None
+    date: str
+    costs: Costs
+    """Yardsticks by benchmark; one per run."""
+    seconds: dict[str, float]
+    """The shortest time of each, as people understand it; not compared."""
+
+    @property
+    def kind(self) -> str:
+        """What has to be equal for a comparison: the processor and Python's minor version."""
+        minor = ".".join(self.versions["python"].split(".")[:2])
+        return re.sub(r"[^a-z0-9.]+", "-", f"{self.machine['cpu']} python {minor}".lower())
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One benchmark, before and now."""
+
+    name: str
+    seconds: float
+    """Now."""
+    ratio: float | None
+    """Median now over median before; None for a new benchmark."""
+    low: float | None
+    high: float | None
+    """The ratio at its most favourable and at its least."""
+    verdict: str
+    """`slower`, `faster`, `same`, or `new`."""
+
+
+def costs_of(document: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    """Costs in yardsticks and seconds of one run, from what pytest-benchmark wrote."""
+    costs, seconds = {}, {}
+    for entry in document["benchmarks"]:
+        module, _, test = entry["fullname"].rpartition("/")[2].partition(".py::test_")
+        name = f"{module.removeprefix('test_')}: {test}"
+        seconds[name] = entry["stats"]["min"]
+        costs[name] = seconds[name] / entry["extra_info"]["yardstick_s"]
+    return costs, seconds
+
+
+def combined(
+    runs: Iterable[Mapping[str, Any]],
+    machine: Mapping[str, Any],
+    versions: Mapping[str, str],
+    revision: str | None,
+    date: str,
+) -> Baseline:
+    """All runs together."""
+    costs: Costs = {}
+    shortest: dict[str, float] = {}
+    for document in runs:
+        of_run, seconds = costs_of(document)
+        for name, cost in of_run.items():
+            costs.setdefault(name, []).append(round(cost, 5))
+            shortest[name] = min(seconds[name], shortest.get(name, seconds[name]))
+    return Baseline(dict(machine), dict(versions), revision, date, costs, shortest)
+
+
+def changes(before: Baseline, now: Baseline) -> list[Change]:
+    """Every benchmark of now, against before."""
+    return [
+        _change(name, now.seconds[name], before.costs.get(name), costs)
+        for name, costs in now.costs.items()
+    ]
+
+
+def _change(name: str, seconds: float, before: list[float] | None, now: list[float]) -> Change:
+    if not before:
+        return Change(name, seconds, None, None, None, "new")
+    ratio = statistics.median(now) / statistics.median(before)
+    low, high = min(now) / max(before), max(now) / min(before)
+    verdict = "same"
+    if low > 1 and ratio > 1 + TOLERANCE:
+        verdict = "slower"
+    elif high < 1 and ratio < 1 / (1 + TOLERANCE):
+        verdict = "faster"
+    return Change(name, seconds, ratio, low, high, verdict)
+
+
+def load(kind: str, directory: Path = DIRECTORY) -> Baseline | None:
+    """The baseline of a kind of machine, if there is one; raises ConfigError."""
+    path = directory / f"{kind}.json"
+    if not path.exists():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Baseline)
+    except (OSError, msgspec.DecodeError) as cause:
+        raise ConfigError(
+            f"baseline {path}",
+            expected="what `just bench-micro-baseline` wrote",
+            found=str(cause),
+            action="renew it on this machine, or bring it back with git",
+        ) from cause
+
+
+def store(baseline: Baseline, directory: Path = DIRECTORY) -> Path:
+    """Write it in place of the one of its kind."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{baseline.kind}.json"
+    data = msgspec.json.encode(baseline, order="sorted")
+    path.write_bytes(msgspec.json.format(data, indent=1) + b"\n")
+    return path
