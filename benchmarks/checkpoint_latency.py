@@ -19,7 +19,7 @@ from benchmarks.harness.probe import Probe
 from tidelog.bench.children import in_child
 from tidelog.bench.embedded.run import RunSpec, measure
 from tidelog.bench.embedded.running import Running
-from tidelog.bench.embedded.stores import Link
+from tidelog.bench.store.manners import Manners
 
 SHOW = ("checkpoints", "records_per_s", "snapshots")
 
@@ -75,7 +75,7 @@ def main() -> None:
             seconds=parsed.seconds,
             rate=parsed.rate,
             upload_age_s=parsed.upload_age,
-            link=Link(parsed.latency_ms, parsed.mb_s),
+            link=Manners(parsed.latency_ms, parsed.mb_s),
             in_memory_store=True,
             flush_rows=parsed.flush_rows,
             seed=parsed.seed,

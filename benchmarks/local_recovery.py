@@ -18,7 +18,7 @@ from benchmarks.harness.pairs import Result, alternate, medians, ratios
 from benchmarks.restore import fill, restore
 from tidelog.bench.children import in_child
 from tidelog.bench.embedded.run import RunSpec, measure
-from tidelog.bench.embedded.stores import Link
+from tidelog.bench.store.manners import Manners
 
 JOB = "word-count"
 
@@ -45,7 +45,7 @@ def gain(base: RunSpec, reps: int, directory: Path) -> dict[str, object]:
     store, copies = directory / "store", directory / "gain"
     ran = in_child(fill, _copying(base, copies, on=True), JOB, store)
     print(f"{JOB} ran: {ran['seconds']} s", flush=True)
-    far = dataclasses.replace(base, link=Link())
+    far = dataclasses.replace(base, link=Manners())
 
     def run(name: str) -> Result:
         return in_child(restore, _copying(far, copies, on=name == "local"), JOB, store)

@@ -21,7 +21,7 @@ from benchmarks.harness.pairs import Result, alternate, medians, ratios
 from benchmarks.restore import fill, restore
 from tidelog.bench.children import in_child
 from tidelog.bench.embedded.run import RunSpec
-from tidelog.bench.embedded.stores import Link
+from tidelog.bench.store.manners import Manners
 
 SHOW = ("restore_s", "cpu_s", "fetched_mb")
 JOB = "word-count"
@@ -77,7 +77,7 @@ def main() -> None:
             workload(parsed, name),
             warm_s=0.0,
             records=parsed.records // QUICK_DIVISOR if parsed.quick else parsed.records,
-            link=Link() if parsed.throttled else None,
+            link=Manners() if parsed.throttled else None,
             parallelism=parsed.parallelism,
             seed=parsed.seed,
         )

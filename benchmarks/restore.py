@@ -24,8 +24,9 @@ from tidelog.bench.children import in_child
 from tidelog.bench.embedded.jobs import sliding_window, timed, word_count
 from tidelog.bench.embedded.meter import Mark, rss_mb
 from tidelog.bench.embedded.run import RunSpec, measure, scratch
-from tidelog.bench.embedded.stores import Link, open_store
+from tidelog.bench.embedded.stores import open_store
 from tidelog.bench.embedded.workload import Workload
+from tidelog.bench.store.manners import Manners
 from tidelog.effects import Effects
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
@@ -142,7 +143,7 @@ def main() -> None:
                 workload(parsed, name) if words else WINDOW,
                 warm_s=0.0,
                 records=count // QUICK_DIVISOR * (5 if not words else 1) if parsed.quick else count,
-                link=Link() if parsed.throttled else None,
+                link=Manners() if parsed.throttled else None,
                 seed=parsed.seed,
             )
             experiment(job, spec, parsed.reps, record=not parsed.quick)

@@ -9,13 +9,14 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance
+from tidelog.bench.store.manners import Manners
+from tidelog.bench.store.modelled import ModelledStore
 from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.storage.faulty import FaultyStore
 from tidelog.storage.fsspec_store import FsspecStore
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.retry import LOCAL_POLICY, RetryingStore, RetryPolicy
-from tidelog.storage.throttled import ThrottledStore
 
 INLINE = Effects(offload=InlineOffload())
 
@@ -48,11 +49,11 @@ class TestFaultyStoreWithoutFaults(StoreConformance, RaceConformance):
         return lambda: FaultyStore(store, [], SystemClock(), Random(0))
 
 
-class TestThrottledStore(StoreConformance, RaceConformance):
+class TestModelledStore(StoreConformance, RaceConformance):
     @pytest.fixture
     def opener(self) -> Opener:
         store = MemoryStore()
-        return lambda: ThrottledStore(store, SystemClock(), latency_s=0.0, bytes_per_s=1e9)
+        return lambda: ModelledStore(store, SystemClock(), Manners(latency_ms=0.1))
 
 
 class TestRetryingStore(StoreConformance, RaceConformance):

@@ -17,7 +17,6 @@ from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo, ObjectStore
 from tidelog.storage.probe import probe_store
 from tidelog.storage.probe_report import ProbeReport
-from tidelog.storage.throttled import ThrottledStore
 
 EFFECTS = Effects(rng=Random(3), offload=InlineOffload())
 
@@ -151,7 +150,7 @@ def test_a_failure_in_one_check_does_not_stop_the_others() -> None:
 
 def test_latencies_are_those_of_the_store() -> None:
     clock = VirtualClock()
-    store = ThrottledStore(MemoryStore(), clock, latency_s=0.03, bytes_per_s=1e12)
+    store = FaultyStore(MemoryStore(), [Fault(FaultKind.DELAY, seconds=0.03)], clock, Random(0))
     report = probe(store, effects=Effects(clock, Random(0), InlineOffload()))
     assert report.passed
     measured = {latency.operation: latency for latency in report.latencies}

@@ -23,8 +23,9 @@ from tidelog.bench.embedded.running import (
     materializations,
 )
 from tidelog.bench.embedded.stages import Stages
-from tidelog.bench.embedded.stores import Link, behind, open_local
+from tidelog.bench.embedded.stores import behind, open_local
 from tidelog.bench.embedded.workload import Words, Workload, draw
+from tidelog.bench.store.manners import Manners
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.dstl.uploader import UploadConfig
 from tidelog.effects import Effects
@@ -50,7 +51,8 @@ class RunSpec:
     seconds: float = 30.0
     records: int | None = None
     rate: float | None = None
-    link: Link | None = None
+    link: Manners | None = None
+    """The network to the store; None: the store is as fast as the disk."""
     in_memory_store: bool = False
     limit_bytes: int | None = None
     upload_age_s: float | None = None

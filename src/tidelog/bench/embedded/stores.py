@@ -1,48 +1,28 @@
-"""Stores of the benchmarks: a local or in-memory one, slowed down, observed, stalled.
+"""Stores of the benchmarks: a local or in-memory one, behind the model of a network, stalled.
 
-Invariant: `ObservedStore` changes nothing but time, and that only while it is stalled.
+Invariant: whatever a run asks of its store is counted in one `ModelledStore`.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tidelog.bench.embedded.meter import CLOCK
+from tidelog.bench.store.manners import NONE, Manners
+from tidelog.bench.store.modelled import ModelledStore, Write
 from tidelog.effects import Effects, loop_thread
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo, ObjectStore
-from tidelog.storage.throttled import ThrottledStore
 
-MB = 1_000_000
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Link:
-    """A network link: latency per request, bandwidth of all transfers together."""
-
-    latency_ms: float = 30.0
-    mb_per_s: float = 50.0
-
-
-@dataclass(frozen=True)
-class Write:
-    """One put or create, by the wall clock of the process."""
-
-    name: str
-    size: int
-    started: float
-    ended: float
 
 
 class ThreadedStore:
     """Any store on an event loop of its own, as a network library has one.
 
-    On the job's loop each chunk of a throttled transfer would wait for a turn of the job, which
-    says something about the throttle and nothing about a network.
+    On the job's loop each chunk of a modelled transfer would wait for a turn of the job, which
+    says something about the model and nothing about a network.
     """
 
     def __init__(self, inner: ObjectStore) -> None:
@@ -89,14 +69,19 @@ async def _collected(infos: AsyncIterator[ObjectInfo]) -> list[ObjectInfo]:
 
 
 class ObservedStore:
-    """Any store, its writes noted; while stalled, nothing passes."""
+    """The store of a run: stalled while nothing may pass; `model` counts what passes."""
 
-    def __init__(self, inner: ObjectStore) -> None:
+    def __init__(self, inner: ObjectStore, model: ModelledStore) -> None:
         self.url = inner.url
-        self.writes: list[Write] = []
+        self.model = model
         self._inner = inner
         self._open = asyncio.Event()
         self._open.set()
+
+    @property
+    def writes(self) -> list[Write]:
+        """All that have succeeded, with their times."""
+        return self.model.writes
 
     def stall(self) -> None:
         """Let every later call hang."""
@@ -108,17 +93,13 @@ class ObservedStore:
 
     async def put(self, name: str, data: bytes) -> None:
         """Write or overwrite."""
-        started = CLOCK.monotonic()
         await self._open.wait()
         await self._inner.put(name, data)
-        self.writes.append(Write(name, len(data), started, CLOCK.monotonic()))
 
     async def create(self, name: str, data: bytes) -> None:
         """Write if absent."""
-        started = CLOCK.monotonic()
         await self._open.wait()
         await self._inner.create(name, data)
-        self.writes.append(Write(name, len(data), started, CLOCK.monotonic()))
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Read a range."""
@@ -151,19 +132,12 @@ def open_local(directory: Path | None, effects: Effects) -> ObjectStore:
     return MemoryStore() if directory is None else LocalStore(str(directory), effects)
 
 
-def behind(store: ObjectStore, link: Link | None, effects: Effects) -> ObservedStore:
-    """A store as the job sees it: observed, behind `link` if there is one."""
-    if link is not None:
-        throttled = ThrottledStore(
-            store,
-            effects.clock,
-            latency_s=link.latency_ms / 1e3,
-            bytes_per_s=link.mb_per_s * MB,
-        )
-        store = ThreadedStore(throttled)
-    return ObservedStore(store)
+def behind(store: ObjectStore, manners: Manners | None, effects: Effects) -> ObservedStore:
+    """A store as the job sees it: counted, with the manners of a network if there are any."""
+    model = ModelledStore(store, effects.clock, manners or NONE)
+    return ObservedStore(ThreadedStore(model) if manners else model, model)
 
 
-def open_store(directory: Path | None, link: Link | None, effects: Effects) -> ObservedStore:
-    """A store under `directory` (None: in memory), behind `link` if there is one."""
-    return behind(open_local(directory, effects), link, effects)
+def open_store(directory: Path | None, manners: Manners | None, effects: Effects) -> ObservedStore:
+    """A store under `directory` (None: in memory), with the manners of a network if given."""
+    return behind(open_local(directory, effects), manners, effects)

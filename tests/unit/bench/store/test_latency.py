@@ -1,0 +1,48 @@
+"""Latencies are drawn from S3's shape: seeded, independent of order, the same everywhere."""
+
+from itertools import pairwise
+
+import pytest
+
+from tests.golden.golden_latencies import bits, golden_bits
+from tidelog.bench.store.latency import Kind, latency_ms, quantiles_ms
+
+DRAWS = 40_000
+
+
+def draws(kind: Kind, seed: int = 1) -> list[float]:
+    return [latency_ms(30.0, seed, kind, number) for number in range(DRAWS)]
+
+
+def test_the_draws_are_those_of_the_golden_file_bit_for_bit() -> None:
+    golden = golden_bits()
+    assert len(golden) == 450
+    assert {draw: bits(draw) for draw in golden} == golden
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_each_point_of_the_table_has_its_share_of_the_draws_below_it(kind: Kind) -> None:
+    found = draws(kind)
+    for share, limit in quantiles_ms(30.0, kind).items():
+        below = sum(ms < limit for ms in found) / DRAWS
+        assert below == pytest.approx(share, abs=0.01 if share < 0.99 else 0.002)
+
+
+def test_the_median_of_put_is_what_was_asked_for() -> None:
+    assert quantiles_ms(30.0, Kind.PUT)[0.5] == 30.0
+    assert quantiles_ms(100.0, Kind.PUT)[0.5] == 100.0
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_quantiles_rise_and_scale_with_the_median(kind: Kind) -> None:
+    table = quantiles_ms(30.0, kind)
+    assert all(low < high for low, high in pairwise(table.values()))
+    doubled = [2 * ms for ms in table.values()]
+    assert list(quantiles_ms(60.0, kind).values()) == pytest.approx(doubled)
+
+
+def test_seeds_and_kinds_give_sequences_of_their_own() -> None:
+    sequences = [tuple(draws(kind, seed)[:50]) for kind in Kind for seed in (1, 2)]
+    assert len(set(sequences)) == len(sequences)
+    shares = [latency_ms(30.0, 1, kind, 0) for kind in (Kind.PUT, Kind.DELETE)]
+    assert shares[0] != shares[1]
