@@ -4,7 +4,9 @@ Invariants: a file belongs to one session and is only ever appended to; a line t
 whole is never lost; a trial is recorded when it has ended, so an interrupted session can go on.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True
     """Of git, where the library lies in a checkout."""
     source: str
     """Digest of the library's modules as imported, so that local edits show."""
+    only: list[str] = []
+    """Restrictions of cells, KEY=VALUE."""
     format: int = FORMAT
 
 
@@ -89,10 +93,22 @@ _DECODER = msgspec.json.Decoder(Record)
 
 
 def append(path: Path, record: Record) -> None:
-    """Append one line."""
+    """Append one line; what an interruption left of a line goes, for it is no record."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as lines:
+        lines.truncate(_whole(path))
         lines.write(msgspec.json.encode(record, order="deterministic") + b"\n")
+
+
+def _whole(path: Path) -> int:
+    """Bytes up to the end of the last whole line."""
+    with path.open("rb") as lines:
+        size = lines.seek(0, os.SEEK_END)
+        lines.seek(max(0, size - 1))
+        if lines.read(1) in (b"\n", b""):
+            return size
+        lines.seek(0)
+        return lines.read().rfind(b"\n") + 1
 
 
 def read(path: Path) -> Iterator[Record]:
@@ -105,7 +121,7 @@ def read(path: Path) -> Iterator[Record]:
     except OSError as cause:
         raise ConfigError(
             f"results {path}",
-            expected="a file that `tidelog bench run` wrote",
+            expected="the file of a session, as `tidelog bench run` writes it",
             found=cause.strerror or str(cause),
             action="see `tidelog bench sessions` for those there are",
         ) from cause
@@ -122,10 +138,10 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def trials(records: Iterable[Record]) -> list[TrialRecord]:
-    """Only the trials."""
-    return [record for record in records if isinstance(record, TrialRecord)]
-
-
-def same_cell(settings: Mapping[str, Setting], record: TrialRecord | ResultRecord) -> bool:
-    """Whether a record belongs to a cell."""
-    return dict(settings) == record.settings
+    """The trials that count: of two of one pair and variant, as a resumed session has, the last."""
+    found: dict[tuple[str, str, str, int], TrialRecord] = {}
+    for record in records:
+        if isinstance(record, TrialRecord):
+            cell = json.dumps(record.settings, sort_keys=True)
+            found[record.measurement, cell, record.variant, record.pair] = record
+    return list(found.values())

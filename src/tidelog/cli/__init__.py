@@ -4,12 +4,14 @@ Invariant: a command's module is imported only when that command runs, so `tidel
 no more than click itself.
 """
 
-from importlib import import_module
 from typing import Final
 
 import click
 
+from tidelog.cli.lazy import LazyGroup
+
 _COMMANDS: Final = {
+    "bench": "Run the benchmarks, compare sessions, write a report.",
     "checkpoints": "List checkpoints and show what they hold.",
     "doctor": "Test whether a store is safe for jobs.",
     "estimate": "Estimate storage, requests and the bill of a job; needs no store.",
@@ -30,23 +32,7 @@ _COMMANDS: Final = {
 """What `tidelog --help` says; the module of the same name has the rest as `command`."""
 
 
-class _LazyCommands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = import_module(f"tidelog.cli.{cmd_name}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(_COMMANDS.items()))
-
-
-@click.group(cls=_LazyCommands)
+@click.group(cls=LazyGroup, about=_COMMANDS)
 @click.version_option(package_name="tidelog", prog_name="tidelog", message="%(prog)s %(version)s")
 def main() -> None:
     """Durable state for stream processing: run jobs, look into their stores, mend them.

@@ -87,11 +87,32 @@ def on_store(
     return command
 
 
+def on_this_machine(
+    function: Callable[Concatenate[Output, P], int],
+) -> Callable[..., None]:
+    """Make a command function of `function`, which needs no store; adds --json and --debug."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/cli-json.md.")
+    @click.option("--debug", is_flag=True, help="Print tracebacks.")
+    @functools.wraps(function)
+    def command(as_json: bool, debug: bool, **options: Any) -> None:
+        output = Output(as_json=as_json)
+        work = functools.partial(function, output, **options)
+        click.get_current_context().exit(reported(work, output, debug=debug))
+
+    return command
+
+
 def reporting(work: Callable[[], Coroutine[Any, Any, int]], output: Output, *, debug: bool) -> int:
     """Run asynchronous `work` and report its error, if any; returns the exit code."""
+    return reported(lambda: asyncio.run(work()), output, debug=debug)
+
+
+def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
+    """Do `work` and report its error, if any; returns the exit code."""
     error: TidelogError
     try:
-        return asyncio.run(work())
+        return work()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:

@@ -3,10 +3,11 @@
 Invariant: a command's module is imported only when that command runs.
 """
 
-from importlib import import_module
 from typing import Final
 
 import click
+
+from tidelog.cli.lazy import LazyGroup
 
 _COMMANDS: Final = {
     "checkpoints": "Show what a query's checkpoint holds.",
@@ -19,24 +20,7 @@ _COMMANDS: Final = {
 """What `tidelog spark --help` says; `spark_<name>` has the rest as `command`."""
 
 
-class _LazyCommands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module = import_module(f"tidelog.cli.spark_{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(_COMMANDS.items()))
-
-
-@click.group("spark", cls=_LazyCommands)
+@click.group("spark", cls=LazyGroup, about=_COMMANDS, prefix="spark_")
 def command() -> None:
     """Work with Spark Structured Streaming: settings, jar, checkpoints.
 

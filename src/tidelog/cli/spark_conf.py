@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from tidelog.cli.options import EXIT_OK
+from tidelog.cli.options import EXIT_OK, on_this_machine
 from tidelog.cli.output import Output
-from tidelog.cli.spark_options import on_this_machine, spark_home_option
+from tidelog.cli.spark_options import spark_home_option
 from tidelog.errors import ConfigError
 from tidelog.spark.jar import plugin_jar
 from tidelog.spark.options import OPTIONS

@@ -30,25 +30,6 @@ spark_home_option = click.option(
 )
 
 
-def on_this_machine(
-    function: Callable[Concatenate[Output, P], int],
-) -> Callable[..., None]:
-    """Make a command function of `function`, which needs no store; adds --json and --debug."""
-
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/cli-json.md.")
-    @click.option("--debug", is_flag=True, help="Print tracebacks.")
-    @functools.wraps(function)
-    def command(as_json: bool, debug: bool, **options: Any) -> None:
-        output = Output(as_json=as_json)
-
-        async def work() -> int:
-            return function(output, **options)  # type: ignore[call-arg]
-
-        click.get_current_context().exit(reporting(work, output, debug=debug))
-
-    return command
-
-
 def on_checkpoint(
     function: Callable[Concatenate[StoreCommand, P], Awaitable[int]],
 ) -> Callable[..., None]:

@@ -1,0 +1,89 @@
+"""What a session ran on: machine, versions, revision, source.
+
+Invariant: nothing here names the machine, its user or a path.
+"""
+
+import hashlib
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+_LIBRARY: Final = Path(__file__).parents[1]
+_PACKAGES: Final = ("tidelog", "rocksdict", "zstandard", "msgspec", "pyspark")
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory and system."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory / 1e9, 1),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def load() -> float:
+    """The load average of the last minute: tells whether others work too."""
+    return round(os.getloadavg()[0], 2)
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages that matter."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def source_digest() -> str:
+    """Of the library's modules as they were imported, so that local edits show."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(_LIBRARY.rglob("*.py")):
+        digest.update(path.relative_to(_LIBRARY).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def revision() -> str | None:
+    """The commit checked out where the library lies; None outside of a checkout."""
+    root = _LIBRARY.parents[1]
+    git = root / ".git"
+    if git.is_file():
+        # A further work tree: its own directory has HEAD, the common one the branches.
+        git = root / git.read_text().removeprefix("gitdir: ").strip()
+    head = git / "HEAD"
+    if not head.is_file():
+        return None
+    content = head.read_text().strip()
+    if not content.startswith("ref: "):
+        return content
+    return _commit(_common(git), content.removeprefix("ref: "))
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _common(git: Path) -> Path:
+    pointer = git / "commondir"
+    return git / pointer.read_text().strip() if pointer.is_file() else git
+
+
+def _commit(git: Path, ref: str) -> str | None:
+    loose = git / ref
+    if loose.is_file():
+        return loose.read_text().strip()
+    packed = git / "packed-refs"
+    lines = packed.read_text().splitlines() if packed.is_file() else []
+    return next((line.split()[0] for line in lines if line.endswith(f" {ref}")), None)

@@ -1,0 +1,66 @@
+"""An experiment that takes no time: what a trial reads follows from its cell, variant and seed.
+
+A cell with `fails` fails for the variant of that name while a file `broken` exists beside it; one
+with `waits` waits until it is killed.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from tidelog.bench.experiment import Experiment, Figure, Ratio
+from tidelog.bench.measurement import Cell, Measurement, Reading, Size, Trial
+
+FLAG = "TIDELOG_TOY_BROKEN"
+
+
+def cells(size: Size) -> list[Cell]:
+    sizes = {Size.QUICK: (1,), Size.STANDARD: (1, 2), Size.FULL: (1, 2, 3)}[size]
+    return [Cell({"size": at, "job": "toy"}, ("on", "off"), 0.1) for at in sizes]
+
+
+def measure(trial: Trial) -> Reading:
+    assert not any(trial.directory.iterdir())
+    (trial.directory / "left behind").write_text("x")
+    flag = os.environ.get(FLAG)
+    if flag and Path(flag).exists():
+        if Path(flag).read_text() == "wait":
+            time.sleep(600)
+        if trial.variant == Path(flag).read_text():
+            print("last words of the trial", flush=True)
+            raise ValueError("the toy is broken")
+    at = trial.settings["size"]
+    assert isinstance(at, int)
+    value = float(at * (2 if trial.variant == "on" else 4) * trial.seed)
+    return Reading({"value_ms": value, "process": float(os.getpid())}, {"line": [(0.0, value)]})
+
+
+def missing(variant: str) -> str | None:
+    return "not on a Sunday" if variant == "absent" else None
+
+
+MEASUREMENT = Measurement("toy", cells, measure, missing)
+EXPERIMENTS = (
+    Experiment(
+        "toy-value",
+        "Values of a toy",
+        "What is the value?",
+        "embedded",
+        MEASUREMENT,
+        figures=(Figure("value_ms", "value", "ms"),),
+        ratios=(Ratio("on", "off"),),
+    ),
+    Experiment(
+        "toy-absent",
+        "A variant that is never there",
+        "What is missing?",
+        "more",
+        Measurement(
+            "absent",
+            lambda size: [Cell({"size": 1}, ("on", "absent"), 0.1)],
+            measure,
+            missing,
+        ),
+        figures=(Figure("value_ms", "value", "ms"),),
+    ),
+)

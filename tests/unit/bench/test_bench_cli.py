@@ -1,0 +1,290 @@
+"""`tidelog bench`: sessions run, are recorded, go on after an interruption, and are compared."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.support import bench_toy
+from tests.support.cli import tidelog
+from tidelog.bench import experiments as registry
+from tidelog.bench.records import (
+    FailureRecord,
+    ResultRecord,
+    SessionRecord,
+    SkipRecord,
+    TrialRecord,
+    read,
+    trials,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The registry holds the toys alone."""
+    found = {experiment.name: experiment for experiment in bench_toy.EXPERIMENTS}
+    monkeypatch.setattr(registry, "experiments", lambda: found)
+    for module in ("bench_list", "bench_compare"):
+        monkeypatch.setattr(f"tidelog.cli.{module}.experiments", lambda: found)
+    yield
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """While this file exists, trials of the variant that it names fail."""
+    monkeypatch.setenv(bench_toy.FLAG, str(tmp_path / "broken"))
+    return tmp_path / "broken"
+
+
+def bench(tmp_path: Path, *arguments: str) -> Result:
+    return tidelog("bench", *arguments, "--results", tmp_path / "results")
+
+
+def only_session(tmp_path: Path) -> Path:
+    (path,) = (tmp_path / "results").glob("*.jsonl")
+    return path
+
+
+def order(path: Path) -> list[tuple[object, str, int]]:
+    return [
+        (record.settings["size"], record.variant, record.pair)
+        for record in read(path)
+        if isinstance(record, TrialRecord)
+    ]
+
+
+def test_the_variants_of_a_pair_alternate_and_every_other_pair_is_reversed(tmp_path: Path) -> None:
+    result = bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "3")
+    assert result.exit_code == 0, result.output
+    assert order(only_session(tmp_path)) == [
+        (1, "on", 0),
+        (1, "off", 0),
+        (1, "off", 1),
+        (1, "on", 1),
+        (1, "on", 2),
+        (1, "off", 2),
+    ]
+
+
+def test_each_trial_has_a_process_of_its_own_and_both_of_a_pair_one_seed(tmp_path: Path) -> None:
+    bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "2", "--seed", "7")
+    found = trials(read(only_session(tmp_path)))
+    assert len({trial.figures["process"] for trial in found}) == 4
+    assert os.getpid() not in {trial.figures["process"] for trial in found}
+    assert {(trial.pair, trial.seed) for trial in found} == {(0, 7), (1, 8)}
+
+
+def test_a_session_begins_with_what_it_ran_on_and_ends_with_medians_and_ratios(
+    tmp_path: Path,
+) -> None:
+    bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "2")
+    first, *_, last = read(only_session(tmp_path))
+    assert isinstance(first, SessionRecord)
+    assert first.machine["cores"] == os.cpu_count()
+    assert {"python", "tidelog"} <= first.versions.keys()
+    assert (first.size, first.pairs, first.seed, first.names) == ("quick", 2, 1, ["toy-value"])
+    assert isinstance(last, ResultRecord)
+    # Seeds 1 and 2: on reads 2 and 4, off reads 4 and 8.
+    spread = last.figures["on"]["value_ms"]
+    assert spread == {"median": 3.0, "min": 2.0, "max": 4.0, "n": 2}
+    assert last.ratios["on / off"]["value_ms"]["pairs"] == [0.5, 0.5]
+
+
+def test_fewer_than_five_pairs_are_for_quick_sessions_only(tmp_path: Path) -> None:
+    result = bench(tmp_path, "run", "toy-value", "--pairs", "4")
+    assert result.exit_code == 2
+    assert "--pairs 4" in result.stderr and "--quick" in result.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_only_restricts_the_cells_and_one_that_fits_none_is_refused(tmp_path: Path) -> None:
+    result = bench(tmp_path, "run", "toy-value", "--pairs", "5", "--only", "size=2")
+    assert result.exit_code == 0, result.output
+    assert {size for size, _, _ in order(only_session(tmp_path))} == {2}
+    result = bench(tmp_path, "run", "toy-value", "--quick", "--only", "size=9")
+    assert result.exit_code == 2
+    assert "size=9" in result.stderr
+
+
+def test_an_unknown_name_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    result = bench(tmp_path, "run", "toy-vlaue")
+    assert result.exit_code == 2
+    assert "toy-vlaue" in result.stderr and "bench list" in result.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_failed_trial_is_recorded_with_its_output_and_the_others_go_on(
+    tmp_path: Path, broken: Path
+) -> None:
+    broken.write_text("off")
+    result = bench(tmp_path, "run", "toy-value", "--quick")
+    assert result.exit_code == 1
+    records = list(read(only_session(tmp_path)))
+    (failure,) = (record for record in records if isinstance(record, FailureRecord))
+    assert failure.variant == "off"
+    assert "last words of the trial" in failure.error
+    assert "ValueError: the toy is broken" in failure.error
+    assert order(only_session(tmp_path)) == [(1, "on", 0)]
+
+
+def test_a_resumed_session_repeats_whole_pairs_and_nothing_that_is_done(
+    tmp_path: Path, broken: Path
+) -> None:
+    broken.write_text("on")
+    bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "2")
+    path = only_session(tmp_path)
+    assert order(path) == [(1, "off", 0), (1, "off", 1)]
+    broken.unlink()
+    result = bench(tmp_path, "run", "--resume", path.stem)
+    assert result.exit_code == 0, result.output
+    assert order(path)[2:] == [(1, "on", 0), (1, "off", 0), (1, "off", 1), (1, "on", 1)]
+    # Of two trials of one pair and variant the last one counts.
+    assert len(trials(read(path))) == 4
+    result = bench(tmp_path, "run", "--resume", "latest")
+    assert result.exit_code == 0, result.output
+    assert len(order(path)) == 6
+
+
+def test_a_session_does_not_go_on_with_another_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench(tmp_path, "run", "toy-value", "--quick")
+    monkeypatch.setattr("tidelog.bench.environment.source_digest", lambda: "0123456789abcdef")
+    result = bench(tmp_path, "run", "--resume", "latest")
+    assert result.exit_code == 2
+    assert "source of the library" in result.stderr and "begin a new session" in result.stderr
+
+
+def test_what_cannot_run_here_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    result = bench(tmp_path, "run", "toy-absent", "--quick")
+    assert result.exit_code == 0, result.output
+    assert "absent absent: skipped, not on a Sunday" in result.stdout
+    skipped = [r for r in read(only_session(tmp_path)) if isinstance(r, SkipRecord)]
+    assert skipped == [SkipRecord("absent", "absent", "not on a Sunday")]
+    assert order(only_session(tmp_path)) == [(1, "on", 0)]
+
+
+def test_json_output_is_the_records_themselves(tmp_path: Path) -> None:
+    result = bench(tmp_path, "run", "toy-value", "--quick", "--json")
+    printed = [json.loads(line) for line in result.stdout.splitlines()]
+    written = [json.loads(line) for line in only_session(tmp_path).read_text().splitlines()]
+    assert printed == written
+
+
+def test_a_line_cut_off_by_a_crash_is_no_record(tmp_path: Path) -> None:
+    bench(tmp_path, "run", "toy-value", "--quick")
+    path = only_session(tmp_path)
+    whole = list(read(path))
+    path.write_bytes(path.read_bytes() + b'{"kind":"trial","meas')
+    assert list(read(path)) == whole
+    result = bench(tmp_path, "run", "--resume", path.stem)
+    assert result.exit_code == 0, result.output
+    assert len(trials(read(path))) == 2
+
+
+def test_a_killed_session_takes_its_trial_with_it_and_goes_on(tmp_path: Path) -> None:
+    flag = tmp_path / "broken"
+    flag.write_text("wait")
+    script = tmp_path / "bench.py"
+    script.write_text(
+        "from tests.support import bench_toy\n"
+        "from tidelog.bench import experiments as registry\n"
+        "found = {e.name: e for e in bench_toy.EXPERIMENTS}\n"
+        "if __name__ == '__main__':\n"
+        "    registry.experiments = lambda: found\n"
+        "    from tidelog.cli import main\n"
+        "    main()\n"
+    )
+    environment = os.environ | {
+        bench_toy.FLAG: str(flag),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+        "PYTHONUNBUFFERED": "1",
+    }
+    command = [sys.executable, script, "bench", "run", "toy-value", "--quick"]
+    process = subprocess.Popen(
+        [*command, "--results", tmp_path / "results"],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    announced = process.stderr.readline()
+    assert "2 trials" in announced
+    child = _trial_of(process.pid)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in errors
+    assert not Path(f"/proc/{child}").exists()
+    flag.unlink()
+    result = bench(tmp_path, "run", "--resume", "latest")
+    assert result.exit_code == 0, result.output
+    assert order(only_session(tmp_path)) == [(1, "on", 0), (1, "off", 0)]
+
+
+def _trial_of(parent: int) -> int:
+    """Wait for the process of a trial; the other child is multiprocessing's resource tracker."""
+    while True:
+        for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+
+
+def test_list_says_what_is_compared_and_what_is_missing(tmp_path: Path) -> None:
+    result = tidelog("bench", "list", "--json")
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+    assert rows["toy-value"]["cells"] == [{"size": 1, "job": "toy"}, {"size": 2, "job": "toy"}]
+    assert rows["toy-value"]["trials"] == 20
+    assert rows["toy-absent"]["missing"] == [{"variant": "absent", "reason": "not on a Sunday"}]
+    assert "absent will be skipped: not on a Sunday" in tidelog("bench", "list").stdout
+
+
+def test_compare_tells_what_moved_from_what_is_noise(tmp_path: Path) -> None:
+    for seed in ("1", "101", "3"):
+        bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "4", "--seed", seed)
+    first, second, third = sorted((tmp_path / "results").glob("*.jsonl"))
+    moved = bench(tmp_path, "compare", first.stem, second.stem, "--json")
+    document = json.loads(moved.stdout)
+    verdicts = {(c["of"], c["figure"]): c["verdict"] for c in document["changes"]}
+    assert verdicts == {
+        ("on", "value_ms"): "worse",
+        ("off", "value_ms"): "worse",
+        ("on / off", "value_ms"): "same",
+    }
+    # Seeds 1 to 4 against 3 to 6: the ranges overlap.
+    noise = bench(tmp_path, "compare", first.stem, third.stem, "--json")
+    assert {c["verdict"] for c in json.loads(noise.stdout)["changes"]} == {"same"}
+    failing = bench(tmp_path, "compare", first.stem, second.stem, "--fail-on-worse")
+    assert failing.exit_code == 1
+    assert "2 of 3 figures moved beyond noise" in failing.stdout
+
+
+def test_two_machines_are_compared_by_ratios_alone(tmp_path: Path) -> None:
+    bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "4")
+    here = only_session(tmp_path)
+    there = here.with_name("20990101T000000Z-quick.jsonl")
+    text = here.read_text()
+    there.write_text(text.replace(f'"cores":{os.cpu_count()}', '"cores":999'))
+    result = bench(tmp_path, "compare", "latest~1", "latest", "--json")
+    document = json.loads(result.stdout)
+    assert document["one_machine"] is False
+    assert {change["of"] for change in document["changes"]} == {"on / off"}
+
+
+def test_sessions_are_listed_and_an_ambiguous_name_is_refused(tmp_path: Path) -> None:
+    bench(tmp_path, "run", "toy-value", "--quick")
+    path = only_session(tmp_path)
+    path.with_name(path.stem + "-again.jsonl").write_text(path.read_text())
+    rows = json.loads(bench(tmp_path, "sessions", "--json").stdout)
+    assert [row["trials"] for row in rows] == [2, 2]
+    result = bench(tmp_path, "compare", path.stem, "latest")
+    assert result.exit_code == 2
+    assert "2 of 2 sessions" in result.stderr
