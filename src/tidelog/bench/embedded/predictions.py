@@ -1,0 +1,124 @@
+"""What the formulas say of a run, beside what it did.
+
+Invariants: the rule of thumb is `tidelog overhead`'s own, over the checkpoints of the measured time
+alone; the estimate is `tidelog estimate`'s, which knows the workload and the settings and nothing
+of the run but how well the log compresses.
+"""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tidelog.bench.embedded.checkpoint_figures import MB
+from tidelog.bench.embedded.checkpoints import Taken
+from tidelog.bench.embedded.run import RunSpec
+from tidelog.bench.embedded.running import Running
+from tidelog.bench.embedded.stored import stored_over_time
+from tidelog.checkpoint.inventory import list_slots
+from tidelog.estimate.changelog import estimate_changelog
+from tidelog.estimate.estimate import Estimate
+from tidelog.estimate.incremental import estimate_incremental
+from tidelog.estimate.settings import Link, Settings
+from tidelog.estimate.workload import Workload
+from tidelog.ids import Slot
+from tidelog.overhead.analysis import Question, measure
+from tidelog.overhead.local import LocalEngine
+from tidelog.overhead.report import Comparison, OperatorReport, Report
+from tidelog.storage import paths
+from tidelog.storage.port import ObjectStore
+
+_COUNT_BYTES = len(msgspec.msgpack.encode([1 << 8]))
+"""Of a word's count."""
+
+
+async def predictions(spec: RunSpec, running: Running, found: Sequence[Taken]) -> dict[str, float]:
+    """Figures of both, as far as there are formulas; removes all checkpoints but these from the
+    archive.
+    """
+    figures: dict[str, float] = {}
+    log = stored_over_time(running, paths.SEGMENTS)
+    compressed = 1.0
+    if spec.changelog:
+        figures["log_stored_peak_mb"] = max(size for _, size in log) / MB
+        report = await overhead_of(running, found)
+        if report is not None:
+            compressed = compression(report)
+            figures |= _rule(report)
+    if spec.filled:
+        estimate = estimated(spec, compressed)
+        if estimate.checkpoint_s is not None:
+            figures["estimated_checkpoint_ms"] = estimate.checkpoint_s * 1e3
+        if estimate.log is not None:
+            figures["estimated_log_stored_peak_mb"] = estimate.log.peak_bytes / MB
+    return figures
+
+
+def _rule(report: Report) -> dict[str, float]:
+    peaks = [found for operator in report.operators if (found := peak(operator)) is not None]
+    if not peaks:
+        return {}
+    predicted = sum(each.predicted_bytes for each in peaks)
+    measured = sum(each.measured_bytes for each in peaks)
+    return {
+        "log_interval_peak_mb": measured / MB,
+        "predicted_peak_mb": predicted / MB,
+        "predicted_over_measured": predicted / measured,
+    }
+
+
+async def overhead_of(running: Running, found: Sequence[Taken]) -> Report | None:
+    """The overhead report of the measured time; None when no checkpoint completed in it.
+
+    Removes all other checkpoints from the archive.
+    """
+    assert running.archive is not None
+    if not found:
+        return None
+    await _only(running.archive.inner, {checkpoint.entry.slot for checkpoint in found})
+    return await measure(running.archive.inner, LocalEngine(running.archive.inner), Question())
+
+
+async def _only(store: ObjectStore, wanted: Collection[Slot]) -> None:
+    for slot in await list_slots(store):
+        if slot not in wanted:
+            await store.delete(paths.checkpoint(slot))
+
+
+def peak(operator: OperatorReport) -> Comparison | None:
+    """The log's peak as the rule for this kind of operator predicts it, beside the measured one."""
+    if operator.windows is not None and operator.windows.peak is not None:
+        return operator.windows.peak
+    return operator.peak
+
+
+def compression(report: Report) -> float:
+    """Size of the log as stored over its size before compression."""
+    sizes = [o.bytes_per_change for o in report.operators if o.bytes_per_change is not None]
+    return min(1.0, max(size.stored / size.raw for size in sizes)) if sizes else 1.0
+
+
+def estimated(spec: RunSpec, compressed: float = 1.0) -> Estimate:
+    """The estimate of a word count at a fixed rate behind a link."""
+    assert spec.rate is not None and spec.link is not None
+    config = spec.config(Path())
+    words = spec.workload
+    settings = Settings(
+        parallelism=spec.parallelism,
+        checkpoint_interval=spec.checkpoint_s,
+        retain=config.retain,
+        running_s=spec.warm_s + spec.seconds,
+        link=Link(bytes_per_s=spec.link.mb_per_s * 1e6, latency_s=spec.link.latency_ms / 1e3),
+        flush=config.flush,
+        upload=config.upload,
+        materialize=config.materialize,
+    )
+    workload = Workload(
+        writes_per_s=spec.rate,
+        keys=words.keys,
+        key_bytes=len(msgspec.msgpack.encode("." * words.key_bytes)),
+        value_bytes=_COUNT_BYTES,
+        compression=compressed,
+    )
+    estimate = estimate_changelog if spec.changelog else estimate_incremental
+    return estimate(workload, settings)

@@ -1,0 +1,251 @@
+"""Checkpoints: how many, how long, how large, and what storage they need, at a fixed input rate.
+
+Invariant: both variants of a pair have the same records at the same times, the same store and the
+same interval; only whether a checkpoint is log or table files differs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tidelog.bench.embedded import checkpoint_figures
+from tidelog.bench.embedded.checkpoint_figures import MB
+from tidelog.bench.embedded.checkpoints import taken
+from tidelog.bench.embedded.jobs import sliding_window, timed, word_count
+from tidelog.bench.embedded.predictions import predictions
+from tidelog.bench.embedded.run import RunSpec, measure
+from tidelog.bench.embedded.running import BuildJob, Running
+from tidelog.bench.embedded.stored import stored_over_time
+from tidelog.bench.embedded.stores import Link
+from tidelog.bench.embedded.workload import Workload
+from tidelog.bench.experiment import Bars, Distribution, Experiment, Figure, OverTime, Ratio
+from tidelog.bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
+from tidelog.bench.thinning import thinned
+
+_STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
+_TIMES: Final[dict[Size, dict[str, Setting]]] = {
+    # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
+    Size.QUICK: {"checkpoint_s": 0.5, "materialize_s": 2.0, "warm_s": 2.5, "seconds": 5.0},
+    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 5.0, "warm_s": 9.0, "seconds": 25.0},
+    Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 20.0, "warm_s": 26.0, "seconds": 120.0},
+}
+_WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
+    Size.QUICK: {
+        16: {"keys": 200_000, "rate": 30_000.0},
+        200: {"keys": 100_000, "rate": 15_000.0},
+    },
+    Size.STANDARD: {
+        16: {"keys": 1_000_000, "rate": 50_000.0},
+        200: {"keys": 400_000, "rate": 30_000.0},
+    },
+    Size.FULL: {
+        16: {"keys": 5_000_000, "rate": 50_000.0},
+        200: {"keys": 2_000_000, "rate": 40_000.0},
+    },
+}
+_WINDOWS: Final[dict[Size, dict[str, Setting]]] = {
+    # The state of a window job is full when the warm-up is longer than a window.
+    Size.QUICK: {"keys": 2_000, "rate": 400.0, "window_s": 2.0},
+    Size.STANDARD: {"keys": 20_000, "rate": 500.0, "window_s": 10.0, "warm_s": 11.0},
+    Size.FULL: {"keys": 20_000, "rate": 500.0, "window_s": 60.0, "warm_s": 65.0},
+}
+_STARTS_S: Final = 2.0
+_GENERAL: Final = (
+    "records_per_s",
+    "cpu_us_per_record",
+    "cores_used",
+    "checkpoints_failed",
+    "rss_mb",
+)
+
+
+def cells(size: Size) -> Sequence[Cell]:
+    """The word count with short and long words, the sliding window with many slides and fewer."""
+    settings: list[dict[str, Setting]] = [
+        {**_STORE, **_TIMES[size], "job": "wordcount", "key_bytes": key_bytes, **words}
+        for key_bytes, words in _WORDS[size].items()
+    ]
+    settings += [
+        {**_STORE, **_TIMES[size], "job": "window", "slides": slides, **_WINDOWS[size]}
+        for slides in (10, 5)
+    ]
+    return [Cell(each, ("on", "off"), _expected_s(each)) for each in settings]
+
+
+def _expected_s(settings: dict[str, Any]) -> float:
+    fill = settings["keys"] / 100_000 if settings["job"] == "wordcount" else 0.0
+    return _STARTS_S + float(fill + settings["warm_s"] + settings["seconds"])
+
+
+def _spec(trial: Trial) -> RunSpec:
+    settings: Any = trial.settings
+    needed = (settings["warm_s"] + settings["seconds"]) * settings["rate"]
+    key_bytes = settings.get("key_bytes", 16)
+    return RunSpec(
+        Workload(settings["keys"], key_bytes, draws=int(min(max(needed, 10_000), 4_000_000))),
+        changelog=trial.variant == "on",
+        checkpoint_s=settings["checkpoint_s"],
+        materialize_s=settings["materialize_s"],
+        warm_s=settings["warm_s"],
+        seconds=settings["seconds"],
+        rate=settings["rate"],
+        link=Link(settings["latency_ms"], settings["mb_per_s"]),
+        in_memory_store=True,
+        filled=settings["job"] == "wordcount",
+        seed=trial.seed,
+    )
+
+
+def _job(trial: Trial) -> BuildJob:
+    settings: Any = trial.settings
+    if settings["job"] == "wordcount":
+        return lambda stages: word_count(stages.read)
+    slides, rate = settings["slides"], settings["rate"]
+    slide_ms = int(settings["window_s"] * 1000) // slides
+    return lambda stages: sliding_window(timed(stages.read, rate), slides=slides, slide_ms=slide_ms)
+
+
+def measure_checkpoints(trial: Trial) -> Reading:
+    """Run a variant and read its checkpoints."""
+    spec = _spec(trial)
+    readings: list[Reading] = []
+
+    async def after(running: Running) -> None:
+        readings.append(await _read(spec, running))
+
+    general = measure(spec, _job(trial), after=after, room=trial.directory)
+    reading = readings[0]
+    return Reading(
+        {**reading.figures, **{name: general[name] for name in _GENERAL}},
+        reading.series,
+        {**reading.notes, "table_uploads": general["snapshots"]},
+    )
+
+
+async def _read(spec: RunSpec, running: Running) -> Reading:
+    start, end = running.stages.start, running.stages.end
+    assert start is not None and end is not None
+    seconds = end.wall - start.wall
+    found = await taken(running)
+    writes = [w for w in running.store.writes if start.wall <= w.ended <= end.wall]
+    stored = stored_over_time(running)
+    predicted = await predictions(spec, running, found)
+    figures = {
+        **checkpoint_figures.counts(found, seconds),
+        **checkpoint_figures.durations(found),
+        **checkpoint_figures.sizes(found),
+        **predicted,
+        "stored_peak_mb": max(size for _, size in stored) / MB,
+        "uploaded_mb_per_s": sum(write.size for write in writes) / MB / seconds,
+        "behind_s": running.stages.behind_s(end),
+    }
+    if found:
+        figures["objects_per_checkpoint"] = len(writes) / len(found)
+    series = {
+        **checkpoint_figures.curves(found),
+        **_flat(figures, seconds),
+        "stored_mb": thinned([(round(at, 3), size / MB) for at, size in stored]),
+    }
+    return Reading(figures, series, {"slowest": checkpoint_figures.slowest(found)})
+
+
+def _flat(figures: Mapping[str, float], seconds: float) -> dict[str, Points]:
+    """The predicted peak of a whole checkpoint as a line over the measured time."""
+    if "predicted_peak_mb" not in figures:
+        return {}
+    level = figures["table_mean_mb"] + figures["predicted_peak_mb"]
+    return {"predicted_peak_mb": [(0.0, level), (round(seconds, 3), level)]}
+
+
+MEASUREMENT: Final = Measurement("checkpoints", cells, measure_checkpoints)
+_RATIOS: Final = (Ratio("on", "off"),)
+_LOAD: Final = (
+    Figure("records_per_s", "records handled", "1/s", "higher"),
+    Figure("behind_s", "behind the source at the end", "s"),
+    Figure("cpu_us_per_record", "CPU per record", "us"),
+)
+
+EXPERIMENTS: Final = (
+    Experiment(
+        name="checkpoint-count",
+        title="Completed checkpoints",
+        question="How many checkpoints complete in the same time, at the same interval?",
+        group="embedded",
+        measurement=MEASUREMENT,
+        figures=(
+            Figure("checkpoints_per_minute", "completed a minute", "1/min", "higher"),
+            Figure("checkpoints", "completed in the run", "", "higher"),
+            *_LOAD,
+        ),
+        ratios=_RATIOS,
+        plots=(Bars("checkpoints_per_minute", "Completed checkpoints a minute"),),
+    ),
+    Experiment(
+        name="checkpoint-duration",
+        title="Checkpoint duration",
+        question="How long does a checkpoint take, and how steady is that while tables move?",
+        group="embedded",
+        measurement=MEASUREMENT,
+        figures=(
+            Figure("p50_ms", "median", "ms"),
+            Figure("p99_ms", "p99", "ms"),
+            Figure("mean_ms", "mean", "ms"),
+            Figure("p90_ms", "p90", "ms"),
+            Figure("p999_ms", "p99.9", "ms"),
+            Figure("max_ms", "longest", "ms"),
+            Figure("barrier_p50_ms", "median until all snapshots are taken", "ms"),
+            Figure("upload_p50_ms", "median of the upload behind the barrier", "ms"),
+            Figure("manifest_p50_ms", "median of writing the manifest", "ms"),
+        ),
+        ratios=_RATIOS,
+        plots=(
+            OverTime("duration_ms", "Checkpoint duration", "ms", log=True),
+            Distribution(
+                ("mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms"),
+                "Checkpoint duration, ms",
+            ),
+        ),
+    ),
+    Experiment(
+        name="checkpoint-size",
+        title="Incremental checkpoint size",
+        question="How much does a checkpoint add to the store, and in how many objects?",
+        group="embedded",
+        measurement=MEASUREMENT,
+        figures=(
+            Figure("incremental_mean_mb", "added, mean", "MB"),
+            Figure("incremental_p99_mb", "added, p99", "MB"),
+            Figure("incremental_max_mb", "added, most", "MB"),
+            Figure("objects_per_checkpoint", "objects written per checkpoint", ""),
+            Figure("uploaded_mb_per_s", "uploaded a second", "MB/s"),
+        ),
+        ratios=_RATIOS,
+        plots=(
+            OverTime("incremental_mb", "What a checkpoint adds", "MB", log=True),
+            Bars("incremental_mean_mb", "What a checkpoint adds, mean, MB", log=True),
+        ),
+    ),
+    Experiment(
+        name="overhead",
+        title="Storage overhead",
+        question="What does the log add to what is stored, and do the formulas predict its peak?",
+        group="embedded",
+        measurement=MEASUREMENT,
+        figures=(
+            Figure("full_peak_mb", "full checkpoint, largest", "MB"),
+            Figure("full_mean_mb", "full checkpoint, mean", "MB"),
+            Figure("log_interval_peak_mb", "log before it is cut, mean of the peaks", "MB"),
+            Figure("predicted_peak_mb", "the same, by the rule of thumb", "MB", "neither"),
+            Figure("predicted_over_measured", "predicted over measured peak", "", "neither"),
+            Figure("stored_peak_mb", "stored, most", "MB"),
+            Figure("log_stored_peak_mb", "log stored, most", "MB"),
+            Figure("estimated_log_stored_peak_mb", "log stored, estimated", "MB", "neither"),
+            Figure("estimated_checkpoint_ms", "checkpoint, estimated", "ms", "neither"),
+        ),
+        ratios=_RATIOS,
+        plots=(
+            OverTime("full_mb", "Full checkpoint size", "MB", also=("predicted_peak_mb",)),
+            OverTime("log_mb", "The log's part of it", "MB"),
+            OverTime("stored_mb", "All that is stored", "MB"),
+        ),
+    ),
+)

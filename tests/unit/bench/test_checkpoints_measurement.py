@@ -1,0 +1,140 @@
+"""The measurement behind checkpoint-count, -duration, -size and overhead, in its smallest cells."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tidelog.bench.embedded import predictions
+from tidelog.bench.embedded.checkpoints import Taken, taken
+from tidelog.bench.embedded.run import RunSpec, measure
+from tidelog.bench.embedded.running import Running
+from tidelog.bench.embedded.stored import stored_over_time
+from tidelog.bench.embedded.stores import Link
+from tidelog.bench.embedded.workload import Workload
+from tidelog.bench.experiments import checkpoints
+from tidelog.bench.measurement import Reading, Setting, Size, Trial
+from tidelog.storage import paths
+
+SMALL: dict[str, Setting] = {
+    "latency_ms": 1.0,
+    "mb_per_s": 100.0,
+    "checkpoint_s": 0.15,
+    "materialize_s": 0.4,
+    "warm_s": 0.6,
+    "seconds": 1.6,
+}
+WORDS = SMALL | {"job": "wordcount", "key_bytes": 16, "keys": 3_000, "rate": 4_000.0}
+WINDOW = SMALL | {"job": "window", "slides": 5, "keys": 50, "rate": 200.0, "window_s": 0.5}
+
+
+def reading(settings: dict[str, Setting], variant: str, directory: Path) -> Reading:
+    return checkpoints.measure_checkpoints(Trial(settings, variant, 1, directory))
+
+
+def test_with_the_log_the_reading_has_log_table_and_both_predictions(tmp_path: Path) -> None:
+    found = reading(WORDS, "on", tmp_path)
+    figures = found.figures
+    assert figures["checkpoints"] == len(found.series["duration_ms"]) >= 3
+    assert figures["checkpoints_failed"] == 0
+    assert 0 < figures["p50_ms"] <= figures["p90_ms"] <= figures["p99_ms"] <= figures["max_ms"]
+    # Every word is in the table; Base64 in it compresses by a quarter, and no more.
+    assert figures["table_mean_mb"] > 3_000 * 16 * 0.7 / 1e6
+    assert 0 < figures["log_peak_mb"] < figures["full_peak_mb"]
+    assert figures["log_interval_peak_mb"] <= figures["log_peak_mb"]
+    # Right within a factor of three, over intervals of three checkpoints.
+    assert 1 / 3 < figures["predicted_over_measured"] < 3
+    assert figures["estimated_log_stored_peak_mb"] > 0
+    assert figures["estimated_checkpoint_ms"] > 1
+    top = found.series["predicted_peak_mb"]
+    assert top[0][1] == top[1][1] > figures["table_mean_mb"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_log_a_checkpoint_is_table_files_and_nothing_is_predicted_of_a_log(
+    tmp_path: Path,
+) -> None:
+    figures = reading(WORDS, "off", tmp_path).figures
+    assert figures["checkpoints"] >= 2
+    assert figures["log_peak_mb"] == 0
+    assert figures["incremental_mean_mb"] > 0
+    assert figures["objects_per_checkpoint"] >= 3  # a table file, its descriptor, the manifest
+    assert not figures.keys() & {"predicted_peak_mb", "log_stored_peak_mb"}
+
+
+def test_the_peak_of_a_window_job_is_predicted_by_the_rule_for_windows(tmp_path: Path) -> None:
+    figures = reading(WINDOW, "on", tmp_path).figures
+    assert figures["predicted_peak_mb"] > 0
+    assert "estimated_checkpoint_ms" not in figures  # that needs a workload of single rows
+
+
+def test_what_the_store_holds_at_each_moment_is_what_was_written_and_not_deleted() -> None:
+    spec = RunSpec(
+        Workload(2_000, 16, draws=20_000),
+        checkpoint_s=0.1,
+        materialize_s=0.3,
+        warm_s=0.4,
+        seconds=1.0,
+        rate=3_000,
+        link=Link(1.0, 100.0),
+        in_memory_store=True,
+    )
+    seen: list[tuple[Running, list[Taken]]] = []
+
+    async def after(running: Running) -> None:
+        seen.append((running, await taken(running)))
+
+    measure(spec, after=after)
+    ((running, found),) = seen
+    assert running.archive is not None and running.stages.start and running.stages.end
+    gone = {d.name for d in running.archive.deletions if d.at <= running.stages.end.wall}
+    there = [w for w in running.store.writes if w.ended <= running.stages.end.wall]
+    everything = stored_over_time(running)
+    assert everything[-1][1] == sum(w.size for w in there if w.name not in gone)
+    log = stored_over_time(running, paths.SEGMENTS)
+    assert max(size for _, size in log) < max(size for _, size in everything)
+
+    assert [checkpoint.at_s for checkpoint in found] == sorted(c.at_s for c in found)
+    assert found[0].at_s >= 0 and found[-1].at_s <= spec.seconds + 0.5
+    for checkpoint in found:
+        phases = checkpoint.phases
+        total = phases.barrier_s + phases.upload_s + phases.manifest_s
+        assert total == pytest.approx(checkpoint.duration_s)
+        assert checkpoint.incremental_bytes <= checkpoint.full_bytes
+        sizes = checkpoint.sizes
+        # Whole segments hold what the manifest names of them, and footers besides.
+        assert checkpoint.log_bytes > sizes.log_full_bytes
+        assert checkpoint.table_bytes > 0
+
+
+def test_an_estimate_knows_the_settings_of_the_run() -> None:
+    spec = RunSpec(
+        Workload(1_000_000, 200),
+        checkpoint_s=1.0,
+        materialize_s=10.0,
+        rate=10_000.0,
+        link=Link(30.0, 50.0),
+    )
+    on = predictions.estimated(spec)
+    off = predictions.estimated(dataclasses.replace(spec, changelog=False))
+    assert on.log is not None and on.checkpoint_s is not None and off.checkpoint_s is not None
+    # About 10,000 changes a second of 230 bytes, for ten seconds and what retention adds.
+    assert 20e6 < on.log.peak_bytes < 50e6
+    assert 0.06 < on.checkpoint_s < 0.2 < off.checkpoint_s
+    slow = predictions.estimated(dataclasses.replace(spec, link=Link(300.0, 50.0)))
+    assert slow.checkpoint_s is not None and slow.checkpoint_s > on.checkpoint_s + 0.5
+
+
+@pytest.mark.parametrize("size", Size)
+def test_each_size_has_the_four_jobs_and_several_materializations(size: Size) -> None:
+    found = checkpoints.cells(size)
+    jobs = {
+        (c.settings["job"], c.settings.get("key_bytes", c.settings.get("slides"))) for c in found
+    }
+    assert jobs == {("wordcount", 16), ("wordcount", 200), ("window", 10), ("window", 5)}
+    for cell in found:
+        settings = {name: float(value) for name, value in cell.settings.items() if name != "job"}  # type: ignore[arg-type]
+        assert settings["seconds"] >= 2.5 * settings["materialize_s"]
+        assert settings["warm_s"] > settings["materialize_s"]
+        assert settings["warm_s"] > settings.get("window_s", 0.0)
+        assert cell.variants == ("on", "off")
