@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.embedded import predictions
+from tidelog.bench.embedded import loads, predictions
 from tidelog.bench.embedded.checkpoints import Taken, taken
 from tidelog.bench.embedded.run import RunSpec, measure
 from tidelog.bench.embedded.running import Running
 from tidelog.bench.embedded.stored import stored_over_time
-from tidelog.bench.embedded.stores import Link
 from tidelog.bench.embedded.workload import Workload
 from tidelog.bench.experiments import checkpoints
 from tidelog.bench.measurement import Reading, Setting, Size, Trial
+from tidelog.bench.store.manners import Manners
 from tidelog.storage import paths
 
 SMALL: dict[str, Setting] = {
@@ -40,6 +40,9 @@ def test_with_the_log_the_reading_has_log_table_and_both_predictions(tmp_path: P
     assert 0 < figures["p50_ms"] <= figures["p90_ms"] <= figures["p99_ms"] <= figures["max_ms"]
     # Every word is in the table; Base64 in it compresses by a quarter, and no more.
     assert figures["table_mean_mb"] > 3_000 * 16 * 0.7 / 1e6
+    assert 0 < figures["dollars_per_day_requests"] < figures["dollars_per_day"]
+    assert figures["requests_per_checkpoint"] >= figures["objects_per_checkpoint"] >= 2
+    assert figures["stored_mean_mb"] < figures["stored_peak_mb"]
     assert 0 < figures["log_peak_mb"] < figures["full_peak_mb"]
     assert figures["log_interval_peak_mb"] <= figures["log_peak_mb"]
     # Right within a factor of three, over intervals of three checkpoints.
@@ -76,7 +79,7 @@ def test_what_the_store_holds_at_each_moment_is_what_was_written_and_not_deleted
         warm_s=0.4,
         seconds=1.0,
         rate=3_000,
-        link=Link(1.0, 100.0),
+        link=Manners(1.0, 100.0),
         in_memory_store=True,
     )
     seen: list[tuple[Running, list[Taken]]] = []
@@ -113,7 +116,7 @@ def test_an_estimate_knows_the_settings_of_the_run() -> None:
         checkpoint_s=1.0,
         materialize_s=10.0,
         rate=10_000.0,
-        link=Link(30.0, 50.0),
+        link=Manners(30.0, 50.0),
     )
     on = predictions.estimated(spec)
     off = predictions.estimated(dataclasses.replace(spec, changelog=False))
@@ -121,13 +124,13 @@ def test_an_estimate_knows_the_settings_of_the_run() -> None:
     # About 10,000 changes a second of 230 bytes, for ten seconds and what retention adds.
     assert 20e6 < on.log.peak_bytes < 50e6
     assert 0.06 < on.checkpoint_s < 0.2 < off.checkpoint_s
-    slow = predictions.estimated(dataclasses.replace(spec, link=Link(300.0, 50.0)))
+    slow = predictions.estimated(dataclasses.replace(spec, link=Manners(300.0, 50.0)))
     assert slow.checkpoint_s is not None and slow.checkpoint_s > on.checkpoint_s + 0.5
 
 
 @pytest.mark.parametrize("size", Size)
 def test_each_size_has_the_four_jobs_and_several_materializations(size: Size) -> None:
-    found = checkpoints.cells(size)
+    found = loads.cells(size)
     jobs = {
         (c.settings["job"], c.settings.get("key_bytes", c.settings.get("slides"))) for c in found
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.bench.embedded.running import Running
-from tidelog.bench.embedded.stores import Write
+from tidelog.bench.store.modelled import Write
 from tidelog.checkpoint.inventory import Inventory, read_inventory
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.sizes import CheckpointSizes, checkpoint_sizes

@@ -20,7 +20,6 @@ from tidelog.bench.embedded.running import (
     Running,
     Watch,
     figures,
-    materializations,
 )
 from tidelog.bench.embedded.stages import Stages
 from tidelog.bench.embedded.stores import behind, open_local
@@ -140,8 +139,11 @@ async def _measure(
     running: Running
 
     def on_start() -> None:
-        running.started_checkpoints = len(running.runner.driver.metrics.durations_s)  # type: ignore[union-attr]
-        running.started_materializations = materializations(running.runner)[0]
+        running.begin()
+
+    def on_end() -> None:
+        running.end()
+        over.set()
 
     stages = Stages(
         words,
@@ -150,7 +152,7 @@ async def _measure(
         records=spec.records,
         rate=spec.rate,
         on_start=on_start,
-        on_end=over.set,
+        on_end=on_end,
     )
     local = open_local(None if spec.in_memory_store else store_dir, effects)
     archive = Archive(local) if hooks.after is not None else None

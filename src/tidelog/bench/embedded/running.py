@@ -12,6 +12,7 @@ from tidelog.bench.embedded.jobs import word_count
 from tidelog.bench.embedded.meter import latency, rates, rss_mb
 from tidelog.bench.embedded.stages import Stages
 from tidelog.bench.embedded.stores import ObservedStore
+from tidelog.bench.store.traffic import Totals, Traffic
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 
@@ -27,6 +28,22 @@ class Running:
     """What is kept for `after`."""
     started_checkpoints: int = 0
     started_materializations: int = 0
+    before: Totals | None = None
+    """What the store had been asked for when the measured time began."""
+    traffic: Traffic | None = None
+    """What it was asked for within the measured time."""
+
+    def begin(self) -> None:
+        """The measured time begins."""
+        assert self.runner.driver is not None
+        self.started_checkpoints = len(self.runner.driver.metrics.durations_s)
+        self.started_materializations = materializations(self.runner)[0]
+        self.before = self.store.model.totals()
+
+    def end(self) -> None:
+        """It is over."""
+        assert self.before is not None
+        self.traffic = self.store.model.totals().since(self.before)
 
 
 Watch = Callable[[Running], Awaitable[None]]

@@ -4,51 +4,22 @@ Invariant: both variants of a pair have the same records at the same times, the 
 same interval; only whether a checkpoint is log or table files differs.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from tidelog.bench.embedded import checkpoint_figures
 from tidelog.bench.embedded.checkpoint_figures import MB
 from tidelog.bench.embedded.checkpoints import taken
-from tidelog.bench.embedded.jobs import sliding_window, timed, word_count
+from tidelog.bench.embedded.loads import cells, job_of, spec_of
 from tidelog.bench.embedded.predictions import predictions
 from tidelog.bench.embedded.run import RunSpec, measure
-from tidelog.bench.embedded.running import BuildJob, Running
+from tidelog.bench.embedded.running import Running
 from tidelog.bench.embedded.stored import stored_over_time
-from tidelog.bench.embedded.stores import Link
-from tidelog.bench.embedded.workload import Workload
 from tidelog.bench.experiment import Bars, Distribution, Experiment, Figure, OverTime, Ratio
-from tidelog.bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
+from tidelog.bench.measurement import Measurement, Points, Reading, Trial
+from tidelog.bench.store.pricing import daily
 from tidelog.bench.thinning import thinned
 
-_STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
-_TIMES: Final[dict[Size, dict[str, Setting]]] = {
-    # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
-    Size.QUICK: {"checkpoint_s": 0.5, "materialize_s": 2.0, "warm_s": 2.5, "seconds": 5.0},
-    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 5.0, "warm_s": 9.0, "seconds": 25.0},
-    Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 20.0, "warm_s": 26.0, "seconds": 120.0},
-}
-_WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
-    Size.QUICK: {
-        16: {"keys": 200_000, "rate": 30_000.0},
-        200: {"keys": 100_000, "rate": 15_000.0},
-    },
-    Size.STANDARD: {
-        16: {"keys": 1_000_000, "rate": 50_000.0},
-        200: {"keys": 400_000, "rate": 30_000.0},
-    },
-    Size.FULL: {
-        16: {"keys": 5_000_000, "rate": 50_000.0},
-        200: {"keys": 2_000_000, "rate": 40_000.0},
-    },
-}
-_WINDOWS: Final[dict[Size, dict[str, Setting]]] = {
-    # The state of a window job is full when the warm-up is longer than a window.
-    Size.QUICK: {"keys": 2_000, "rate": 400.0, "window_s": 2.0},
-    Size.STANDARD: {"keys": 20_000, "rate": 500.0, "window_s": 10.0, "warm_s": 11.0},
-    Size.FULL: {"keys": 20_000, "rate": 500.0, "window_s": 60.0, "warm_s": 65.0},
-}
-_STARTS_S: Final = 2.0
 _GENERAL: Final = (
     "records_per_s",
     "cpu_us_per_record",
@@ -58,61 +29,15 @@ _GENERAL: Final = (
 )
 
 
-def cells(size: Size) -> Sequence[Cell]:
-    """The word count with short and long words, the sliding window with many slides and fewer."""
-    settings: list[dict[str, Setting]] = [
-        {**_STORE, **_TIMES[size], "job": "wordcount", "key_bytes": key_bytes, **words}
-        for key_bytes, words in _WORDS[size].items()
-    ]
-    settings += [
-        {**_STORE, **_TIMES[size], "job": "window", "slides": slides, **_WINDOWS[size]}
-        for slides in (10, 5)
-    ]
-    return [Cell(each, ("on", "off"), _expected_s(each)) for each in settings]
-
-
-def _expected_s(settings: dict[str, Any]) -> float:
-    fill = settings["keys"] / 100_000 if settings["job"] == "wordcount" else 0.0
-    return _STARTS_S + float(fill + settings["warm_s"] + settings["seconds"])
-
-
-def _spec(trial: Trial) -> RunSpec:
-    settings: Any = trial.settings
-    needed = (settings["warm_s"] + settings["seconds"]) * settings["rate"]
-    key_bytes = settings.get("key_bytes", 16)
-    return RunSpec(
-        Workload(settings["keys"], key_bytes, draws=int(min(max(needed, 10_000), 4_000_000))),
-        changelog=trial.variant == "on",
-        checkpoint_s=settings["checkpoint_s"],
-        materialize_s=settings["materialize_s"],
-        warm_s=settings["warm_s"],
-        seconds=settings["seconds"],
-        rate=settings["rate"],
-        link=Link(settings["latency_ms"], settings["mb_per_s"]),
-        in_memory_store=True,
-        filled=settings["job"] == "wordcount",
-        seed=trial.seed,
-    )
-
-
-def _job(trial: Trial) -> BuildJob:
-    settings: Any = trial.settings
-    if settings["job"] == "wordcount":
-        return lambda stages: word_count(stages.read)
-    slides, rate = settings["slides"], settings["rate"]
-    slide_ms = int(settings["window_s"] * 1000) // slides
-    return lambda stages: sliding_window(timed(stages.read, rate), slides=slides, slide_ms=slide_ms)
-
-
 def measure_checkpoints(trial: Trial) -> Reading:
     """Run a variant and read its checkpoints."""
-    spec = _spec(trial)
+    spec = spec_of(trial)
     readings: list[Reading] = []
 
     async def after(running: Running) -> None:
         readings.append(await _read(spec, running))
 
-    general = measure(spec, _job(trial), after=after, room=trial.directory)
+    general = measure(spec, job_of(trial), after=after, room=trial.directory)
     reading = readings[0]
     return Reading(
         {**reading.figures, **{name: general[name] for name in _GENERAL}},
@@ -127,6 +52,9 @@ async def _read(spec: RunSpec, running: Running) -> Reading:
     seconds = end.wall - start.wall
     found = await taken(running)
     writes = [w for w in running.store.writes if start.wall <= w.ended <= end.wall]
+    traffic = running.traffic
+    assert traffic is not None
+    bill = daily(traffic)
     stored = stored_over_time(running)
     predicted = await predictions(spec, running, found)
     figures = {
@@ -135,11 +63,15 @@ async def _read(spec: RunSpec, running: Running) -> Reading:
         **checkpoint_figures.sizes(found),
         **predicted,
         "stored_peak_mb": max(size for _, size in stored) / MB,
-        "uploaded_mb_per_s": sum(write.size for write in writes) / MB / seconds,
+        "stored_mean_mb": traffic.stored_bytes / MB,
+        "uploaded_mb_per_s": traffic.uploaded_bytes / MB / seconds,
+        "dollars_per_day": bill.total,
+        "dollars_per_day_requests": bill.requests,
         "behind_s": running.stages.behind_s(end),
     }
     if found:
         figures["objects_per_checkpoint"] = len(writes) / len(found)
+        figures["requests_per_checkpoint"] = traffic.all_requests / len(found)
     series = {
         **checkpoint_figures.curves(found),
         **_flat(figures, seconds),
@@ -216,7 +148,9 @@ EXPERIMENTS: Final = (
             Figure("incremental_p99_mb", "added, p99", "MB"),
             Figure("incremental_max_mb", "added, most", "MB"),
             Figure("objects_per_checkpoint", "objects written per checkpoint", ""),
+            Figure("requests_per_checkpoint", "requests of all kinds per checkpoint", ""),
             Figure("uploaded_mb_per_s", "uploaded a second", "MB/s"),
+            Figure("dollars_per_day", "S3 bill of a day", "$"),
         ),
         ratios=_RATIOS,
         plots=(
@@ -236,6 +170,7 @@ EXPERIMENTS: Final = (
             Figure("log_interval_peak_mb", "log before it is cut, mean of the peaks", "MB"),
             Figure("predicted_peak_mb", "the same, by the rule of thumb", "MB", "neither"),
             Figure("predicted_over_measured", "predicted over measured peak", "", "neither"),
+            Figure("stored_mean_mb", "stored, mean", "MB"),
             Figure("stored_peak_mb", "stored, most", "MB"),
             Figure("log_stored_peak_mb", "log stored, most", "MB"),
             Figure("estimated_log_stored_peak_mb", "log stored, estimated", "MB", "neither"),
