@@ -32,7 +32,7 @@ SHOW = ("median_ms", "requests", "dollars_per_day")
 BATCHES_A_DAY: Final = 86_400
 MAINTENANCE_BATCHES: Final = 60
 DOLLARS: Final = {
-    **dict.fromkeys(("put", "list", "rename", "mkdirs"), 0.005 / 1000),
+    **dict.fromkeys(("put", "list", "copy", "mkdirs"), 0.005 / 1000),
     **dict.fromkeys(("get", "head"), 0.0004 / 1000),
     "delete": 0.0,
 }

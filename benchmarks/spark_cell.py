@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.bench.spark.counted import SCHEME, counted_settings
+from tidelog.bench.spark.jar import benchmark_jar
+from tidelog.bench.store.manners import Manners
 from tidelog.spark import plugin_jar, settings
 from tidelog.spark.settings import CHANGELOG, FORMAT, PROVIDER, PROVIDER_CLASS, SNAPSHOT_PERIOD
 
 STORES: Final = ("stock", "tidelog")
 """Spark's RocksDB store with changelog, one PUT per file; and the same below the plug-in."""
 
-SCHEME: Final = "counted"
 _INTERVALS: Final = 4
 """Maintenance intervals between two snapshots, as the defaults of Spark and the plug-in have it."""
-_HERE: Final = Path(__file__).parent
 _PUT_MANAGER: Final = "tidelog.benchmark.DirectPutCheckpointFileManager"
 _STREAMING: Final = "spark.sql.streaming"
 
@@ -31,7 +32,7 @@ class Cell:
     """Task threads, whatever the machine has."""
     partitions: int = 64
     latency_ms: int = 30
-    """Added to every request of the file system."""
+    """Median of a PUT of the file system; other requests follow."""
     batches: int = 60
     warm: int = 15
     """Batches before those that count."""
@@ -56,11 +57,6 @@ class Cell:
         return asdict(self) | {"jar": Path(self.jar).name}
 
 
-def benchmark_jar() -> Path:
-    """The file system that counts, and the file manager of the stock side."""
-    return plugin_jar(sources=_HERE, notify=lambda _: None)
-
-
 def spark_settings(cell: Cell, store: str, directory: Path) -> dict[str, str]:
     """All settings of a session."""
     chosen = _plugin(cell) if store == "tidelog" else _stock(cell)
@@ -68,6 +64,7 @@ def spark_settings(cell: Cell, store: str, directory: Path) -> dict[str, str]:
 
 
 def _machine(cell: Cell, directory: Path) -> dict[str, str]:
+    manners = Manners(latency_ms=cell.latency_ms)
     return {
         "spark.master": f"local[{cell.cores}]",
         "spark.driver.memory": "2g",
@@ -78,9 +75,7 @@ def _machine(cell: Cell, directory: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        f"spark.hadoop.fs.{SCHEME}.impl": "tidelog.benchmark.CountedFileSystem",
-        f"spark.hadoop.fs.{SCHEME}.latency.ms": str(cell.latency_ms),
-    }
+    } | {f"spark.hadoop.{key}": value for key, value in counted_settings(manners).items()}
 
 
 def _common(cell: Cell) -> dict[str, str]:

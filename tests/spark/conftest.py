@@ -27,6 +27,7 @@ IN_EVERY_RUN = (
     "processor/",
     "verify/",
     "overhead/",
+    "bench/test_counted_file_system.py",
     "faults/",
     "test_sinks.py",
     "test_zoo.py",

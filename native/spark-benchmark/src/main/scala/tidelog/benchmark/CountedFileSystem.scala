@@ -1,6 +1,6 @@
 package tidelog.benchmark
 
-import java.io.{FileNotFoundException, InterruptedIOException}
+import java.io.FileNotFoundException
 import java.net.URI
 import java.nio.file.{Files, Paths, Path => LocalPath}
 import java.nio.file.{DirectoryNotEmptyException, NoSuchFileException, NotDirectoryException}
@@ -16,25 +16,27 @@ import org.apache.hadoop.fs.Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDIT
 import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.util.Progressable
 
-/** Local files behind requests that are counted and take a while, like those of an object store.
+/** Local files behind requests that are counted and have the manners of S3.
   *
   * `counted:///a/b` is the local file `/a/b`. A file appears whole when its stream is closed: one
   * PUT, conditional in the request itself unless it may overwrite. A rename is two requests, a copy
-  * and a delete. No probes are added: what S3A asks before it creates or deletes is not counted.
+  * and a delete; a listing is one per 1000 names; a directory is a PUT. No probes are added: what S3A
+  * asks before it creates or deletes is not counted.
   *
-  * Invariant: every method that stands for a request waits `fs.counted.latency.ms` and counts it
-  * before it touches a file; nothing starts a process (Hadoop's local file system runs chmod).
+  * Invariants: every method that stands for a request counts it and waits its latency before it
+  * touches a file, then for its bytes, which a file that appears has behind it; nothing starts a
+  * process (Hadoop's local file system runs chmod).
   */
 class CountedFileSystem extends FileSystem {
   import CountedFileSystem._
 
-  private var latencyMs = 0L
+  private var manners = Manners(0, 0, 0, 0)
   private var working = new Path("counted:///")
 
   override def initialize(name: URI, conf: Configuration): Unit = {
     super.initialize(name, conf)
     setConf(conf)
-    latencyMs = conf.getLong(LatencyKey, 0)
+    manners = Manners.of(conf)
   }
 
   override def getScheme: String = Scheme
@@ -59,12 +61,13 @@ class CountedFileSystem extends FileSystem {
     val file = local(path)
     request("get", path)
     val bytes = missing(path)(Files.readAllBytes(file))
-    Requests.addBytes("get", path, bytes.length.toLong)
+    download(path, bytes.length.toLong)
     new FSDataInputStream(new BytesInput(bytes))
   }
 
   override def rename(from: Path, to: Path): Boolean = {
-    request("rename", to, count = 2)
+    request("copy", to, latencyOf = "put")
+    request("delete", from)
     val target = local(to)
     val may = Files.exists(local(from)) && !Files.exists(target)
     if (may) Files.move(local(from), target, ATOMIC_MOVE)
@@ -85,12 +88,14 @@ class CountedFileSystem extends FileSystem {
     request("list", path)
     val file = local(path)
     try {
-      Using.resource(Files.list(file)) { entries =>
+      val found = Using.resource(Files.list(file)) { entries =>
         entries.iterator.asScala
           .filterNot(entry => entry.getFileName.toString.startsWith(Unfinished))
           .flatMap(entry => statusOf(new Path(path, entry.getFileName.toString)))
           .toArray
       }
+      (1 to (found.length - 1) / ListPage).foreach(_ => request("list", path))
+      found
     } catch {
       case _: NoSuchFileException => throw new FileNotFoundException(path.toString)
       case _: NotDirectoryException => statusOf(path).toArray
@@ -103,7 +108,7 @@ class CountedFileSystem extends FileSystem {
   }
 
   override def mkdirs(path: Path, permission: FsPermission): Boolean = {
-    request("mkdirs", path)
+    request("mkdirs", path, latencyOf = "put")
     Files.createDirectories(local(path))
     true
   }
@@ -121,7 +126,7 @@ class CountedFileSystem extends FileSystem {
     request("get", from)
     val target = Paths.get(to.toUri.getPath)
     missing(from)(Files.copy(local(from), target, REPLACE_EXISTING))
-    Requests.addBytes("get", from, Files.size(target))
+    download(from, Files.size(target))
     if (delete) this.delete(from, false)
   }
 
@@ -135,6 +140,7 @@ class CountedFileSystem extends FileSystem {
   private def put(path: Path, bytes: Array[Byte], overwrite: Boolean): Unit = {
     request("put", path)
     Requests.addBytes("put", path, bytes.length.toLong)
+    Network.transfer(bytes.length.toLong, manners, Requests.uploaded)
     val target = local(path)
     Files.createDirectories(target.getParent)
     val unfinished = target.resolveSibling(Unfinished + UUID.randomUUID)
@@ -153,16 +159,16 @@ class CountedFileSystem extends FileSystem {
         throw new FileAlreadyExistsException(s"$path: 412 Precondition Failed")
     } finally Files.delete(unfinished)
 
-  private def request(kind: String, path: Path, count: Int = 1): Unit = {
-    Requests.add(kind, path, count)
-    if (latencyMs > 0) {
-      try Thread.sleep(latencyMs * count)
-      catch {
-        case e: InterruptedException =>
-          Thread.currentThread().interrupt()
-          throw new InterruptedIOException(s"$kind $path").initCause(e)
-      }
-    }
+  private def download(path: Path, bytes: Long): Unit = {
+    Requests.addBytes("get", path, bytes)
+    Network.transfer(bytes, manners, _ => ())
+  }
+
+  private def request(kind: String, path: Path): Unit = request(kind, path, latencyOf = kind)
+
+  private def request(kind: String, path: Path, latencyOf: String): Unit = {
+    Requests.add(kind, path)
+    Network.await(latencyOf, manners)
   }
 
   private def statusOf(path: Path): Option[FileStatus] = {
@@ -178,10 +184,10 @@ class CountedFileSystem extends FileSystem {
 
 object CountedFileSystem {
   val Scheme = "counted"
-  val LatencyKey = "fs.counted.latency.ms"
   private val Root = URI.create("counted:///")
   private val Unfinished = ".~"
   private val BlockBytes = 32L << 20
+  private val ListPage = 1000
 
   private def local(path: Path): LocalPath = Paths.get(path.toUri.getPath)
 

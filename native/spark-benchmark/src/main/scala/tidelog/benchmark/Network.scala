@@ -1,0 +1,66 @@
+package tidelog.benchmark
+
+import java.io.InterruptedIOException
+import java.util.concurrent.atomic.AtomicLongArray
+
+/** What all requests of this JVM share: the numbers that their latencies are drawn by, and the link.
+  *
+  * Invariants: the sum of all transfers never exceeds the rate of the link, nor one of them that of
+  * its connection; n transfers at once get an equal share each, for they take turns in chunks.
+  */
+object Network {
+  private val Kinds = Seq("put", "get", "list", "head", "delete")
+  private val Chunk = 256L * 1024
+  private val numbers = new AtomicLongArray(Kinds.size)
+  private val began = System.nanoTime()
+  private var freeAt = 0.0
+
+  /** Requests are numbered from 0 again, so that the next run draws the latencies of this one. */
+  def restart(): Unit = Kinds.indices.foreach(numbers.set(_, 0))
+
+  /** Milliseconds since this JVM made its first request. */
+  def nowMs: Long = (now * 1e3).toLong
+
+  /** Returns when the next request of a kind has had its latency. */
+  def await(kind: String, manners: Manners): Unit = {
+    val number = numbers.getAndIncrement(Kinds.indexOf(kind))
+    if (manners.latencyMs > 0) {
+      sleep(StoreLatency.ms(manners.latencyMs, manners.seed, kind, number) / 1e3)
+    }
+  }
+
+  /** Returns when the bytes are through; says of each chunk that it is. */
+  def transfer(bytes: Long, manners: Manners, through: Long => Unit): Unit =
+    if (manners.transferSeconds == 0) through(bytes)
+    else {
+      var (left, ended) = (bytes, now)
+      while (left > 0) {
+        val chunk = left.min(Chunk)
+        // From the end of the chunk before, not from this thread's late awakening.
+        ended = reserve(chunk, ended, manners) + chunk * manners.transferSeconds
+        left -= chunk
+        sleep(ended - now)
+        through(chunk)
+      }
+    }
+
+  private def reserve(chunk: Long, earliest: Double, manners: Manners): Double = synchronized {
+    val start = earliest.max(freeAt)
+    freeAt = start + chunk * manners.linkSeconds
+    start
+  }
+
+  private def now: Double = (System.nanoTime() - began) / 1e9
+
+  private def sleep(seconds: Double): Unit = {
+    val nanos = (seconds * 1e9).toLong
+    if (nanos > 0) {
+      try Thread.sleep(nanos / 1000000, (nanos % 1000000).toInt)
+      catch {
+        case e: InterruptedException =>
+          Thread.currentThread().interrupt()
+          throw new InterruptedIOException("a request was interrupted").initCause(e)
+      }
+    }
+  }
+}
