@@ -23,6 +23,7 @@ from tidelog.runtime.status import (
     OperatorStatus,
     Phase,
     RequestsStatus,
+    RestorePhases,
     RestoreStatus,
     StateStatus,
     StoreStatus,
@@ -30,6 +31,7 @@ from tidelog.runtime.status import (
 )
 from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.runtime.tasks.task import Task
+from tidelog.state.timings import RestoreTimings
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore
@@ -213,4 +215,14 @@ def _restore(runner: JobRunner) -> RestoreStatus | None:
         changes=progress.changes,
         total_changes=progress.total_changes,
         seconds=progress.seconds,
+        phases=_phases(progress.timings),
+    )
+
+
+def _phases(timings: RestoreTimings) -> RestorePhases:
+    return RestorePhases(
+        download_s=timings.download.seconds,
+        open_s=timings.open.seconds,
+        fetch_log_s=timings.fetch_log.seconds,
+        replay_s=timings.replay.seconds,
     )

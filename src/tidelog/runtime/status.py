@@ -141,6 +141,20 @@ class StateStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RestorePhases:
+    """What a restore spent its time on; phases overlap, each counts once for all subtasks."""
+
+    download_s: float
+    """Table files fetched, checked, written to the local disk."""
+    open_s: float
+    """Tables opened; in another parallelism also put together."""
+    fetch_log_s: float
+    """Log fetched from its segments."""
+    replay_s: float
+    """Log merged and loaded into the tables."""
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreStatus:
     """The restore at the start of this run."""
 
@@ -155,6 +169,7 @@ class RestoreStatus:
     total_changes: int
     seconds: float | None = None
     """How long it took; None until it is done."""
+    phases: RestorePhases | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,8 @@ class _Builder:
         if base is None:
             return self.factory.create(self.directory)
         table = await self.files.open(base.descriptor, self.factory, self.directory)
-        await self.files.effects.offload.run(table.clip, base.lower, base.upper)
+        with self.files.progress.timings.open:
+            await self.files.effects.offload.run(table.clip, base.lower, base.upper)
         return table
 
     async def _open(self, number: int, part: _Part) -> Table:
@@ -138,8 +139,9 @@ class _Builder:
 
     async def _copy(self, part: _Part, source: Table, table: Table) -> None:
         run = self.files.effects.offload.run
-        await run(_copy_rows, source, table, part.lower, part.upper)
-        await run(source.close)
+        with self.files.progress.timings.open:
+            await run(_copy_rows, source, table, part.lower, part.upper)
+            await run(source.close)
 
     def _beside(self, number: int) -> Path:
         return self.directory.with_name(f"{self.directory.name}-inherited-{number}")

@@ -52,7 +52,8 @@ class LogReplay:
         trimmed = []
         for group in _groups(state.log, self.read_ahead_bytes):
             wanted = [log_range for log_range in group if self._concerns(log_range)]
-            read = dict(zip(wanted, await self.reader.read_ranges(wanted), strict=True))
+            with self.progress.timings.fetch_log:
+                read = dict(zip(wanted, await self.reader.read_ranges(wanted), strict=True))
             for log_range in group:
                 if log_range not in read:
                     self._skip(log_range, merge)
@@ -95,7 +96,8 @@ class LogReplay:
             if not self._concerns(block):
                 self._skip(block, merge)
                 continue
-            merge.add(await self.offload.run(block.changes))
+            with self.progress.timings.replay:
+                merge.add(await self.offload.run(block.changes))
             self.progress.replayed(block.count)
             if merge.full:
                 await self._load(merge, opening)
@@ -104,7 +106,8 @@ class LogReplay:
         # Shielded: giving up the replay must not cancel an opening that others wait for.
         foundation = await asyncio.shield(opening)
         async with self.turn:
-            await self.offload.run(_drain, merge, foundation.table)
+            with self.progress.timings.replay:
+                await self.offload.run(_drain, merge, foundation.table)
 
 
 def _drain(merge: LastWriterWins, table: Table) -> None:

@@ -1,11 +1,12 @@
-"""Progress of a restore: bytes fetched, changes replayed, time left."""
+"""Progress of a restore: bytes fetched, changes replayed, time taken and left."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.dstl.segment import LogRange
 from tidelog.effects import Clock
+from tidelog.state.timings import RestoreTimings
 
 
 @dataclass(slots=True)
@@ -20,6 +21,11 @@ class RestoreProgress:
     changes: int = 0
     seconds: float | None = None
     """How long it took; None until it is done."""
+    timings: RestoreTimings = field(init=False)
+    """What it was spent on."""
+
+    def __post_init__(self) -> None:
+        self.timings = RestoreTimings(self.clock)
 
     @classmethod
     def of(cls, clock: Clock, states: Iterable[SubtaskState]) -> "RestoreProgress":

@@ -45,7 +45,8 @@ class TableFiles:
         """What the materialization of `what` consists of; raises RestoreError when it is gone,
         CorruptObjectError when it is not what the manifest says.
         """
-        data = await self._get(ref.descriptor, f"the materialization of {what}")
+        with self.progress.timings.download:
+            data = await self._get(ref.descriptor, f"the materialization of {what}")
         descriptor = decode_descriptor(data, ref.descriptor)
         if descriptor.upto != ref.upto:
             raise CorruptObjectError(
@@ -58,12 +59,14 @@ class TableFiles:
 
     async def open(self, descriptor: Descriptor, factory: TableFactory, directory: Path) -> Table:
         """The table as it was materialized, its files under `directory`."""
-        run = self.effects.offload.run
-        await run(_lay_out, descriptor.private, directory)
-        await gather_bounded(
-            descriptor.shared, lambda file: self._place(file, directory / file.name)
-        )
-        return await run(factory.restore, directory)
+        run, timings = self.effects.offload.run, self.progress.timings
+        with timings.download:
+            await run(_lay_out, descriptor.private, directory)
+            await gather_bounded(
+                descriptor.shared, lambda file: self._place(file, directory / file.name)
+            )
+        with timings.open:
+            return await run(factory.restore, directory)
 
     async def _place(self, file: TableObject, path: Path) -> None:
         if self.staging is None:
