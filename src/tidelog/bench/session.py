@@ -5,7 +5,7 @@ does not stop the others; nothing that was recorded is lost when the session is 
 """
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,6 +64,8 @@ class Session:
     listener: Listener
     records: list[Record]
     """All of this session so far; grows."""
+    interrupted: Callable[[], bool] = lambda: False
+    """Looked at several times a second; a trial that runs is given up."""
     remaining: Remaining = field(default_factory=Remaining)
     failures: int = 0
 
@@ -76,8 +78,10 @@ class Session:
                 self._record(record, 0.0)
 
     def run(self, steps: Sequence[Step]) -> None:
-        """Run all steps."""
+        """Run all steps; raises KeyboardInterrupt when interrupted."""
         for number, step in enumerate(steps):
+            if self.interrupted():
+                raise KeyboardInterrupt
             self.listener.begin(step, number + 1)
             after = steps[number + 1 :]
             record = self._trial(step, after)
@@ -133,6 +137,8 @@ class Session:
             while not child.wait(_LOOK_S):
                 running = self.clock.monotonic() - begun
                 self.listener.tick(running, expected, max(0.0, expected - running) + later_s)
+                if self.interrupted():
+                    raise KeyboardInterrupt
                 if running > patience:
                     raise ChildError(f"no answer after {running:.0f} s; {expected:.0f} expected")
             return child.result()

@@ -1,6 +1,7 @@
 """`tidelog bench compare`: what moved beyond noise between two sessions."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import click
 from tidelog.bench.compare import Change, Comparison, compare, machine_differs
 from tidelog.bench.experiments import experiments
 from tidelog.bench.records import SessionRecord
+from tidelog.bench.report.numbers import number, settings, span, times
 from tidelog.bench.sessions import find, opened
 from tidelog.bench.statistics import spread
 from tidelog.cli.bench_options import results_option
-from tidelog.cli.bench_progress import cell_title, number
 from tidelog.cli.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.cli.output import Output
 
@@ -87,19 +88,19 @@ def _conclusion(found: Comparison) -> str:
 def _row(change: Change) -> list[str]:
     return [
         change.experiment,
-        cell_title(change.settings),
+        settings(change.settings),
         change.of,
         change.figure,
         _range(change.before),
         _range(change.after),
-        "-" if math.isnan(change.factor) else f"{change.factor:.2f}x",
+        "-" if math.isnan(change.factor) else times(change.factor),
         change.verdict,
     ]
 
 
-def _range(values: Any) -> str:
+def _range(values: Sequence[float]) -> str:
     found = spread(values)
-    return f"{number(found['median'])} ({number(found['min'])}-{number(found['max'])})"
+    return f"{number(found['median'])} {span(found)}".rstrip()
 
 
 def _document(

@@ -5,7 +5,7 @@ standard error, and only where that is a terminal.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -13,9 +13,10 @@ from typing import Final, Protocol
 import click
 
 from tidelog.bench.experiment import Experiment, Figure
-from tidelog.bench.measurement import Setting
 from tidelog.bench.plan import Step
 from tidelog.bench.records import FailureRecord, Record, SkipRecord, TrialRecord
+from tidelog.bench.report.numbers import number, settings
+from tidelog.bench.settings import common, own
 from tidelog.cli.output import Output
 
 _SHOWN: Final = 3
@@ -34,8 +35,8 @@ class Progress:
 
     output: Output
     experiments: Sequence[Experiment]
-    total: int
-    """Trials to be done."""
+    steps: Sequence[Step]
+    """All that is to be done."""
     bar: Bar
     step: Step | None = None
     number: int = 0
@@ -49,11 +50,8 @@ class Progress:
     def tick(self, running_s: float, expected_s: float, left_s: float) -> None:
         """A trial goes on."""
         assert self.step is not None
-        self.bar(
-            f"[{self.number}/{self.total}] {title(self.step.measurement.name, self.step.variant)}",
-            self.done_s + running_s,
-            left_s,
-        )
+        doing = title(self.step.measurement.name, self.step.variant)
+        self.bar(f"[{self.number}/{len(self.steps)}] {doing}", self.done_s + running_s, left_s)
 
     def recorded(self, record: Record, left_s: float) -> None:
         """Print what is of interest to people, or everything to programs."""
@@ -73,8 +71,13 @@ class Progress:
 
     def _head(self, record: TrialRecord | FailureRecord) -> str:
         what = title(record.measurement, record.variant)
-        cell = cell_title(record.settings)
-        return f"[{self.number}/{self.total}] {what}, {cell}, pair {record.pair + 1}"
+        parts = [what, self._cell(record), f"pair {record.pair + 1}"]
+        return f"[{self.number}/{len(self.steps)}] {', '.join(filter(None, parts))}"
+
+    def _cell(self, record: TrialRecord | FailureRecord) -> str:
+        """What tells a cell from the others of its measurement."""
+        of = [s.cell.settings for s in self.steps if s.measurement.name == record.measurement]
+        return settings(own(record.settings, common(of)))
 
     def _figures(self, record: TrialRecord) -> str:
         asked: dict[str, Figure] = {
@@ -119,18 +122,6 @@ def bar(output: Output) -> Iterator[Bar]:
 def title(measurement: str, variant: str) -> str:
     """A variant of a measurement, for people."""
     return f"{measurement} {variant}"
-
-
-def cell_title(settings: Mapping[str, Setting]) -> str:
-    """A cell, for people."""
-    return " ".join(f"{key}={value}" for key, value in settings.items())
-
-
-def number(value: float) -> str:
-    """Three significant digits, all digits of what is larger."""
-    if value == 0 or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
 
 
 def duration(seconds: float) -> str:

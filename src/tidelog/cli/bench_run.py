@@ -1,7 +1,8 @@
 """`tidelog bench run`: a session of trials, recorded as they end; and going on with one."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -14,6 +15,7 @@ from tidelog.bench.experiments import chosen
 from tidelog.bench.measurement import Size
 from tidelog.bench.plan import Missing, Step
 from tidelog.bench.records import Record, SessionRecord, trials
+from tidelog.bench.report.terminal import summary
 from tidelog.bench.request import planned, request, resumed
 from tidelog.bench.session import Session
 from tidelog.cli.bench_options import pairs_of, results_option, sized
@@ -24,6 +26,7 @@ from tidelog.effects import SystemClock
 
 _BUSY_SHARE: Final = 0.5
 """Of the cores: with a higher load before it begins, a session is noisy."""
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _CLOCK: Final = SystemClock()
 
 
@@ -87,19 +90,17 @@ def _run(
 ) -> int:
     left = plan.left(steps, trials(records))
     with bar(output) as shown:
-        session = _session(output, path, experiments, asked, records, len(left), shown)
+        session = _session(output, path, experiments, asked, records, left, shown)
         session.begin(asked, gaps)
         _announce(session, left, asked)
-        handler = signal.signal(signal.SIGTERM, _interrupt)
         try:
-            session.run(left)
+            with _interruptions() as session.interrupted:
+                session.run(left)
         except KeyboardInterrupt:
             click.echo(
                 f"Interrupted. Go on with: tidelog bench run --resume {asked.session}", err=True
             )
             raise
-        finally:
-            signal.signal(signal.SIGTERM, handler)
     if not output.as_json:
         _conclude(output, session, path)
     return EXIT_PROBLEM if session.failures else EXIT_OK
@@ -111,10 +112,10 @@ def _session(
     experiments: Sequence[Experiment],
     asked: SessionRecord,
     records: list[Record],
-    total: int,
+    steps: Sequence[Step],
     shown: Bar,
 ) -> Session:
-    listener = Progress(output, experiments, total, shown)
+    listener = Progress(output, experiments, steps, shown)
     return Session(path, experiments, asked.seed, _CLOCK, listener, records)
 
 
@@ -129,10 +130,29 @@ def _announce(session: Session, steps: Sequence[Step], asked: SessionRecord) -> 
 
 
 def _conclude(output: Output, session: Session, path: Path) -> None:
+    output.line()
+    for line in summary(session.records, session.experiments):
+        output.line(line)
     if session.failures:
         output.line(f"{session.failures} trials failed; --resume {path.stem} tries them again.")
     output.line(f"Report: tidelog bench report {path.stem}")
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+@contextmanager
+def _interruptions() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM are asked for, not raised: a process that is just being started must
+    not escape. The second one is raised.
+    """
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(number)
+
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield lambda: bool(seen)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -19,6 +19,7 @@ from tidelog.bench.records import (
     trials,
 )
 from tidelog.bench.report.numbers import settings as settings_text
+from tidelog.bench.settings import common, own
 from tidelog.bench.statistics import Spread
 
 
@@ -78,39 +79,28 @@ def answer(experiment: Experiment, records: Iterable[Record]) -> Answer:
         if trial.measurement == name:
             by_cell.setdefault(_key(trial.settings), []).append(trial)
     of_cells = [of[0].settings for of in by_cell.values()]
-    common = _common(of_cells)
+    shared = common(of_cells)
     return Answer(
         experiment,
-        [_cell(experiment, of, common) for of in by_cell.values()],
-        common,
+        [_cell(experiment, of, shared) for of in by_cell.values()],
+        shared,
         _skips(kept, name, by_cell.values()),
         _failures(kept, by_cell, name),
     )
 
 
 def _cell(
-    experiment: Experiment, of: Iterable[TrialRecord], common: Mapping[str, Setting]
+    experiment: Experiment, of: Iterable[TrialRecord], shared: Mapping[str, Setting]
 ) -> CellAnswer:
     ordered = sorted(of, key=lambda trial: (trial.pair, trial.position))
     settings = ordered[0].settings
     return CellAnswer(
         settings,
-        {name: value for name, value in settings.items() if name not in common},
+        own(settings, shared),
         ordered,
         statistics.figures(ordered),
         statistics.ratios(ordered, experiment.ratios),
     )
-
-
-def _common(of_cells: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
-    if not of_cells:
-        return {}
-    first, rest = of_cells[0], of_cells[1:]
-    return {
-        name: value
-        for name, value in first.items()
-        if all(name in other and other[name] == value for other in rest)
-    }
 
 
 def _skips(
