@@ -288,3 +288,41 @@ def test_sessions_are_listed_and_an_ambiguous_name_is_refused(tmp_path: Path) ->
     result = bench(tmp_path, "compare", path.stem, "latest")
     assert result.exit_code == 2
     assert "2 of 2 sessions" in result.stderr
+
+
+FREE = {"settings", "figures", "series", "notes", "machine", "versions", "ratios"}
+"""Their keys are names that experiments choose."""
+
+
+def keys(document: object) -> Iterator[str]:
+    if isinstance(document, list):
+        for item in document:
+            yield from keys(item)
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield key
+            if key not in FREE:
+                yield from keys(value)
+
+
+@pytest.mark.parametrize("command", [["list"], ["run"], ["compare"], ["sessions"]])
+def test_every_field_of_the_json_output_is_documented(
+    command: list[str], tmp_path: Path, broken: Path
+) -> None:
+    broken.write_text("off")
+    ran = bench(tmp_path, "run", "toy-value", "toy-absent", "--quick", "--json")
+    broken.unlink()
+    match command:
+        case ["run"]:
+            lines = ran.stdout.splitlines()
+        case ["list"]:
+            lines = [tidelog("bench", "list", "--json").stdout]
+        case ["compare"]:
+            lines = [bench(tmp_path, "compare", "latest", "latest", "--json").stdout]
+        case _:
+            lines = [bench(tmp_path, *command, "--json").stdout]
+    found = {key for line in lines for key in keys(json.loads(line))}
+    assert found
+    document = (ROOT / "docs" / "cli-json.md").read_text()
+    section = document[document.index("## tidelog bench list") :]
+    assert {key for key in found - {"kind"} if f"`{key}`" not in section} == set()
