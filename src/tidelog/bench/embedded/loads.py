@@ -17,7 +17,7 @@ _STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
 _TIMES: Final[dict[Size, dict[str, Setting]]] = {
     # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
     Size.QUICK: {"checkpoint_s": 0.5, "materialize_s": 2.0, "warm_s": 2.5, "seconds": 5.0},
-    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 5.0, "warm_s": 9.0, "seconds": 25.0},
+    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 4.0, "warm_s": 7.0, "seconds": 20.0},
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 20.0, "warm_s": 26.0, "seconds": 120.0},
 }
 _WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
@@ -37,7 +37,7 @@ _WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
 _WINDOWS: Final[dict[Size, dict[str, Setting]]] = {
     # The state of a window job is full when the warm-up is longer than a window.
     Size.QUICK: {"keys": 2_000, "rate": 400.0, "window_s": 2.0},
-    Size.STANDARD: {"keys": 20_000, "rate": 500.0, "window_s": 10.0, "warm_s": 11.0},
+    Size.STANDARD: {"keys": 20_000, "rate": 500.0, "window_s": 6.0},
     Size.FULL: {"keys": 20_000, "rate": 500.0, "window_s": 60.0, "warm_s": 65.0},
 }
 _STARTS_S: Final = 2.0

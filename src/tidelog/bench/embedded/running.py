@@ -28,6 +28,7 @@ class Running:
     """What is kept for `after`."""
     started_checkpoints: int = 0
     started_materializations: int = 0
+    started_backpressured_s: float = 0.0
     before: Totals | None = None
     """What the store had been asked for when the measured time began."""
     traffic: Traffic | None = None
@@ -38,6 +39,8 @@ class Running:
         assert self.runner.driver is not None
         self.started_checkpoints = len(self.runner.driver.metrics.durations_s)
         self.started_materializations = materializations(self.runner)[0]
+        if self.runner.uploader is not None:
+            self.started_backpressured_s = self.runner.uploader.metrics.backpressured_s
         self.before = self.store.model.totals()
 
     def end(self) -> None:
@@ -84,8 +87,13 @@ def figures(running: Running) -> dict[str, Any]:
     found["table_mb_uploaded"] = round(uploaded / 1e6, 1)
     found["table_mb"] = round(sum(tables) / 1e6, 1)
     found["rss_mb"] = round(rss_mb())
+    if running.traffic is not None and running.traffic.seconds:
+        moved = running.traffic.uploaded_bytes / running.traffic.seconds
+        found["uploaded_mb_per_s"] = round(moved / 1e6, 3)
     if runner.uploader is not None:
         upload = runner.uploader.metrics
         found["log_mb"] = round(upload.bytes / 1e6, 1)
-        found["backpressured_s"] = round(upload.backpressured_s, 3)
+        found["backpressured_s"] = round(
+            upload.backpressured_s - running.started_backpressured_s, 3
+        )
     return found
