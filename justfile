@@ -44,3 +44,11 @@ demo:
 # One of the experiments of docs/benchmarks.md, for example `just bench throughput --quick`.
 bench name *args:
     {{ python }} -m benchmarks.{{ name }} {{ args }}
+
+# The peers of `tidelog bench run peers`, each in an environment of its own in .tools; Spark is in .venv.
+peers:
+    for peer in "bytewax bytewax>=0.21" "quix quixstreams>=3.20"; do \
+        set -- $peer; \
+        .venv/bin/uv venv -q --allow-existing --python {{ python }} .tools/peer-$1; \
+        .venv/bin/uv pip install -q --python .tools/peer-$1/bin/python "$2"; \
+    done

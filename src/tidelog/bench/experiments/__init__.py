@@ -11,7 +11,11 @@ from typing import Final
 from tidelog.bench.experiment import Experiment
 from tidelog.errors import ConfigError
 
-_MODULES: Final[tuple[str, ...]] = ("checkpoints", "throughput")
+_MODULES: Final[tuple[str, ...]] = (
+    "checkpoints",
+    "throughput",
+    "peers",
+)
 """In the order of `tidelog bench list`, and of a session."""
 
 
