@@ -13,6 +13,7 @@ from tidelog.errors import ConfigError
 
 _MODULES: Final[tuple[str, ...]] = (
     "checkpoints",
+    "resources",
     "throughput",
     "peers",
 )
