@@ -41,14 +41,14 @@ demo:
         --input "$({{ python }} -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
         --include '*.py' --store out/store --output out/counts
 
-# One of the experiments of docs/benchmarks.md, for example `just bench throughput --quick`.
-bench name *args:
-    {{ python }} -m benchmarks.{{ name }} {{ args }}
+# `tidelog bench`: experiments against the same system without the log, e.g. `just bench run all --quick`.
+bench *args:
+    {{ python }} -m tidelog bench {{ args }}
 
-# The peers of `tidelog bench run peers`, each in an environment of its own in .tools; Spark is in .venv.
-peers:
-    for peer in "bytewax bytewax>=0.21" "quix quixstreams>=3.20"; do \
-        set -- $peer; \
-        .venv/bin/uv venv -q --allow-existing --python {{ python }} .tools/peer-$1; \
-        .venv/bin/uv pip install -q --python .tools/peer-$1/bin/python "$2"; \
-    done
+# The micro-benchmarks, compared with the stored baseline of this kind of machine.
+bench-micro *args:
+    {{ python }} -m benchmarks.micro {{ args }}
+
+# Store what the micro-benchmarks take now as that baseline.
+bench-micro-baseline:
+    {{ python }} -m benchmarks.micro --renew --runs 5

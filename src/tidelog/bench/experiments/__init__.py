@@ -13,9 +13,11 @@ from tidelog.errors import ConfigError
 
 _MODULES: Final[tuple[str, ...]] = (
     "checkpoints",
-    "resources",
     "throughput",
-    "peers",
+    "write_buffer",
+    "memory_limit",
+    "changes_view",
+    "verify",
 )
 """In the order of `tidelog bench list`, and of a session."""
 

@@ -1,1 +1,0 @@
-"""One module per system with `run(task) -> Outcome`, imported where that system is installed."""
