@@ -45,6 +45,14 @@ demo:
 bench *args:
     {{ python }} -m tidelog bench {{ args }}
 
+# The peers of `tidelog bench run peers`, each in an environment of its own in .tools; Spark is in .venv.
+peers:
+    for peer in "bytewax bytewax>=0.21" "quix quixstreams>=3.20"; do \
+        set -- $peer; \
+        .venv/bin/uv venv -q --allow-existing --python {{ python }} .tools/peer-$1; \
+        .venv/bin/uv pip install -q --python .tools/peer-$1/bin/python "$2"; \
+    done
+
 # The micro-benchmarks, compared with the stored baseline of this kind of machine.
 bench-micro *args:
     {{ python }} -m benchmarks.micro {{ args }}

@@ -3,12 +3,12 @@
 Invariant: sources and sinks cost next to nothing, so what is measured is keyed state.
 """
 
-import collections
 import operator
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from tidelog.bench.embedded.workload import counted
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import Source, SplitReader
@@ -20,30 +20,35 @@ PAYLOAD_BYTES: Final = 100
 class _Reader(SplitReader):
     delay_s = 0.001
 
-    def __init__(self, read: Read, position: int) -> None:
+    def __init__(self, read: Read, position: int, endless: bool) -> None:
         self.position = position
         self._read = read
+        self._endless = endless
 
     def read(self) -> list[Any] | None:
         records = self._read(self.position)
         if records is None:
             # The run is over: idle until the job is stopped, as after a crash.
-            return []
+            return [] if self._endless else None
         self.position += len(records)
         return records
 
 
 class ListSource(Source):
-    """One split whose buffers come from `read(position)`."""
+    """One split whose buffers come from `read(position)`.
 
-    def __init__(self, read: Read) -> None:
+    After None, an endless one waits to be stopped; the other ends the job.
+    """
+
+    def __init__(self, read: Read, *, endless: bool = True) -> None:
         self._read = read
+        self._endless = endless
 
     def discover(self) -> Iterable[str]:
         return ("words",)
 
     def open(self, split: str, position: Any) -> SplitReader:
-        return _Reader(self._read, position or 0)
+        return _Reader(self._read, position or 0, self._endless)
 
 
 class _NullWriter(SinkWriter):
@@ -58,17 +63,12 @@ class NullSink(Sink):
         return _NullWriter()
 
 
-def counted(words: list[str]) -> list[tuple[str, int]]:
-    """The words of one buffer with how often each occurs."""
-    return list(collections.Counter(words).items())
-
-
-def word_count(read: Read) -> Job:
+def word_count(read: Read, sink: Sink | None = None, *, endless: bool = True) -> Job:
     """Count words; nothing is emitted before the end."""
     job = Job("word-count")
     first, second = operator.itemgetter(0), operator.itemgetter(1)
-    stream = job.source(ListSource(read)).map_batches(counted).key_by(first)
-    stream.aggregate(second, operator.add, name="count").sink(NullSink())
+    stream = job.source(ListSource(read, endless=endless)).map_batches(counted).key_by(first)
+    stream.aggregate(second, operator.add, name="count").sink(sink or NullSink())
     return job
 
 

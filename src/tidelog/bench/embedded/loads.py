@@ -17,7 +17,7 @@ _STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
 _TIMES: Final[dict[Size, dict[str, Setting]]] = {
     # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
     Size.QUICK: {"checkpoint_s": 0.5, "materialize_s": 2.0, "warm_s": 2.5, "seconds": 5.0},
-    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 4.0, "warm_s": 7.0, "seconds": 20.0},
+    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 10.0, "warm_s": 12.0, "seconds": 30.0},
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 20.0, "warm_s": 26.0, "seconds": 120.0},
 }
 _WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
@@ -27,7 +27,7 @@ _WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
     },
     Size.STANDARD: {
         16: {"keys": 1_000_000, "rate": 50_000.0},
-        200: {"keys": 400_000, "rate": 30_000.0},
+        200: {"keys": 1_000_000, "rate": 30_000.0},
     },
     Size.FULL: {
         16: {"keys": 5_000_000, "rate": 50_000.0},

@@ -4,6 +4,7 @@ Invariant: the same workload and seed give the same words in the same order in e
 """
 
 import base64
+import collections
 import itertools
 import random
 from dataclasses import asdict, dataclass
@@ -63,3 +64,8 @@ def draw(workload: Workload, seed: int) -> Words:
     else:
         stream = rng.choices(words, k=workload.draws)
     return Words(words, stream)
+
+
+def counted(words: list[str]) -> list[tuple[str, int]]:
+    """The words of one buffer with how often each occurs."""
+    return list(collections.Counter(words).items())

@@ -13,7 +13,9 @@ from tidelog.errors import ConfigError
 
 _MODULES: Final[tuple[str, ...]] = (
     "checkpoints",
+    "resources",
     "throughput",
+    "peers",
     "write_buffer",
     "memory_limit",
     "changes_view",

@@ -21,10 +21,13 @@ class Bandwidth:
         self._link = _seconds_per_byte(mb_per_s)
         self._slowest = max(self._link, _seconds_per_byte(connection_mb_per_s))
         self._free_at = 0.0
+        self.moved_bytes = 0
+        """All that is through, up and down, chunk by chunk."""
 
     async def transfer(self, size: int) -> None:
         """Return when `size` bytes are through."""
         if self._slowest == 0:
+            self.moved_bytes += size
             return
         # A chunk starts when the one before it ended, not when this task woke up from it: late
         # wake-ups must not eat bandwidth.
@@ -36,6 +39,7 @@ class Bandwidth:
             ended = started + chunk * self._slowest
             size -= chunk
             await self._clock.sleep(max(0.0, ended - self._clock.monotonic()))
+            self.moved_bytes += chunk
 
 
 def _seconds_per_byte(mb_per_s: float) -> float:

@@ -55,6 +55,11 @@ class ModelledStore:
         """All that `stored` has."""
         return self._stored_bytes
 
+    @property
+    def moved_bytes(self) -> int:
+        """What has passed the network until now, up and down, transfers under way included."""
+        return self._bandwidth.moved_bytes
+
     def totals(self) -> Totals:
         """Everything until now; `later.since(earlier)` is what lies between."""
         at = self._clock.monotonic()

@@ -1,0 +1,154 @@
+"""Resources: processor, network and disk over time, at a fixed input rate.
+
+Invariant: all variants have the same records at the same times and the same store; tables are
+uploaded equally often by `on short` and `off long`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any, Final
+
+from tidelog.bench.embedded.loads import job_of, spec_of
+from tidelog.bench.embedded.meter import CLOCK, latency
+from tidelog.bench.embedded.run import measure
+from tidelog.bench.embedded.running import Running
+from tidelog.bench.embedded.sampler import Sample, Sampler, mean, per_second
+from tidelog.bench.experiment import Bars, Experiment, Figure, OverTime, Ratio
+from tidelog.bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
+from tidelog.bench.store.pricing import daily
+from tidelog.bench.thinning import thinned
+
+ON_SHORT, OFF_SHORT, OFF_LONG = "on short", "off short", "off long"
+_MB: Final = 1e6
+_USES: Final[dict[str, tuple[str, Callable[[Sample], float]]]] = {
+    "cpu": ("cores", lambda sample: sample.cpu_s),
+    "wire": ("mb_per_s", lambda sample: sample.wire_bytes / _MB),
+    "disk_written": ("mb_per_s", lambda sample: sample.written_bytes / _MB),
+    "disk_read": ("mb_per_s", lambda sample: sample.read_bytes / _MB),
+}
+_STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0, "job": "wordcount"}
+_TIMES: Final[dict[Size, dict[str, Setting]]] = {
+    # The long interval fits the measured time twice at least, so its peaks are in it.
+    Size.QUICK: {"short_s": 0.5, "long_s": 2.5, "warm_s": 2.0, "seconds": 5.5, "step_s": 0.5},
+    Size.STANDARD: {"short_s": 1.0, "long_s": 8.0, "warm_s": 8.0, "seconds": 25.0, "step_s": 0.5},
+    Size.FULL: {"short_s": 1.0, "long_s": 30.0, "warm_s": 31.0, "seconds": 150.0, "step_s": 1.0},
+}
+_WORDS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
+    Size.QUICK: ({"key_bytes": 200, "keys": 80_000, "rate": 15_000.0},),
+    Size.STANDARD: ({"key_bytes": 200, "keys": 400_000, "rate": 30_000.0},),
+    Size.FULL: (
+        {"key_bytes": 16, "keys": 5_000_000, "rate": 50_000.0},
+        {"key_bytes": 200, "keys": 2_000_000, "rate": 40_000.0},
+    ),
+}
+
+
+def cells(size: Size) -> Sequence[Cell]:
+    """The word count; long words, for whose tables much is moved."""
+    found: list[Cell] = []
+    for words in _WORDS[size]:
+        times: Any = _TIMES[size]
+        settings: Any = {**_STORE, **times, **words}
+        expected = 2.0 + settings["keys"] / 100_000 + times["warm_s"] + times["seconds"]
+        found.append(Cell(settings, (ON_SHORT, OFF_SHORT, OFF_LONG), expected))
+    return found
+
+
+def measure_resources(trial: Trial) -> Reading:
+    """Run a variant with a sampler beside it."""
+    settings: Any = trial.settings
+    changelog, interval = trial.variant.split()
+    interval_s = settings[f"{interval}_s"]
+    knobs = {"checkpoint_s": interval_s, "materialize_s": settings["long_s"]}
+    plain = replace(trial, settings={**settings, **knobs}, variant=changelog)
+    samples: list[Sample] = []
+    readings: list[Reading] = []
+
+    async def watch(running: Running) -> None:
+        while running.stages.start is None:
+            await CLOCK.sleep(0.005)
+        sampler = Sampler(running.store.model)
+        sampler.start()
+        try:
+            while running.stages.end is None:
+                await CLOCK.sleep(0.005)
+        finally:
+            sampler.stop()
+            samples.extend(sampler.samples)
+
+    async def after(running: Running) -> None:
+        readings.append(_read(running, samples, settings["step_s"]))
+
+    general = measure(spec_of(plain), job_of(plain), watch=watch, after=after, room=trial.directory)
+    reading = readings[0]
+    figures = {**reading.figures, "records_per_s": general["records_per_s"]}
+    return Reading(figures, reading.series, {"table_uploads": general["snapshots"]})
+
+
+def _read(running: Running, samples: Sequence[Sample], step_s: float) -> Reading:
+    stages, driver, traffic = running.stages, running.runner.driver, running.traffic
+    assert stages.end is not None and driver is not None and traffic is not None
+    samples = [sample for sample in samples if sample.at <= stages.end.wall + step_s]
+    figures: dict[str, float] = {}
+    series: dict[str, Points] = {}
+    for name, (unit, of) in _USES.items():
+        curve = per_second(samples, of, step_s)
+        average = mean(samples, of)
+        # The last bit of the time belongs to no step, so the mean of all may exceed every step.
+        peak = max([average, *(rate for _, rate in curve)])
+        figures[f"{name}_mean_{unit}"] = average
+        figures[f"{name}_peak_{unit}"] = peak
+        if average:
+            figures[f"{name}_peak_over_mean"] = peak / average
+        series[f"{name}_{unit}"] = thinned([(round(at, 3), round(v, 4)) for at, v in curve])
+    durations = driver.metrics.durations_s[running.started_checkpoints :]
+    figures |= {
+        "checkpoints_per_minute": len(durations) / traffic.seconds * 60,
+        "requests_per_s": traffic.all_requests / traffic.seconds,
+        "dollars_per_day": daily(traffic).total,
+        "behind_s": stages.behind_s(stages.end),
+    }
+    if durations:
+        figures["checkpoint_mean_ms"] = fmean(durations) * 1e3
+        figures["checkpoint_p99_ms"] = latency(durations)["p99_ms"]
+    return Reading(figures, series)
+
+
+MEASUREMENT: Final = Measurement("resources", cells, measure_resources)
+
+EXPERIMENTS: Final = (
+    Experiment(
+        name="resources",
+        title="Processor, network and disk",
+        question="What do short checkpoint intervals cost, and how even is the load?",
+        group="embedded",
+        measurement=MEASUREMENT,
+        figures=(
+            Figure("cpu_mean_cores", "processor, mean", "cores"),
+            Figure("cpu_peak_over_mean", "processor, peak over mean", ""),
+            Figure("wire_mean_mb_per_s", "network, mean", "MB/s"),
+            Figure("wire_peak_over_mean", "network, peak over mean", ""),
+            Figure("disk_written_mean_mb_per_s", "written to local disk, mean", "MB/s"),
+            Figure("disk_written_peak_over_mean", "written to local disk, peak over mean", ""),
+            Figure("cpu_peak_cores", "processor, peak", "cores"),
+            Figure("wire_peak_mb_per_s", "network, peak", "MB/s"),
+            Figure("disk_written_peak_mb_per_s", "written to local disk, peak", "MB/s"),
+            Figure("disk_read_mean_mb_per_s", "read from local disk and its cache, mean", "MB/s"),
+            Figure("requests_per_s", "requests to the store", "1/s"),
+            Figure("dollars_per_day", "S3 bill of a day", "$"),
+            Figure("checkpoints_per_minute", "checkpoints completed a minute", "1/min", "higher"),
+            Figure("checkpoint_mean_ms", "checkpoint duration, mean", "ms"),
+            Figure("checkpoint_p99_ms", "checkpoint duration, p99", "ms"),
+            Figure("behind_s", "behind the source at the end", "s"),
+            Figure("records_per_s", "records handled", "1/s", "higher"),
+        ),
+        ratios=(Ratio(ON_SHORT, OFF_LONG), Ratio(ON_SHORT, OFF_SHORT)),
+        plots=(
+            OverTime("cpu_cores", "Processor", "cores"),
+            OverTime("wire_mb_per_s", "Network", "MB/s"),
+            OverTime("disk_written_mb_per_s", "Written to local disk", "MB/s"),
+            Bars("wire_peak_over_mean", "Network: peak over mean"),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""One module per system with `run(task) -> Outcome`, imported where that system is installed."""

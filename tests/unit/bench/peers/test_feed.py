@@ -1,0 +1,40 @@
+"""Words as files are the words of the other systems, in the same order."""
+
+from pathlib import Path
+
+from tidelog.bench.embedded.workload import Words
+from tidelog.bench.peers.feed import Feed
+
+WORDS = Words(["a", "b", "c"], ["d", "e", "f", "g", "h"])
+
+
+def lines(feed: Feed) -> list[str]:
+    return "".join(path.read_text() for path in sorted(feed.input.iterdir())).split()
+
+
+def test_files_hold_the_fill_and_then_the_stream_going_round(tmp_path: Path) -> None:
+    feed = Feed(tmp_path, WORDS, piece_words=2)
+    feed.fill()
+    for _ in range(5):
+        feed.add()
+
+    assert lines(feed) == [*"abc", *"defgh", *"defg"]
+    assert feed.position == 12
+    assert feed.ends == [2, 3, 5, 7, 8, 10, 12]
+
+
+def test_it_keeps_as_far_ahead_as_asked_for(tmp_path: Path) -> None:
+    feed = Feed(tmp_path, WORDS, piece_words=2)
+    feed.keep_ahead(position=3, words=4)
+
+    assert feed.position == 7
+    feed.keep_ahead(position=3, words=4)
+    assert feed.position == 7
+
+
+def test_the_fill_can_come_once_more_behind_everything(tmp_path: Path) -> None:
+    feed = Feed(tmp_path, WORDS, piece_words=2)
+    feed.keep_ahead(position=0, words=6)
+
+    assert feed.again() == 3
+    assert lines(feed) == [*"abc", *"defg", *"abc"]

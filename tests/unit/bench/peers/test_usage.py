@@ -1,0 +1,55 @@
+"""Processor time and memory of a process with its descendants."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tidelog.bench.peers import usage
+from tidelog.bench.peers.usage import Process, family, parse, running, size_mb
+
+
+def test_a_name_with_blanks_and_parentheses_does_not_shift_the_fields() -> None:
+    fields = ["S", "7", *["0"] * 9, "100", "20", "3", "4", *["0"] * 6, "250", "0"]
+    process = parse(f"42 (a (strange) name) {' '.join(fields)}")
+
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert (process.pid, process.parent) == (42, 7)
+    assert process.cpu_s == 127 / ticks
+    assert process.rss_mb == 250 * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def test_a_family_is_the_root_with_all_its_descendants_and_nobody_else() -> None:
+    processes = [
+        Process(5, 4, 1.0, 1.0),
+        Process(2, 1, 1.0, 1.0),
+        Process(4, 2, 1.0, 1.0),
+        Process(3, 1, 1.0, 1.0),
+    ]
+
+    assert sorted(process.pid for process in family(processes, 2)) == [2, 4, 5]
+
+
+def test_a_child_that_computes_counts_while_it_runs_and_after_it_has_ended() -> None:
+    code = "sum(range(30_000_000)); print('done', flush=True); input()"
+    before = usage.tree_mark(0).cpu
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert child.pid in {process.pid for process in family(running(), os.getpid())}
+        alive = usage.tree_mark(0).cpu
+        child.communicate(b"\n")
+    ended = usage.tree_mark(0).cpu
+
+    assert alive > before
+    assert ended >= alive
+
+
+def test_sizes_of_directories_are_sums_over_all_files(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "one").write_bytes(b"x" * 1_500_000)
+    (tmp_path / "two").write_bytes(b"x" * 500_000)
+
+    assert size_mb(tmp_path) == 2.0
