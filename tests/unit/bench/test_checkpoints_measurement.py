@@ -22,7 +22,7 @@ SMALL: dict[str, Setting] = {
     "checkpoint_s": 0.15,
     "materialize_s": 0.4,
     "warm_s": 0.6,
-    "seconds": 1.6,
+    "seconds": 2.5,
 }
 WORDS = SMALL | {"job": "wordcount", "key_bytes": 16, "keys": 3_000, "rate": 4_000.0}
 WINDOW = SMALL | {"job": "window", "slides": 5, "keys": 50, "rate": 200.0, "window_s": 0.5}
@@ -98,7 +98,8 @@ def test_what_the_store_holds_at_each_moment_is_what_was_written_and_not_deleted
     assert max(size for _, size in log) < max(size for _, size in everything)
 
     assert [checkpoint.at_s for checkpoint in found] == sorted(c.at_s for c in found)
-    assert found[0].at_s >= 0 and found[-1].at_s <= spec.seconds + 0.5
+    measured = running.stages.end.wall - running.stages.start.wall
+    assert found[0].at_s >= 0 and found[-1].at_s <= measured
     for checkpoint in found:
         phases = checkpoint.phases
         total = phases.barrier_s + phases.upload_s + phases.manifest_s

@@ -146,11 +146,13 @@ EXPERIMENTS: Final = (
         figures=(
             Figure("incremental_mean_mb", "added, mean", "MB"),
             Figure("incremental_p99_mb", "added, p99", "MB"),
-            Figure("incremental_max_mb", "added, most", "MB"),
             Figure("objects_per_checkpoint", "objects written per checkpoint", ""),
-            Figure("requests_per_checkpoint", "requests of all kinds per checkpoint", ""),
             Figure("uploaded_mb_per_s", "uploaded a second", "MB/s"),
             Figure("dollars_per_day", "S3 bill of a day", "$"),
+            Figure("incremental_p50_mb", "added, median", "MB"),
+            Figure("incremental_max_mb", "added, most", "MB"),
+            Figure("requests_per_checkpoint", "requests per checkpoint", ""),
+            Figure("dollars_per_day_requests", "of it for requests", "$"),
         ),
         ratios=_RATIOS,
         plots=(
@@ -167,9 +169,9 @@ EXPERIMENTS: Final = (
         figures=(
             Figure("full_peak_mb", "full checkpoint, largest", "MB"),
             Figure("full_mean_mb", "full checkpoint, mean", "MB"),
-            Figure("log_interval_peak_mb", "log before it is cut, mean of the peaks", "MB"),
-            Figure("predicted_peak_mb", "the same, by the rule of thumb", "MB", "neither"),
-            Figure("predicted_over_measured", "predicted over measured peak", "", "neither"),
+            Figure("log_interval_peak_mb", "log before it is cut", "MB"),
+            Figure("predicted_peak_mb", "the same, predicted", "MB", "neither"),
+            Figure("predicted_over_measured", "predicted / measured", "", "neither"),
             Figure("stored_mean_mb", "stored, mean", "MB"),
             Figure("stored_peak_mb", "stored, most", "MB"),
             Figure("log_stored_peak_mb", "log stored, most", "MB"),
@@ -178,7 +180,7 @@ EXPERIMENTS: Final = (
         ),
         ratios=_RATIOS,
         plots=(
-            OverTime("full_mb", "Full checkpoint size", "MB", also=("predicted_peak_mb",)),
+            OverTime("full_mb", "Full checkpoint size", "MB", also=("table_mb", "predicted_peak_mb")),
             OverTime("log_mb", "The log's part of it", "MB"),
             OverTime("stored_mb", "All that is stored", "MB"),
         ),
