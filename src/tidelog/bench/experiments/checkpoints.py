@@ -180,7 +180,9 @@ EXPERIMENTS: Final = (
         ),
         ratios=_RATIOS,
         plots=(
-            OverTime("full_mb", "Full checkpoint size", "MB", also=("table_mb", "predicted_peak_mb")),
+            OverTime(
+                "full_mb", "Full checkpoint size", "MB", also=("table_mb", "predicted_peak_mb")
+            ),
             OverTime("log_mb", "The log's part of it", "MB"),
             OverTime("stored_mb", "All that is stored", "MB"),
         ),
