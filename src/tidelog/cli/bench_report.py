@@ -1,0 +1,80 @@
+"""`tidelog bench report`: a page to read and to print, or a summary for the terminal."""
+
+from pathlib import Path
+
+import click
+
+from tidelog.bench.report.document import document
+from tidelog.bench.report.loading import Report, report
+from tidelog.bench.report.page.page import page
+from tidelog.bench.report.terminal import summary
+from tidelog.bench.sessions import LATEST, find
+from tidelog.cli.bench_options import results_option
+from tidelog.cli.options import EXIT_OK, on_this_machine
+from tidelog.cli.output import Output
+from tidelog.errors import ConfigError
+
+
+@click.command("report")
+@click.argument("sessions", nargs=-1, metavar="[SESSION]...")
+@click.option(
+    "--output",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The page.  [default: report.html, with --terminal or --json none]",
+)
+@click.option("--terminal", is_flag=True, help="Print the summary.")
+@results_option
+@on_this_machine
+def command(
+    output: Output, sessions: tuple[str, ...], target: Path | None, terminal: bool, results: Path
+) -> int:
+    """Write one HTML page of the newest session, or of the SESSIONs named.
+
+    A session is a file, a name, the beginning of one, or latest, latest~1 and so on. Of several,
+    each experiment takes its numbers from the newest that measured it. The page needs nothing
+    else: it can be mailed, printed, and read on a phone. A session that was interrupted has a
+    report too, which says what is missing.
+    """
+    found = report([find(reference, results) for reference in sessions or (LATEST,)])
+    if target is None and not terminal and not output.as_json:
+        target = Path("report.html")
+    if target is not None:
+        _write(target, found)
+    if output.as_json:
+        output.document(document(found))
+        return EXIT_OK
+    if terminal:
+        for line in _lines(found):
+            output.line(line)
+    if target is not None:
+        output.line(f"{target}: {target.stat().st_size / 1e6:.2f} MB")
+    return EXIT_OK
+
+
+def _lines(found: Report) -> list[str]:
+    """Each experiment from the session that its chapter takes; the legend once."""
+    lines: list[str] = []
+    for told in found.told:
+        session = told.session
+        mine = [c.answer.experiment for c in found.chapters if c.session is session]
+        if mine:
+            lines += [f"session {session.session}, {session.pairs} pairs, seed {session.seed}", ""]
+            lines += summary(told.records, mine)
+    for chapter in found.chapters:
+        lines += [f"{chapter.answer.experiment.name} is incomplete: {m}" for m in chapter.missing]
+    return lines
+
+
+def _write(target: Path, found: Report) -> None:
+    text = page(found.told, found.chapters, found.unknown)
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as cause:
+        raise ConfigError(
+            f"--output {target}",
+            expected="a file that can be written",
+            found=cause.strerror or str(cause),
+            action="choose another path",
+        ) from cause
