@@ -39,3 +39,12 @@ def test_a_job_is_behind_by_the_time_its_missing_records_take() -> None:
     assert limited.behind_s(later) == pytest.approx(3.0)
     assert limited.behind_s(Mark(limited.filled.wall + 10.0, 0.0, 1 + 1_000)) == 0.0
     assert stages(None).behind_s(later) == 0.0
+
+
+def test_without_a_warm_up_the_first_buffer_behind_the_fill_is_measured() -> None:
+    at_once = Stages(WORDS, warm_s=0.0, seconds=1e9, records=1)
+    assert at_once.read(0) == ["fill"]
+    assert at_once.read(1) == WORDS.stream[:BUFFER]
+    assert at_once.start is not None and at_once.start.records == 1
+    assert at_once.read(1 + BUFFER) is None
+    assert at_once.end is not None and at_once.end.records == 1 + BUFFER

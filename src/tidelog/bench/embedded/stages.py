@@ -53,9 +53,10 @@ class Stages:
             if self.began is None:
                 self.began = Mark.now(position)
             return fill[position : position + BUFFER]
-        now = CLOCK.monotonic()
         if self.filled is None:
             self.filled = Mark.now(position)
+        # Not before that mark: without a warm-up the measured time begins in this very call.
+        now = CLOCK.monotonic()
         if self.start is None and now - self.filled.wall >= self._warm_s:
             self._on_start()
             self.start = Mark.now(position)
