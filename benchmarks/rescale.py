@@ -18,13 +18,30 @@ from typing import Any
 from benchmarks.harness import records
 from benchmarks.harness.options import QUICK_DIVISOR, parse, parser, workload
 from benchmarks.harness.pairs import Result, alternate, medians, ratios
-from benchmarks.restore import fill, restore
 from tidelog.bench.children import in_child
-from tidelog.bench.embedded.run import RunSpec
+from tidelog.bench.embedded.jobs import word_count
+from tidelog.bench.embedded.restoring import restore
+from tidelog.bench.embedded.run import RunSpec, measure
 from tidelog.bench.store.manners import Manners
 
 SHOW = ("restore_s", "cpu_s", "fetched_mb")
 JOB = "word-count"
+
+
+def fill(spec: RunSpec, store: Path) -> dict[str, Any]:
+    """Run the job once and leave its checkpoint."""
+    result: dict[str, Any] = measure(spec, store=store)
+    return result
+
+
+def restored(spec: RunSpec, store: Path) -> Result:
+    """Restore in this process."""
+    found = restore(spec, word_count, ["first"], store)
+    return {
+        "restore_s": round(found.running_s, 3),
+        "cpu_s": round(found.cpu_s, 3),
+        "fetched_mb": round(found.downloaded_bytes / 1e6, 1),
+    }
 
 
 def experiment(base: RunSpec, parallelisms: list[int], reps: int, *, record: bool) -> None:
@@ -34,14 +51,14 @@ def experiment(base: RunSpec, parallelisms: list[int], reps: int, *, record: boo
     specs.setdefault(same, base)
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
         store = Path(directory) / "store"
-        filled = in_child(fill, dataclasses.replace(base, link=None), JOB, store)
+        filled = in_child(fill, dataclasses.replace(base, link=None), store)
         print(f"{JOB} ran with {base.parallelism} subtasks: {filled['seconds']} s", flush=True)
 
         def run(name: str) -> Result:
             copy = Path(directory) / "copy"
             shutil.copytree(store, copy)
             try:
-                return in_child(restore, specs[name], JOB, copy)
+                return in_child(restored, specs[name], copy)
             finally:
                 shutil.rmtree(copy)
 

@@ -14,8 +14,8 @@ SMALL: dict[str, Setting] = {
     "key_bytes": 200,
     "keys": 2_000,
     "rate": 5_000.0,
-    "short_s": 0.1,
-    "long_s": 0.8,
+    "checkpoint_s": 0.1,
+    "rare_checkpoint_s": 0.8,
     "warm_s": 0.4,
     "seconds": 2.0,
     "step_s": 0.2,
@@ -47,22 +47,24 @@ def test_a_curve_has_the_mean_and_the_peak_that_the_figures_have(
 
 def test_the_interval_is_that_of_the_variant(readings: dict[str, Reading]) -> None:
     counts = {name: found.figures["checkpoints_per_minute"] for name, found in readings.items()}
-    assert counts["off long"] <= 60 / 0.4
-    assert counts["on short"] > 2 * counts["off long"]
+    assert counts["off-rare"] <= 60 / 0.4
+    assert counts["on"] > 2 * counts["off-rare"]
     # Without the log every checkpoint uploads tables, with it only materializations do.
     notes = {name: found.notes["table_uploads"] for name, found in readings.items()}
-    assert notes["off short"] > notes["on short"]
+    assert notes["off"] > notes["on"]
 
 
 def test_the_network_carries_what_a_log_of_the_input_takes(readings: dict[str, Reading]) -> None:
     """Random words among 2,000, a few hundred of them in a flush: most get into the log."""
-    figures = readings["on short"].figures
+    figures = readings["on"].figures
     assert figures["wire_mean_mb_per_s"] > figures["records_per_s"] * 200 * 0.3 / 1e6
 
 
 @pytest.mark.parametrize("size", Size)
-def test_the_long_interval_fits_the_measured_time_twice(size: Size) -> None:
+def test_the_rare_interval_fits_the_measured_time_twice(size: Size) -> None:
     for cell in resources.cells(size):
         settings = {k: float(v) for k, v in cell.settings.items() if k != "job"}  # type: ignore[arg-type]
-        assert settings["seconds"] >= 2 * settings["long_s"] >= 8 * settings["short_s"]
-        assert cell.variants == ("on short", "off short", "off long")
+        assert (
+            settings["seconds"] >= 2 * settings["rare_checkpoint_s"] >= 8 * settings["checkpoint_s"]
+        )
+        assert cell.variants == ("on", "off", "off-rare")

@@ -34,14 +34,15 @@ class Mark:
 
 
 def rates(start: Mark, end: Mark) -> dict[str, float]:
-    """Throughput and cost per record between two moments."""
+    """Throughput and cost per record between two moments; without records there is no such cost."""
     records = end.records - start.records
     wall, cpu = end.wall - start.wall, end.cpu - start.cpu
+    cost = {"cpu_us_per_record": round(cpu / records * 1e6, 3)} if records else {}
     return {
         "records": records,
         "seconds": round(wall, 3),
         "records_per_s": round(records / wall),
-        "cpu_us_per_record": round(cpu / records * 1e6, 3),
+        **cost,
         "cores_used": round(cpu / wall, 2),
     }
 

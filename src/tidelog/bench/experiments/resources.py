@@ -1,7 +1,7 @@
 """Resources: processor, network and disk over time, at a fixed input rate.
 
 Invariant: all variants have the same records at the same times and the same store; tables are
-uploaded equally often by `on short` and `off long`.
+uploaded equally often by `on` and `off-rare`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from tidelog.bench.measurement import Cell, Measurement, Points, Reading, Settin
 from tidelog.bench.store.pricing import daily
 from tidelog.bench.thinning import thinned
 
-ON_SHORT, OFF_SHORT, OFF_LONG = "on short", "off short", "off long"
+ON, OFF, OFF_RARE = "on", "off", "off-rare"
 _MB: Final = 1e6
 _USES: Final[dict[str, tuple[str, Callable[[Sample], float]]]] = {
     "cpu": ("cores", lambda sample: sample.cpu_s),
@@ -30,9 +30,27 @@ _USES: Final[dict[str, tuple[str, Callable[[Sample], float]]]] = {
 _STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0, "job": "wordcount"}
 _TIMES: Final[dict[Size, dict[str, Setting]]] = {
     # The long interval fits the measured time twice at least, so its peaks are in it.
-    Size.QUICK: {"short_s": 0.5, "long_s": 2.5, "warm_s": 2.0, "seconds": 5.5, "step_s": 0.5},
-    Size.STANDARD: {"short_s": 1.0, "long_s": 8.0, "warm_s": 8.0, "seconds": 25.0, "step_s": 0.5},
-    Size.FULL: {"short_s": 1.0, "long_s": 30.0, "warm_s": 31.0, "seconds": 150.0, "step_s": 1.0},
+    Size.QUICK: {
+        "checkpoint_s": 0.5,
+        "rare_checkpoint_s": 2.5,
+        "warm_s": 2.0,
+        "seconds": 5.5,
+        "step_s": 0.5,
+    },
+    Size.STANDARD: {
+        "checkpoint_s": 1.0,
+        "rare_checkpoint_s": 8.0,
+        "warm_s": 8.0,
+        "seconds": 25.0,
+        "step_s": 0.5,
+    },
+    Size.FULL: {
+        "checkpoint_s": 1.0,
+        "rare_checkpoint_s": 30.0,
+        "warm_s": 31.0,
+        "seconds": 150.0,
+        "step_s": 1.0,
+    },
 }
 _WORDS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
     Size.QUICK: ({"key_bytes": 200, "keys": 80_000, "rate": 15_000.0},),
@@ -51,17 +69,17 @@ def cells(size: Size) -> Sequence[Cell]:
         times: Any = _TIMES[size]
         settings: Any = {**_STORE, **times, **words}
         expected = 2.0 + settings["keys"] / 100_000 + times["warm_s"] + times["seconds"]
-        found.append(Cell(settings, (ON_SHORT, OFF_SHORT, OFF_LONG), expected))
+        found.append(Cell(settings, (ON, OFF, OFF_RARE), expected))
     return found
 
 
 def measure_resources(trial: Trial) -> Reading:
     """Run a variant with a sampler beside it."""
     settings: Any = trial.settings
-    changelog, interval = trial.variant.split()
-    interval_s = settings[f"{interval}_s"]
-    knobs = {"checkpoint_s": interval_s, "materialize_s": settings["long_s"]}
-    plain = replace(trial, settings={**settings, **knobs}, variant=changelog)
+    interval = "rare_checkpoint_s" if trial.variant == OFF_RARE else "checkpoint_s"
+    knobs = {"checkpoint_s": settings[interval], "materialize_s": settings["rare_checkpoint_s"]}
+    variant = "on" if trial.variant == ON else "off"
+    plain = replace(trial, settings={**settings, **knobs}, variant=variant)
     samples: list[Sample] = []
     readings: list[Reading] = []
 
@@ -143,7 +161,7 @@ EXPERIMENTS: Final = (
             Figure("behind_s", "behind the source at the end", "s"),
             Figure("records_per_s", "records handled", "1/s", "higher"),
         ),
-        ratios=(Ratio(ON_SHORT, OFF_LONG), Ratio(ON_SHORT, OFF_SHORT)),
+        ratios=(Ratio(ON, OFF_RARE), Ratio(ON, OFF)),
         plots=(
             OverTime("cpu_cores", "Processor", "cores"),
             OverTime("wire_mb_per_s", "Network", "MB/s"),

@@ -1,0 +1,196 @@
+"""Restore: where its time goes, with the log and without, with local copies and without.
+
+Invariant: every variant restores the same state, and with the log every restore replays the same
+number of records behind a materialization that has all records before them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.jobs import Read, sliding_window, timed, word_count
+from tidelog.bench.embedded.restoring import Restored, restore
+from tidelog.bench.embedded.run import RunSpec, measure
+from tidelog.bench.embedded.stages import BUFFER
+from tidelog.bench.embedded.workload import Workload
+from tidelog.bench.experiment import Bars, Distribution, Experiment, Figure, Ratio
+from tidelog.bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
+from tidelog.bench.store.manners import Manners
+from tidelog.runtime.graph import Job
+
+_NEVER_S: Final = 1e6
+_HARDLY_ANY: Final = 0.01
+"""Records a second."""
+_MATERIALIZE_S: Final = 0.4
+_IDLE_S: Final = 1.0
+"""Longer than a materialization takes to come and to be uploaded to the local disk."""
+_STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0, "checkpoint_s": 0.5}
+_PLAIN: Final = ("on", "off")
+_ALL: Final = ("on", "off", "on-local", "off-local")
+_Job = tuple[dict[str, Setting], tuple[str, ...]]
+_JOBS: Final[dict[Size, tuple[_Job, ...]]] = {
+    Size.QUICK: (
+        ({"job": "wordcount", "key_bytes": 16, "keys": 60_000, "log_records": 60_000}, _ALL),
+        ({"job": "window", "slides": 10, "window_records": 5_000, "log_records": 1_000}, _PLAIN),
+    ),
+    Size.STANDARD: (
+        ({"job": "wordcount", "key_bytes": 16, "keys": 400_000, "log_records": 400_000}, _PLAIN),
+        ({"job": "wordcount", "key_bytes": 200, "keys": 250_000, "log_records": 250_000}, _ALL),
+        ({"job": "window", "slides": 10, "window_records": 20_000, "log_records": 4_000}, _PLAIN),
+        ({"job": "window", "slides": 5, "window_records": 20_000, "log_records": 4_000}, _PLAIN),
+    ),
+    Size.FULL: tuple(
+        (settings, _ALL)
+        for settings in (
+            {"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "log_records": 1_000_000},
+            {"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "log_records": 5_000_000},
+            {"job": "wordcount", "key_bytes": 200, "keys": 1_000_000, "log_records": 1_000_000},
+            {"job": "window", "slides": 10, "window_records": 100_000, "log_records": 10_000},
+            {"job": "window", "slides": 5, "window_records": 100_000, "log_records": 10_000},
+        )
+    ),
+}
+_WINDOW_KEYS: Final = 1_000
+
+
+def cells(size: Size) -> Sequence[Cell]:
+    """The word count with short and long words, the sliding window with many slides and fewer."""
+    return [
+        Cell({**_STORE, **job}, variants, _expected_s({**job})) for job, variants in _JOBS[size]
+    ]
+
+
+def _expected_s(job: dict[str, Any]) -> float:
+    if job["job"] == "wordcount":
+        return 4.0 + float(job["keys"] / 80_000 + job["log_records"] / 150_000)
+    return 4.0 + float((job["window_records"] * 1.5 + job["log_records"]) * job["slides"]) / 50_000
+
+
+def measure_restore(trial: Trial) -> Reading:
+    """Run the job in a process of its own until there is a checkpoint; restore it in this one."""
+    in_child(fill, trial)
+    spec, position = _spec(trial), 0
+    first = timed(lambda at: ["first"])(position)
+    if trial.settings["job"] == "wordcount":
+        first = ["first"]
+    assert first is not None
+    store = trial.directory / "store"
+    found = restore(spec, lambda read: _job(trial, read), first, store, trial.directory)
+    return Reading(_figures(found))
+
+
+def fill(trial: Trial) -> None:
+    """Leave a checkpoint in the trial's directory: full state, and log of `log_records` behind it.
+
+    Three runs of the job, each resuming from the one before: one that makes the state, one that
+    idles until its table is materialized, one that never materializes.
+    """
+    settings: Any = trial.settings
+    spec, store, room = _spec(trial), trial.directory / "store", trial.directory
+    near = replace(spec, link=None, replay_s=_NEVER_S, materialize_s=_NEVER_S)
+
+    def run(each: RunSpec) -> None:
+        measure(
+            each, lambda stages: _job(trial, _timed(trial, stages.read)), store=store, room=room
+        )
+
+    windowed = settings["window_records"] * 3 // 2 if settings["job"] == "window" else 1
+    of_state = _whole_buffers(windowed)
+    run(replace(near, records=of_state))
+    if near.changelog:
+        run(replace(near, materialize_s=_MATERIALIZE_S, rate=_HARDLY_ANY, seconds=_IDLE_S))
+    run(replace(near, records=of_state + _whole_buffers(settings["log_records"])))
+
+
+def _whole_buffers(records: int) -> int:
+    return -(-records // BUFFER) * BUFFER
+
+
+def _spec(trial: Trial) -> RunSpec:
+    settings: Any = trial.settings
+    words = settings["job"] == "wordcount"
+    variant, _, copies = trial.variant.partition("-")
+    return RunSpec(
+        Workload(
+            settings["keys"] if words else _WINDOW_KEYS,
+            settings.get("key_bytes", 16),
+            draws=max(10_000, min(settings["log_records"], 4_000_000)),
+        ),
+        changelog=variant == "on",
+        checkpoint_s=settings["checkpoint_s"],
+        warm_s=0.0,
+        link=Manners(settings["latency_ms"], settings["mb_per_s"], trial.seed),
+        copies=str(trial.directory / "copies") if copies else None,
+        filled=words,
+        seed=trial.seed,
+    )
+
+
+def _timed(trial: Trial, read: Read) -> Read:
+    return read if trial.settings["job"] == "wordcount" else timed(read)
+
+
+def _job(trial: Trial, read: Read) -> Job:
+    settings: Any = trial.settings
+    if settings["job"] == "wordcount":
+        return word_count(read)
+    # `timed` counts a record a millisecond.
+    slides = settings["slides"]
+    return sliding_window(read, slides=slides, slide_ms=settings["window_records"] // slides)
+
+
+def _figures(found: Restored) -> dict[str, float]:
+    return {
+        "first_record_s": found.first_record_s,
+        "running_s": found.running_s,
+        "takeover_s": found.takeover_s,
+        **asdict(found.phases),
+        "restore_s": found.restore_s,
+        "start_s": found.start_s,
+        "replayed_changes": found.changes,
+        "state_mb": found.state_bytes / 1e6,
+        "table_mb": found.table_bytes / 1e6,
+        "downloaded_mb": found.downloaded_bytes / 1e6,
+        "requests": found.requests,
+        "cpu_s": found.cpu_s,
+        "rss_mb": found.rss_mb,
+    }
+
+
+MEASUREMENT: Final = Measurement("restore-phases", cells, measure_restore)
+
+EXPERIMENTS: Final = (
+    Experiment(
+        name="restore-phases",
+        title="Restore, phase by phase",
+        question="How long does a restart take, and where does the time go?",
+        group="embedded",
+        measurement=MEASUREMENT,
+        figures=(
+            Figure("first_record_s", "until the first record is handled", "s"),
+            Figure("restore_s", "state restored", "s"),
+            Figure("download_s", "table files downloaded", "s"),
+            Figure("open_s", "tables opened", "s"),
+            Figure("fetch_log_s", "log downloaded", "s"),
+            Figure("replay_s", "log merged and loaded", "s"),
+            Figure("takeover_s", "until the store's log of checkpoints is taken over", "s"),
+            Figure("start_s", "tasks wired and started", "s"),
+            Figure("downloaded_mb", "downloaded", "MB"),
+            Figure("requests", "requests to the store", ""),
+            Figure("replayed_changes", "changes replayed", "", "neither"),
+            Figure("state_mb", "state as it is stored", "MB", "neither"),
+            Figure("table_mb", "table files of it", "MB", "neither"),
+            Figure("cpu_s", "processor", "s"),
+        ),
+        ratios=(Ratio("on", "off"), Ratio("on-local", "on"), Ratio("off-local", "off")),
+        plots=(
+            Bars("first_record_s", "Until the first record is handled, s"),
+            Distribution(
+                ("takeover_s", "download_s", "open_s", "fetch_log_s", "replay_s", "start_s"),
+                "Phases of a restart, s; they overlap",
+                log=False,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,61 @@
+"""The measurement behind restore-phases, in its smallest cells."""
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.bench.experiments import restore_phases
+from tidelog.bench.measurement import Setting, Size, Trial
+
+STORE: dict[str, Setting] = {"latency_ms": 1.0, "mb_per_s": 100.0, "checkpoint_s": 0.05}
+WORDS = STORE | {"job": "wordcount", "key_bytes": 200, "keys": 3_000, "log_records": 4_000}
+WINDOW = STORE | {"job": "window", "slides": 5, "window_records": 1_000, "log_records": 500}
+
+
+def figures(settings: dict[str, Setting], variant: str, directory: Path) -> dict[str, float]:
+    reading = restore_phases.measure_restore(Trial(settings, variant, 1, directory))
+    return dict(reading.figures)
+
+
+def check_times(found: dict[str, float]) -> None:
+    assert found["restore_s"] <= found["running_s"] <= found["first_record_s"]
+    parts = found["takeover_s"] + found["restore_s"] + found["start_s"]
+    assert parts == pytest.approx(found["running_s"])
+    for phase in ("download_s", "open_s", "fetch_log_s", "replay_s"):
+        assert 0 <= found[phase] <= found["restore_s"]
+
+
+@pytest.mark.parametrize(("settings", "least_table_mb"), [(WORDS, 0.4), (WINDOW, 0.1)])
+def test_with_the_log_a_restore_reads_a_table_and_replays_what_is_behind_it(
+    tmp_path: Path, settings: dict[str, Setting], least_table_mb: float
+) -> None:
+    found = figures(settings, "on", tmp_path)
+    check_times(found)
+    # Words are drawn at random among the keys: some come twice, and a flush counts them once.
+    assert found["replayed_changes"] >= int(str(settings["log_records"])) * 0.5
+    assert found["table_mb"] > least_table_mb
+    assert found["downloaded_mb"] >= found["state_mb"] > found["table_mb"]
+    assert min(found["download_s"], found["fetch_log_s"], found["replay_s"]) > 0
+
+
+def test_without_the_log_there_is_only_a_table(tmp_path: Path) -> None:
+    found = figures(WORDS, "off", tmp_path)
+    check_times(found)
+    assert found["replayed_changes"] == found["fetch_log_s"] == 0
+    assert found["downloaded_mb"] >= found["state_mb"] == found["table_mb"] > 0.4
+
+
+def test_with_local_copies_the_state_does_not_come_from_the_store(tmp_path: Path) -> None:
+    found = figures(WORDS, "on-local", tmp_path)
+    check_times(found)
+    assert found["downloaded_mb"] < 0.1 < 0.4 < found["state_mb"]
+    assert found["replayed_changes"] > 0
+
+
+@pytest.mark.parametrize("size", list(Size)[1:])
+def test_each_size_but_the_quick_one_has_the_four_jobs(size: Size) -> None:
+    jobs = {
+        (c.settings["job"], c.settings.get("key_bytes", c.settings.get("slides")))
+        for c in restore_phases.cells(size)
+    }
+    assert jobs == {("wordcount", 16), ("wordcount", 200), ("window", 10), ("window", 5)}
