@@ -37,6 +37,7 @@ def test_with_the_log_the_reading_has_log_table_and_both_predictions(tmp_path: P
     figures = found.figures
     assert figures["checkpoints"] == len(found.series["duration_ms"]) >= 3
     assert figures["checkpoints_failed"] == 0
+    assert 2 <= figures["materializations"] < figures["checkpoints"]
     assert 0 < figures["p50_ms"] <= figures["p90_ms"] <= figures["p99_ms"] <= figures["max_ms"]
     # Every word is in the table; Base64 in it compresses by a quarter, and no more.
     assert figures["table_mean_mb"] > 3_000 * 16 * 0.7 / 1e6
@@ -60,6 +61,8 @@ def test_without_the_log_a_checkpoint_is_table_files_and_nothing_is_predicted_of
     figures = reading(WORDS, "off", tmp_path).figures
     assert figures["checkpoints"] >= 2
     assert figures["log_peak_mb"] == 0
+    # Each has its own, unless nothing changed since the one before.
+    assert 1 <= figures["materializations"] < figures["checkpoints"]
     assert figures["incremental_mean_mb"] > 0
     assert figures["objects_per_checkpoint"] >= 3  # a table file, its descriptor, the manifest
     assert not figures.keys() & {"predicted_peak_mb", "log_stored_peak_mb"}

@@ -12,10 +12,13 @@ from tidelog.bench.embedded.checkpoints import Taken
 from tidelog.bench.embedded.meter import percentile
 from tidelog.bench.measurement import Points
 from tidelog.bench.thinning import thinned
+from tidelog.runtime.config import JobConfig
 
 MB: Final = 1e6
 _SHARES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1.0}
 _SLOWEST: Final = 5
+_KEYED: Final = JobConfig().table_of(keyed=True)
+"""The kind of table that holds keyed state; others are too small to matter."""
 
 
 def counts(found: Sequence[Taken], seconds: float) -> dict[str, float]:
@@ -55,7 +58,21 @@ def sizes(found: Sequence[Taken]) -> dict[str, float]:
         "full_peak_over_mean": max(full) / fmean(full),
         "log_peak_mb": max(log),
         "table_mean_mb": fmean(checkpoint.table_bytes / MB for checkpoint in found),
+        "materializations": _materializations(found),
     }
+
+
+def _materializations(found: Sequence[Taken]) -> int:
+    """Of tables with keyed state, that a checkpoint builds on and the first one does not."""
+    named = [
+        {
+            state.materialization.descriptor
+            for _, state in checkpoint.entry.subtasks()
+            if state.materialization is not None and state.table == _KEYED
+        }
+        for checkpoint in found
+    ]
+    return len(set().union(*named) - named[0])
 
 
 def curves(found: Sequence[Taken]) -> dict[str, Points]:

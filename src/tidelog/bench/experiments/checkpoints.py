@@ -39,11 +39,8 @@ def measure_checkpoints(trial: Trial) -> Reading:
 
     general = measure(spec, job_of(trial), after=after, room=trial.directory)
     reading = readings[0]
-    return Reading(
-        {**reading.figures, **{name: general[name] for name in _GENERAL}},
-        reading.series,
-        {**reading.notes, "table_uploads": general["snapshots"]},
-    )
+    figures = {**reading.figures, **{name: general[name] for name in _GENERAL}}
+    return Reading(figures, reading.series, reading.notes)
 
 
 async def _read(spec: RunSpec, running: Running) -> Reading:
@@ -176,6 +173,7 @@ EXPERIMENTS: Final = (
             Figure("stored_peak_mb", "stored, most", "MB"),
             Figure("log_stored_peak_mb", "log stored, most", "MB"),
             Figure("estimated_log_stored_peak_mb", "log stored, estimated", "MB", "neither"),
+            Figure("materializations", "new tables that checkpoints build on", "", "neither"),
             Figure("estimated_checkpoint_ms", "checkpoint, estimated", "ms", "neither"),
         ),
         ratios=_RATIOS,
