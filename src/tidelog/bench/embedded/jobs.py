@@ -72,6 +72,22 @@ def word_count(read: Read, sink: Sink | None = None, *, endless: bool = True) ->
     return job
 
 
+def fanned_out_count(read: Read) -> Job:
+    """Count words in as many subtasks as the job has, fed by one: n channels instead of n x n."""
+    job = Job("word-count")
+    stream = job.source(ListSource(read), parallelism=1).key_by(_whole)
+    stream.aggregate(_once, operator.add, name="count").sink(NullSink())
+    return job
+
+
+def _whole(word: str) -> str:
+    return word
+
+
+def _once(_: str) -> int:
+    return 1
+
+
 def direct_count(read: Read, update: Callable[[list[Any]], list[Any]]) -> Job:
     """The same pipeline, with `update` in the place of the aggregate."""
     job = Job("direct-count")

@@ -32,6 +32,7 @@ from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobRunner
 from tidelog.state.backend import FlushConfig
+from tidelog.state.key_groups import DEFAULT_KEY_GROUPS
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ class RunSpec:
     filled: bool = True
     """Every word is counted once before the warm-up."""
     parallelism: int = 1
+    key_groups: int = DEFAULT_KEY_GROUPS
+    retain: int = 3
+    """Checkpoints kept."""
     seed: int = 1
 
     def describe(self) -> dict[str, Any]:
@@ -80,6 +84,8 @@ class RunSpec:
         rate = self.materialize_mb_per_s
         return JobConfig(
             parallelism=self.parallelism,
+            key_groups=self.key_groups,
+            retain=self.retain,
             changelog=self.changelog,
             work_dir=work_dir,
             local_recovery=Path(self.copies) if self.copies else None,

@@ -16,6 +16,8 @@ _MODULES: Final[tuple[str, ...]] = (
     "restore_phases",
     "resources",
     "throughput",
+    "fanout",
+    "store_latency",
     "peers",
     "write_buffer",
     "memory_limit",
