@@ -40,15 +40,12 @@ _JOBS: Final[dict[Size, tuple[_Job, ...]]] = {
         ({"job": "window", "slides": 10, "window_records": 20_000, "log_records": 4_000}, _PLAIN),
         ({"job": "window", "slides": 5, "window_records": 20_000, "log_records": 4_000}, _PLAIN),
     ),
-    Size.FULL: tuple(
-        (settings, _ALL)
-        for settings in (
-            {"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "log_records": 1_000_000},
-            {"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "log_records": 5_000_000},
-            {"job": "wordcount", "key_bytes": 200, "keys": 1_000_000, "log_records": 1_000_000},
-            {"job": "window", "slides": 10, "window_records": 100_000, "log_records": 10_000},
-            {"job": "window", "slides": 5, "window_records": 100_000, "log_records": 10_000},
-        )
+    Size.FULL: (
+        ({"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "log_records": 1_000_000}, _ALL),
+        ({"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "log_records": 5_000_000}, _ALL),
+        ({"job": "wordcount", "key_bytes": 200, "keys": 1_000_000, "log_records": 1_000_000}, _ALL),
+        ({"job": "window", "slides": 10, "window_records": 100_000, "log_records": 10_000}, _ALL),
+        ({"job": "window", "slides": 5, "window_records": 100_000, "log_records": 10_000}, _ALL),
     ),
 }
 _WINDOW_KEYS: Final = 1_000
