@@ -28,6 +28,7 @@ IN_EVERY_RUN = (
     "verify/",
     "overhead/",
     "bench/test_counted_file_system.py",
+    "bench/test_one_query.py",
     "faults/",
     "test_sinks.py",
     "test_zoo.py",

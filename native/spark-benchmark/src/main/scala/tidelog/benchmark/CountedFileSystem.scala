@@ -138,6 +138,7 @@ class CountedFileSystem extends FileSystem {
   override def getWorkingDirectory: Path = working
 
   private def put(path: Path, bytes: Array[Byte], overwrite: Boolean): Unit = {
+    Gate.pass(path)
     request("put", path)
     Requests.addBytes("put", path, bytes.length.toLong)
     Network.transfer(bytes.length.toLong, manners, Requests.uploaded)

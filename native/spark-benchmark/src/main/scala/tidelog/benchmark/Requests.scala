@@ -52,6 +52,9 @@ object Requests {
     news.synchronized(news.notifyAll())
   }
 
+  /** Forgets which batches were committed: the next query counts them anew. */
+  def forgetCommits(): Unit = marks.clear()
+
   /** All requests of this JVM until a batch was committed; a line per kind and class of file:
     * `kind class count bytes`.
     */
@@ -72,7 +75,8 @@ object Requests {
     marks.containsKey(batch)
   }
 
-  private def now(): String =
+  /** All requests of this JVM so far, in the same form. */
+  def now(): String =
     sums.asScala.toSeq.sortBy(_._1)
       .map { case (key, sum) => s"$key ${sum.count.sum} ${sum.bytes.sum}" }
       .mkString("\n")

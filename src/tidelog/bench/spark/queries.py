@@ -4,12 +4,21 @@ Invariant: what a batch holds depends on its number alone, so runs and restarts 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-SOURCE_PARTITIONS: Final = 2
+_SOURCE_PARTITIONS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query and its output mode."""
+
+    build: Callable[[SparkSession], DataFrame]
+    mode: str
 
 
 def rows(spark: SparkSession, count: int) -> DataFrame:
@@ -17,12 +26,12 @@ def rows(spark: SparkSession, count: int) -> DataFrame:
     return (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", count)
-        .option("numPartitions", SOURCE_PARTITIONS)
+        .option("numPartitions", _SOURCE_PARTITIONS)
         .load()
     )
 
 
-def word_count(spark: SparkSession) -> DataFrame:
+def aggregation(spark: SparkSession) -> DataFrame:
     """10,000 rows over 20,011 keys of 200 characters."""
     key = F.rpad((F.col("value") * 7919 % 20_011).cast("string"), 200, ".")
     return rows(spark, 10_000).groupBy(key.alias("word")).count()
@@ -50,9 +59,20 @@ def join(spark: SparkSession) -> DataFrame:
     return left.join(right, near)
 
 
-QUERIES: Final[dict[str, tuple[Callable[[SparkSession], DataFrame], str]]] = {
-    "wc": (word_count, "update"),
-    "win": (sliding_window, "update"),
-    "join": (join, "append"),
+def transform(spark: SparkSession) -> DataFrame:
+    """2,000 rows over 500 keys that are others after four batches; sessions, by a processor
+    within the JVM: a value and a timer per key.
+    """
+    count = 2_000
+    jvm = spark._jvm
+    assert jvm is not None
+    sessions = jvm.tidelog.benchmark.Sessions.of(rows(spark, count)._jdf, count)
+    return DataFrame(sessions, spark)
+
+
+QUERIES: Final[dict[str, Query]] = {
+    "aggregation": Query(aggregation, "update"),
+    "window": Query(sliding_window, "update"),
+    "join": Query(join, "append"),
+    "transform": Query(transform, "append"),
 }
-"""Query and output mode by name."""
