@@ -13,6 +13,7 @@ from tidelog.errors import ConfigError
 
 _MODULES: Final[tuple[str, ...]] = (
     "checkpoints",
+    "replay",
     "restore_phases",
     "resources",
     "throughput",
