@@ -9,6 +9,7 @@ import contextlib
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tidelog.bench.embedded.failing import FailingStages, InjectedFailure
 from tidelog.bench.embedded.meter import CLOCK, Mark
@@ -56,7 +57,8 @@ async def restart(
     found = Restart(
         stages,
         random.Random(spec.seed).random(),
-        *(JobRunner(build(stages), store, config, effects) for _ in range(2)),
+        JobRunner(build(stages), store, config, effects),
+        JobRunner(build(stages), store, config, effects),
     )
     try:
         await _fail(found, warm_s)
@@ -122,7 +124,7 @@ async def _start_again(found: Restart, store: ObservedStore, limit_s: float, res
         await _ended(running)
 
 
-async def _ended(*tasks: "asyncio.Future[object]") -> None:
+async def _ended(*tasks: "asyncio.Future[Any]") -> None:
     for task in tasks:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, TidelogError):
