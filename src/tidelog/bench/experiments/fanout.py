@@ -103,13 +103,13 @@ EXPERIMENTS: Final = (
         group="embedded",
         measurement=MEASUREMENT,
         figures=(
-            Figure("objects_per_checkpoint", "objects written per checkpoint", ""),
-            Figure("requests_per_checkpoint", "requests of all kinds per checkpoint", ""),
-            Figure("dollars_per_day", "S3 bill of a day, a checkpoint a second", "$"),
+            Figure("objects_per_checkpoint", "objects per checkpoint", ""),
+            Figure("requests_per_checkpoint", "requests per checkpoint", ""),
+            Figure("dollars_per_day", "S3 bill of a day, at 1/s", "$"),
             Figure("kb_per_checkpoint", "uploaded per checkpoint", "kB"),
-            Figure("table_objects_per_checkpoint", "of them of tables", ""),
-            Figure("log_objects_per_checkpoint", "of them of the log", ""),
             Figure("p50_ms", "checkpoint, median", "ms"),
+            Figure("table_objects_per_checkpoint", "table objects per checkpoint", ""),
+            Figure("log_objects_per_checkpoint", "log objects per checkpoint", ""),
         ),
         ratios=(Ratio("on", "off"),),
         plots=(
