@@ -1,4 +1,4 @@
-"""The measurement behind checkpoint-count, -duration, -size and overhead, in its smallest cells."""
+"""The measurement behind checkpoint-duration, -size and overhead, in its smallest cells."""
 
 import dataclasses
 from pathlib import Path

@@ -40,6 +40,8 @@ _WINDOWS: Final[dict[Size, dict[str, Setting]]] = {
     Size.STANDARD: {"keys": 20_000, "rate": 500.0, "window_s": 6.0},
     Size.FULL: {"keys": 20_000, "rate": 500.0, "window_s": 60.0, "warm_s": 65.0},
 }
+_AT_ONCE_S: Final = 0.01
+"""As in the published experiments: the next checkpoint is always due."""
 _STARTS_S: Final = 2.0
 
 
@@ -54,6 +56,20 @@ def cells(size: Size) -> Sequence[Cell]:
         for slides in (10, 5)
     ]
     return [Cell(each, ("on", "off"), _expected_s(each)) for each in settings]
+
+
+def non_stop_cells(size: Size) -> Sequence[Cell]:
+    """The same loads in shorter runs, with an interval that no checkpoint can keep; quick: two."""
+    found = []
+    for cell in cells(size):
+        of_two = cell.settings.get("key_bytes") == 200 or cell.settings.get("slides") == 10
+        if size is Size.QUICK and not of_two:
+            continue
+        settings = {**cell.settings, "checkpoint_s": _AT_ONCE_S}
+        if size is Size.STANDARD:
+            settings["seconds"] = 15.0
+        found.append(Cell(settings, cell.variants, _expected_s(settings)))
+    return found
 
 
 def _expected_s(settings: dict[str, Any]) -> float:

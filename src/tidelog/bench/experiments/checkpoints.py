@@ -1,4 +1,5 @@
-"""Checkpoints: how many, how long, how large, and what storage they need, at a fixed input rate.
+"""Checkpoints: how long, how large, and what storage they need, at a fixed input rate; and how many
+there can be.
 
 Invariant: both variants of a pair have the same records at the same times, the same store and the
 same interval; only whether a checkpoint is log or table files differs.
@@ -10,7 +11,7 @@ from typing import Final
 from tidelog.bench.embedded import checkpoint_figures
 from tidelog.bench.embedded.checkpoint_figures import MB
 from tidelog.bench.embedded.checkpoints import taken
-from tidelog.bench.embedded.loads import cells, job_of, spec_of
+from tidelog.bench.embedded.loads import cells, job_of, non_stop_cells, spec_of
 from tidelog.bench.embedded.predictions import predictions
 from tidelog.bench.embedded.run import RunSpec, measure
 from tidelog.bench.embedded.running import Running
@@ -86,6 +87,7 @@ def _flat(figures: Mapping[str, float], seconds: float) -> dict[str, Points]:
 
 
 MEASUREMENT: Final = Measurement("checkpoints", cells, measure_checkpoints)
+_NON_STOP: Final = Measurement("checkpoints-non-stop", non_stop_cells, measure_checkpoints)
 _RATIOS: Final = (Ratio("on", "off"),)
 _LOAD: Final = (
     Figure("records_per_s", "records handled", "1/s", "higher"),
@@ -97,12 +99,13 @@ EXPERIMENTS: Final = (
     Experiment(
         name="checkpoint-count",
         title="Completed checkpoints",
-        question="How many checkpoints complete in the same time, at the same interval?",
+        question="How many checkpoints complete when each begins as soon as the last one is done?",
         group="embedded",
-        measurement=MEASUREMENT,
+        measurement=_NON_STOP,
         figures=(
             Figure("checkpoints_per_minute", "completed a minute", "1/min", "higher"),
             Figure("checkpoints", "completed in the run", "", "higher"),
+            Figure("requests_per_checkpoint", "requests per checkpoint", ""),
             *_LOAD,
         ),
         ratios=_RATIOS,
@@ -124,6 +127,8 @@ EXPERIMENTS: Final = (
             Figure("barrier_p50_ms", "median until all snapshots are taken", "ms"),
             Figure("upload_p50_ms", "median of the upload behind the barrier", "ms"),
             Figure("manifest_p50_ms", "median of writing the manifest", "ms"),
+            Figure("checkpoints", "completed in the run", "", "higher"),
+            *_LOAD,
         ),
         ratios=_RATIOS,
         plots=(
