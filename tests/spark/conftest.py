@@ -27,6 +27,7 @@ IN_EVERY_RUN = (
     "processor/",
     "verify/",
     "overhead/",
+    "bench/test_changes_view.py",
     "bench/test_counted_file_system.py",
     "bench/test_one_query.py",
     "faults/",

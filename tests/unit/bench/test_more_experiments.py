@@ -6,11 +6,11 @@ import pytest
 
 from tidelog.bench.embedded.cells import settings_of, workload_of
 from tidelog.bench.embedded.workload import WORKLOADS, Workload
-from tidelog.bench.experiments import chosen, memory_limit, verify, write_buffer
+from tidelog.bench.experiments import chosen, memory_limit, rescale, verify, write_buffer
 from tidelog.bench.measurement import Reading, Setting, Size, Trial
 
 SMALL = Workload(2_000, 16, draws=20_000)
-NAMES = {"write-buffer", "memory-limit", "changes-view", "verify"}
+NAMES = {"write-buffer", "memory-limit", "rescale", "changes-view", "verify"}
 
 
 def reading(tmp_path: Path, measure: object, variant: str, **settings: Setting) -> Reading:
@@ -26,15 +26,15 @@ def test_more_is_left_out_of_all_and_named_by_its_group() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_what_is_shown_is_measured_by_each_variant_of_a_cell(name: str) -> None:
+def test_every_cell_compares_something_and_a_full_session_has_every_ratio(name: str) -> None:
     (experiment,) = chosen((name,))
     for size in Size:
         cells = experiment.measurement.cells(size)
         assert len({cell.key for cell in cells}) == len(cells) > 0
         for cell in cells:
             assert workload_of(cell.settings).keys > 0
-            for ratio in experiment.ratios:
-                assert {ratio.over, ratio.under} <= set(cell.variants)
+            formed = [r for r in experiment.ratios if {r.over, r.under} <= {*cell.variants}]
+            assert formed if size is not Size.FULL else formed == [*experiment.ratios]
 
 
 def test_a_workload_survives_the_settings_of_a_cell() -> None:
@@ -79,6 +79,27 @@ def test_what_is_held_while_the_store_hangs_stays_near_its_limit(tmp_path: Path)
     assert max(value for _, value in found.series["held_mb"]) == pytest.approx(held, abs=1e-3)
     handled = [value for _, value in found.series["records"]]
     assert handled == sorted(handled) and handled[-1] > handled[0]
+
+
+@pytest.mark.parametrize("variant", ["to 2", "to 1"])
+def test_a_restore_with_fewer_subtasks_fetches_tables_and_log_once(
+    tmp_path: Path, variant: str
+) -> None:
+    figures = reading(
+        tmp_path,
+        rescale.run,
+        variant,
+        parallelism=2,
+        log_records=8_000,
+        latency_ms=0.0,
+        mb_per_s=0.0,
+    ).figures
+    state, table, fetched = (figures[f"{name}_mb"] for name in ("state", "table", "downloaded"))
+    assert 0 < table < state
+    # Besides the state only manifests and descriptors are read: some kilobytes.
+    assert state <= fetched < state + 0.1
+    # No row changes more than once in a flush, and of the splits there are a few changes.
+    assert SMALL.keys * 0.5 < figures["changes"] <= 8_000 + 2048 + 100
 
 
 def test_verify_restores_every_retained_checkpoint_of_the_store_it_fills(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _MODULES: Final[tuple[str, ...]] = (
     "spark_bill",
     "write_buffer",
     "memory_limit",
+    "rescale",
     "changes_view",
     "verify",
 )

@@ -65,10 +65,11 @@ def run(trial: Trial) -> Reading:
         reads = [changes.read(frame) for _ in range(whole(trial.settings, "reads"))]
     finally:
         spark.stop()
-    return _reading(warm, reads)
+    return reading(warm, reads)
 
 
-def _reading(warm: Mapping[str, float], reads: list[dict[str, float]]) -> Reading:
+def reading(warm: Mapping[str, float], reads: list[dict[str, float]]) -> Reading:
+    """Figures of reads that all found the same rows; raises InvariantError when they did not."""
     count = warm["changes"]
     # Changes of one subtask without a gap: 0, 1, 2, ...
     expected = count * (count - 1) / 2

@@ -63,9 +63,14 @@ def session(cores: int, directory: Path) -> SparkSession:
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make the sources known to a session."""
     spark.dataSource.register(TidelogDataSource)
     spark.dataSource.register(RowByRow)
-    return spark
 
 
 def source(spark: SparkSession, variant: str, store: Path, parquet: Path) -> DataFrame:

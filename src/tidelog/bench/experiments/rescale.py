@@ -1,0 +1,125 @@
+"""Restore with more or fewer subtasks, against the same number, of the same checkpoint.
+
+Invariant: what is restored was made by the same records with the same subtasks: tables of all
+words, and behind them the log of the same records, whatever was handled while tables went up aside.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from tidelog.bench.children import in_child
+from tidelog.bench.embedded.cells import number, settings_of, whole, workload_of
+from tidelog.bench.embedded.jobs import word_count
+from tidelog.bench.embedded.restoring import Restored, restore
+from tidelog.bench.embedded.run import RunSpec, measure
+from tidelog.bench.embedded.workload import WORKLOADS, Workload
+from tidelog.bench.experiment import Bars, Experiment, Figure, Ratio
+from tidelog.bench.measurement import Cell, Measurement, Reading, Size, Trial
+from tidelog.bench.store.manners import Manners
+
+_BEFORE: Final = 4
+"""Subtasks of the job that is restored."""
+_SAME: Final = f"to {_BEFORE}"
+_OTHERS: Final = ("to 8", "to 2", "to 1")
+_NEVER_S: Final = 1e6
+_MATERIALIZE_S: Final = 0.4
+_IDLE_S: Final = 1.5
+"""Longer than all tables take to be uploaded to the local disk."""
+_IDLE_RATE: Final = 3_000.0
+"""Records per second meanwhile: few, but more than the first run's one buffer in that time."""
+
+
+def cells(size: Size) -> list[Cell]:
+    """Words of 200 bytes, so that tables are large for their rows."""
+    workload, records, variants = {
+        Size.QUICK: (Workload(40_000, 200, draws=40_000), 40_000, (_SAME, "to 8", "to 1")),
+        Size.STANDARD: (Workload(200_000, 200, draws=200_000), 200_000, (_SAME, *_OTHERS)),
+        Size.FULL: (WORKLOADS["200x1M"], 1_000_000, (_SAME, *_OTHERS)),
+    }[size]
+    settings = settings_of(workload) | {
+        "parallelism": _BEFORE,
+        "log_records": records,
+        "latency_ms": 30.0,
+        "mb_per_s": 50.0,
+    }
+    return [Cell(settings, variants, 6.0 + _IDLE_S + workload.keys / 3e4 + records / 1e5)]
+
+
+def spec_of(trial: Trial) -> RunSpec:
+    """The run that is restored."""
+    settings = trial.settings
+    return RunSpec(
+        workload_of(settings),
+        checkpoint_s=0.5,
+        warm_s=0.0,
+        materialize_s=_NEVER_S,
+        replay_s=_NEVER_S,
+        parallelism=whole(settings, "parallelism"),
+        seed=trial.seed,
+    )
+
+
+def run(trial: Trial) -> Reading:
+    """Make the checkpoint in a process of its own and restore it in this one."""
+    in_child(fill, trial)
+    settings = trial.settings
+    spec = replace(
+        spec_of(trial),
+        parallelism=int(trial.variant.removeprefix("to ")),
+        link=Manners(number(settings, "latency_ms"), number(settings, "mb_per_s"), trial.seed),
+    )
+    found = restore(spec, word_count, ["first"], trial.directory / "store", trial.directory)
+    return Reading(_figures(found))
+
+
+def fill(trial: Trial) -> None:
+    """Three runs, each from where the one before ended: every word once, a slow one that uploads
+    the tables, and the records whose log stays behind them.
+    """
+    spec, room = spec_of(trial), trial.directory
+    for each in (
+        replace(spec, records=1),
+        replace(spec, materialize_s=_MATERIALIZE_S, rate=_IDLE_RATE, seconds=_IDLE_S),
+        replace(spec, records=1 + whole(trial.settings, "log_records")),
+    ):
+        measure(each, store=room / "store", room=room)
+
+
+def _figures(found: Restored) -> dict[str, float]:
+    return {
+        "running_s": found.running_s,
+        "cpu_s": found.cpu_s,
+        "downloaded_mb": found.downloaded_bytes / 1e6,
+        "state_mb": found.state_bytes / 1e6,
+        "table_mb": found.table_bytes / 1e6,
+        "changes": float(found.changes),
+        "requests": float(found.requests),
+        "rss_mb": found.rss_mb,
+    }
+
+
+MEASUREMENT: Final = Measurement("rescale", cells, run)
+EXPERIMENTS: Final = (
+    Experiment(
+        name="rescale",
+        title="Restore with another parallelism",
+        question="What does a restore with more or fewer subtasks take, against the same number?",
+        group="more",
+        measurement=MEASUREMENT,
+        figures=(
+            Figure("running_s", "until all tasks run", "s"),
+            Figure("cpu_s", "CPU until a record is handled", "s"),
+            Figure("downloaded_mb", "downloaded", "MB"),
+            Figure("requests", "requests", ""),
+            Figure("changes", "changes replayed", "", "neither"),
+            Figure("state_mb", "state in the checkpoint", "MB", "neither"),
+            Figure("table_mb", "of it tables", "MB", "neither"),
+            Figure("rss_mb", "resident memory", "MB"),
+        ),
+        ratios=tuple(Ratio(other, _SAME) for other in _OTHERS),
+        plots=(
+            Bars("running_s", "Seconds until all tasks run"),
+            Bars("downloaded_mb", "MB downloaded"),
+        ),
+    ),
+)
