@@ -11,8 +11,8 @@ from tidelog.bench.embedded.cells import settings_of, whole, workload_of
 from tidelog.bench.embedded.run import RunSpec, measure
 from tidelog.bench.embedded.workload import Workload
 from tidelog.bench.experiment import Bars, Experiment, Figure, Ratio
-from tidelog.bench.experiments.verify import missing
 from tidelog.bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
+from tidelog.bench.spark.toolbox import missing
 from tidelog.errors import InvariantError
 
 VARIANTS: Final = ("tidelog", "parquet", "rows")
@@ -90,7 +90,7 @@ def reading(warm: Mapping[str, float], reads: list[dict[str, float]]) -> Reading
     return Reading(figures, notes={"reads_s": [round(read["seconds"], 3) for read in reads]})
 
 
-MEASUREMENT: Final = Measurement("changes-view", cells, run, lambda _: missing("spark"))
+MEASUREMENT: Final = Measurement("changes-view", cells, run, missing)
 EXPERIMENTS: Final = (
     Experiment(
         name="changes-view",

@@ -18,8 +18,7 @@ from tidelog.bench.embedded.run import RunSpec, measure
 from tidelog.bench.embedded.workload import WORKLOADS, Workload
 from tidelog.bench.experiment import Bars, Experiment, Figure, Ratio
 from tidelog.bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
-from tidelog.errors import ConfigError
-from tidelog.spark.toolchain import find_java, find_spark
+from tidelog.bench.spark import toolbox
 
 ENGINES: Final = {
     "local": ("--engine", "local", "--jobs", "2"),
@@ -29,14 +28,7 @@ ENGINES: Final = {
 
 def missing(variant: str) -> str | None:
     """Spark and Java for the engine `spark`."""
-    if variant != "spark":
-        return None
-    try:
-        find_spark()
-        find_java()
-    except ConfigError as error:
-        return str(error)
-    return None
+    return toolbox.missing(variant) if variant == "spark" else None
 
 
 def cells(size: Size) -> list[Cell]:
