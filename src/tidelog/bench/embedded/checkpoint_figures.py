@@ -8,17 +8,14 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, Final
 
-from tidelog.bench.embedded.checkpoints import Taken
+from tidelog.bench.embedded.checkpoints import KEYED_TABLE, Taken
 from tidelog.bench.embedded.meter import percentile
 from tidelog.bench.measurement import Points
 from tidelog.bench.thinning import thinned
-from tidelog.runtime.config import JobConfig
 
 MB: Final = 1e6
 _SHARES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1.0}
 _SLOWEST: Final = 5
-_KEYED: Final = JobConfig().table_of(keyed=True)
-"""The kind of table that holds keyed state; others are too small to matter."""
 
 
 def counts(found: Sequence[Taken], seconds: float) -> dict[str, float]:
@@ -68,7 +65,7 @@ def _materializations(found: Sequence[Taken]) -> int:
         {
             state.materialization.descriptor
             for _, state in checkpoint.entry.subtasks()
-            if state.materialization is not None and state.table == _KEYED
+            if state.materialization is not None and state.table == KEYED_TABLE
         }
         for checkpoint in found
     ]
@@ -83,7 +80,7 @@ def curves(found: Sequence[Taken]) -> dict[str, Points]:
         "duration_ms": _curve([(c.at_s, c.duration_s * 1e3) for c in found]),
         "incremental_mb": _curve([(c.at_s, c.incremental_bytes / MB) for c in found]),
         "full_mb": _curve([(c.at_s, c.full_bytes / MB) for c in found]),
-        "log_mb": _curve([(c.at_s, c.log_bytes / MB) for c in found]),
+        "log_mb": _curve([(c.at_s, c.sizes.log_full_bytes / MB) for c in found]),
         "table_mb": _curve([(c.at_s, c.table_bytes / MB) for c in found]),
     }
 

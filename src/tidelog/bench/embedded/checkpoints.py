@@ -6,13 +6,18 @@ its needs are the whole objects that a restore of it reads, as the store keeps a
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.bench.embedded.running import Running
 from tidelog.bench.store.modelled import Write
 from tidelog.checkpoint.inventory import Inventory, read_inventory
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.sizes import CheckpointSizes, checkpoint_sizes
+from tidelog.runtime.config import JobConfig
 from tidelog.storage import paths
+
+KEYED_TABLE: Final = JobConfig().table_of(keyed=True)
+"""The kind of table that holds keyed state; those of sources are too small to matter."""
 
 
 @dataclass(frozen=True)

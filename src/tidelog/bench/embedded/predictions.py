@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tidelog.bench.embedded.checkpoint_figures import MB
-from tidelog.bench.embedded.checkpoints import Taken
+from tidelog.bench.embedded.checkpoints import KEYED_TABLE, Taken
 from tidelog.bench.embedded.run import RunSpec
 from tidelog.bench.embedded.running import Running
 from tidelog.bench.embedded.stored import stored_over_time
@@ -44,7 +44,7 @@ async def predictions(spec: RunSpec, running: Running, found: Sequence[Taken]) -
         report = await overhead_of(running, found)
         if report is not None:
             compressed = compression(report)
-            figures |= _rule(report)
+            figures |= _rule([o for o in report.operators if o.id in _keyed(found)])
     if spec.filled:
         estimate = estimated(spec, compressed)
         if estimate.checkpoint_s is not None:
@@ -54,8 +54,14 @@ async def predictions(spec: RunSpec, running: Running, found: Sequence[Taken]) -
     return figures
 
 
-def _rule(report: Report) -> dict[str, float]:
-    peaks = [found for operator in report.operators if (found := peak(operator)) is not None]
+def _keyed(found: Sequence[Taken]) -> set[str]:
+    """The operators with keyed state."""
+    subtasks = found[-1].entry.subtasks()
+    return {operator.id for operator, state in subtasks if state.table == KEYED_TABLE}
+
+
+def _rule(operators: Sequence[OperatorReport]) -> dict[str, float]:
+    peaks = [found for operator in operators if (found := peak(operator)) is not None]
     if not peaks:
         return {}
     predicted = sum(each.predicted_bytes for each in peaks)
