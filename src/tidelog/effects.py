@@ -79,6 +79,11 @@ def loop_thread() -> asyncio.AbstractEventLoop:
     return loop
 
 
+def hold_thread(seconds: float) -> None:
+    """Keep the calling thread for so long, as a slow call into another system does."""
+    time.sleep(seconds)
+
+
 class InlineOffload:
     """Runs the function at once, in the event loop: deterministic, for tests and simulation."""
 

@@ -17,6 +17,7 @@ _MODULES: Final[tuple[str, ...]] = (
     "restore_phases",
     "resources",
     "throughput",
+    "unaligned",
     "fanout",
     "store_latency",
     "spark_commit",
