@@ -64,7 +64,8 @@ def measure_latency(trial: Trial) -> Reading:
     general = measure(spec_of(trial), job_of(trial), after=after, room=trial.directory)
     reading = found[0]
     names = ("records_per_s", "cores_used", "checkpoints_failed")
-    return Reading({**reading.figures, **{name: general[name] for name in names}}, reading.series)
+    general_figures = {name: general[name] for name in names}
+    return Reading({**reading.figures, **general_figures}, reading.series, reading.notes)
 
 
 async def _read(running: Running) -> Reading:
@@ -82,7 +83,8 @@ async def _read(running: Running) -> Reading:
         figures["requests_per_checkpoint"] = traffic.all_requests / len(checkpoints)
         figures["objects_per_checkpoint"] = len(objects) / len(checkpoints)
     curve = checkpoint_figures.curves(checkpoints).get("duration_ms", [])
-    return Reading(figures, {"duration_ms": curve})
+    notes = {"slowest": checkpoint_figures.slowest(checkpoints)}
+    return Reading(figures, {"duration_ms": curve}, notes)
 
 
 MEASUREMENT: Final = Measurement("store-latency", cells, measure_latency)
