@@ -14,6 +14,7 @@ from tidelog.bench.embedded.workload import Workload
 from tidelog.bench.experiments import checkpoints
 from tidelog.bench.measurement import Reading, Setting, Size, Trial
 from tidelog.bench.store.manners import Manners
+from tidelog.overhead.report import BytesPerChange, OperatorReport
 from tidelog.storage import paths
 
 SMALL: dict[str, Setting] = {
@@ -128,6 +129,8 @@ def test_an_estimate_knows_the_settings_of_the_run() -> None:
     on = predictions.estimated(spec)
     off = predictions.estimated(dataclasses.replace(spec, changelog=False))
     assert on.log is not None and on.checkpoint_s is not None and off.checkpoint_s is not None
+    # Of a change: 9 bytes of the block, 4 of its row's prefix, the word with its length, a count.
+    assert on.log.bytes_per_s / on.log.changes_per_s == pytest.approx(9 + 4 + 202 + 1, rel=0.02)
     # About 10,000 changes a second of 230 bytes, for ten seconds and what retention adds.
     assert 20e6 < on.log.peak_bytes < 50e6
     assert 0.06 < on.checkpoint_s < 0.2 < off.checkpoint_s
@@ -148,3 +151,29 @@ def test_each_size_has_the_four_jobs_and_several_materializations(size: Size) ->
         assert settings["warm_s"] > settings["materialize_s"]
         assert settings["warm_s"] > settings.get("window_s", 0.0)
         assert cell.variants == ("on", "off")
+
+
+@pytest.mark.parametrize("size", Size)
+def test_non_stop_cells_are_the_same_loads_with_a_checkpoint_always_due(size: Size) -> None:
+    changed = {"checkpoint_s", "seconds"}
+    at_rest = [
+        {name: value for name, value in cell.settings.items() if name not in changed}
+        for cell in loads.cells(size)
+    ]
+    non_stop = loads.non_stop_cells(size)
+    assert len(non_stop) == (2 if size is Size.QUICK else 4)
+    for cell in non_stop:
+        assert cell.settings["checkpoint_s"] == 0.01
+        assert {n: v for n, v in cell.settings.items() if n not in changed} in at_rest
+
+
+def test_compression_is_that_of_the_operator_that_gains_least() -> None:
+    reports = [operator_report(stored=30.0, raw=40.0), operator_report(stored=18.0, raw=20.0)]
+    assert predictions.compression(reports) == 0.9
+    assert predictions.compression([operator_report(stored=30.0, raw=20.0)]) == 1.0
+    assert predictions.compression([operator_report(None, None)]) == 1.0
+
+
+def operator_report(stored: float | None, raw: float | None) -> OperatorReport:
+    per_change = None if stored is None or raw is None else BytesPerChange(raw, stored)
+    return OperatorReport("count", (), None, per_change, None, 0, None, 0.0, 0, 0.0, None, None)

@@ -5,8 +5,9 @@ alone; the estimate is `tidelog estimate`'s, which knows the workload and the se
 of the run but how well the log compresses.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -28,8 +29,8 @@ from tidelog.overhead.report import Comparison, OperatorReport, Report
 from tidelog.storage import paths
 from tidelog.storage.port import ObjectStore
 
-_COUNT_BYTES = len(msgspec.msgpack.encode([1 << 8]))
-"""Of a word's count."""
+_COUNT_BYTES: Final = len(msgspec.msgpack.encode(1))
+"""Of the count of a word that was seen a few times."""
 
 
 async def predictions(spec: RunSpec, running: Running, found: Sequence[Taken]) -> dict[str, float]:
@@ -43,8 +44,9 @@ async def predictions(spec: RunSpec, running: Running, found: Sequence[Taken]) -
         figures["log_stored_peak_mb"] = max(size for _, size in log) / MB
         report = await overhead_of(running, found)
         if report is not None:
-            compressed = compression(report)
-            figures |= _rule([o for o in report.operators if o.id in _keyed(found)])
+            operators = [o for o in report.operators if o.id in _keyed(found)]
+            compressed = compression(operators)
+            figures |= _rule(operators)
     if spec.filled:
         estimate = estimated(spec, compressed)
         if estimate.checkpoint_s is not None:
@@ -98,10 +100,11 @@ def peak(operator: OperatorReport) -> Comparison | None:
     return operator.peak
 
 
-def compression(report: Report) -> float:
-    """Size of the log as stored over its size before compression."""
-    sizes = [o.bytes_per_change for o in report.operators if o.bytes_per_change is not None]
-    return min(1.0, max(size.stored / size.raw for size in sizes)) if sizes else 1.0
+def compression(operators: Iterable[OperatorReport]) -> float:
+    """Size of the log as stored over its size before compression, of the one that gains least."""
+    sizes = [o.bytes_per_change for o in operators if o.bytes_per_change is not None]
+    # Headers count as stored, so small blocks seem to grow.
+    return min(1.0, max((size.stored / size.raw for size in sizes), default=1.0))
 
 
 def estimated(spec: RunSpec, compressed: float = 1.0) -> Estimate:
