@@ -41,7 +41,7 @@ def command(
     if target is None and not terminal and not output.as_json:
         target = Path("report.html")
     if target is not None:
-        _write(target, found)
+        _write(output, target, found)
     if output.as_json:
         output.document(document(found))
         return EXIT_OK
@@ -67,8 +67,9 @@ def _lines(found: Report) -> list[str]:
     return lines
 
 
-def _write(target: Path, found: Report) -> None:
-    text = page(found.told, found.chapters, found.unknown)
+def _write(output: Output, target: Path, found: Report) -> None:
+    with output.progress("drawing") as progress:
+        text = page(found.told, found.chapters, found.unknown, progress)
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as cause:

@@ -87,6 +87,7 @@ def test_medians_spans_ratios_and_every_pair_are_in_tables() -> None:
     text = read(FIVE).text
     assert "on 12 10\N{EN DASH}14 off 22 20\N{EN DASH}24" in text
     assert "on / off 0.545x 0.5\N{EN DASH}0.583 ▲ better" in text
+    assert "Medians and ratios, min and max below" in text
     assert "on / off, 1 0.5x on / off, 2 0.524x" in text
 
 

@@ -77,10 +77,15 @@ def _row(chapter: Chapter, line: Headline | None, reach: float) -> Markup:
         tag("td", figure, class_="figure"),
         tag("td", line.ratio, class_="compared"),
         tag("td", tag("strong", times(line.median)), class_="number ratio"),
-        tag("td", f"{number(line.low)} to {number(line.high)}", class_="number range"),
+        tag("td", _between(line), class_="number range"),
         tag("td", _forest(line, reach), class_="forest"),
         tag("td", says(line.verdict, line.says), class_="verdict"),
     )
+
+
+def _between(line: Headline) -> str:
+    low, high = number(line.low), number(line.high)
+    return low if low == high else f"{low} to {high}"
 
 
 def _reach(lines: Sequence[Headline]) -> float:

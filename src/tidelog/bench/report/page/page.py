@@ -1,8 +1,8 @@
 """The whole page as text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.bench.report.chapter import Chapter, Told
 from tidelog.bench.report.markup import Markup, tag
@@ -20,7 +20,22 @@ _GROUPS: Final = {
 }
 
 
-def page(told: Sequence[Told], chapters: Sequence[Chapter], unknown: Sequence[str]) -> str:
+class Progress(Protocol):
+    """Is told how many chapters are drawn; nothing else takes time."""
+
+    def __call__(self, done: int, total: int) -> None: ...
+
+
+def _silent(done: int, total: int) -> None:
+    """Nobody asked."""
+
+
+def page(
+    told: Sequence[Told],
+    chapters: Sequence[Chapter],
+    unknown: Sequence[str],
+    progress: Progress = _silent,
+) -> str:
     """HTML; `unknown` experiments are in a session but not in this version of the library."""
     style = files("tidelog.bench.report.page").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(
@@ -32,7 +47,6 @@ def page(told: Sequence[Told], chapters: Sequence[Chapter], unknown: Sequence[st
         tag("title", f"Benchmark report {told[0].session.session}"),
         tag("style", Markup(style)),
     )
-    several = len(told) > 1
     body = tag(
         "body",
         header(told),
@@ -40,12 +54,18 @@ def page(told: Sequence[Told], chapters: Sequence[Chapter], unknown: Sequence[st
         tag(
             "main",
             overview(chapters),
-            [section(chapter, several) for chapter in chapters],
+            _sections(chapters, len(told) > 1, progress),
             [tag("p", f"{name}: not known to this version.", class_="note") for name in unknown],
         ),
         _footer(),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _sections(chapters: Sequence[Chapter], several: bool, progress: Progress) -> Iterator[Markup]:
+    for done, chapter in enumerate(chapters):
+        progress(done, len(chapters))
+        yield section(chapter, several)
 
 
 def _contents(chapters: Sequence[Chapter]) -> Markup | None:

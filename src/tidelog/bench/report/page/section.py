@@ -7,7 +7,7 @@ from tidelog.bench.report.markup import Markup, tag
 from tidelog.bench.report.numbers import setting
 from tidelog.bench.report.page.beside import beside
 from tidelog.bench.report.page.figures import figures
-from tidelog.bench.report.page.tables import every_pair, medians, ratios
+from tidelog.bench.report.page.tables import every_pair, numbers
 
 _LINES = 12
 """Of an error; its last ones."""
@@ -18,7 +18,7 @@ def section(chapter: Chapter, several: bool) -> Markup:
     answer = chapter.answer
     experiment = answer.experiment
     aside = beside(experiment.name)
-    body = [figures(answer), medians(answer), ratios(answer), every_pair(answer)]
+    body = [figures(answer), numbers(answer), every_pair(answer)]
     if not answer.cells:
         body = [tag("p", "Nothing has been measured.", class_="muted")]
     measured = tag("div", body, list(_remarks(chapter)), _settings(chapter, several))

@@ -1,4 +1,4 @@
-"""Tables of an experiment: medians per cell and variant, ratios, every pair.
+"""Tables of an experiment: medians and ratios per cell, and every pair.
 
 Invariant: each table scrolls in a box of its own, so the page never does sideways.
 """
@@ -11,12 +11,12 @@ from tidelog.bench.report.answer import Answer, CellAnswer
 from tidelog.bench.report.markup import Child, Markup, tag
 from tidelog.bench.report.numbers import number, span, times
 from tidelog.bench.report.page.overview import says
-from tidelog.bench.report.verdict import verdict
+from tidelog.bench.report.verdict import Verdict, verdict
 from tidelog.bench.statistics import Spread
 
 
-def medians(answer: Answer) -> Markup | None:
-    """A row per cell and variant, a column per figure."""
+def numbers(answer: Answer) -> Markup | None:
+    """Per cell a row per variant and a row per ratio, a column per figure."""
     figures = answer.present(answer.experiment.figures)
     if not figures:
         return None
@@ -26,25 +26,12 @@ def medians(answer: Answer) -> Markup | None:
         for row in (
             *_group(cell, len(figures)),
             *(_variant(variant, of, figures) for variant, of in cell.figures.items()),
-        )
-    ]
-    return _box("Medians, with min and max below", "Variant", figures, rows)
-
-
-def ratios(answer: Answer) -> Markup | None:
-    """A row per cell and ratio, with verdicts."""
-    figures = _divided(answer)
-    if not figures:
-        return None
-    rows = [
-        row
-        for cell in answer.cells
-        for row in (
-            *_group(cell, len(figures)),
             *(_ratio(name, of, figures) for name, of in cell.ratios.items()),
         )
     ]
-    return _box("Ratios, formed pair by pair", "Ratio", figures, rows)
+    several = any(trial.pair for cell in answer.cells for trial in cell.trials)
+    caption = "Medians and ratios" + (", min and max below" if several else "")
+    return _box(caption, "Variant", figures, rows)
 
 
 def every_pair(answer: Answer) -> Markup | None:
@@ -114,8 +101,10 @@ def _ratio(name: str, of: Mapping[str, Mapping[str, Any]], figures: Sequence[Fig
             cells.append(_number("\N{EM DASH}"))
             continue
         said = verdict(ratio, figure)
-        cells.append(_number(times(ratio["median"]), _below(span(ratio)), says(said, said)))
-    return tag("tr", tag("th", name, scope="row"), cells)
+        # Of a session with few pairs the header says so, once.
+        words = says(said, said) if said is not Verdict.FEW else None
+        cells.append(_number(times(ratio["median"]), _below(span(ratio)), words))
+    return tag("tr", tag("th", name, scope="row"), cells, class_="ratios")
 
 
 def _pairs(cell: CellAnswer, figures: Sequence[Figure]) -> Iterator[Markup]:

@@ -47,6 +47,9 @@ _SETTINGS: Final[Any] = {
     "ytick.left": False,
     "ytick.minor.size": 0,
 }
+_FEW: Final = 6.0
+"""Highest by lowest value; below this a log scale gets the ticks of a linear one."""
+_MANY: Final = 1e3
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _LINK: Final = "{http://www.w3.org/1999/xlink}href"
 _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}")
@@ -86,13 +89,20 @@ def svg(panel: Panel, width: float, name: str, title: str) -> str:
 
 
 def plain_numbers(axis: Any, *, log: bool = False) -> None:
-    """Tick labels as in the tables; on a log scale at 1, or at 1, 2 and 5 of few decades."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
+    """Tick labels as in the tables; on a log scale as many as its decades have room for."""
+    from matplotlib.ticker import (  # noqa: PLC0415
+        FuncFormatter,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+    )
 
     if log:
         low, high = axis.get_view_interval()
-        few = high / max(low, 1e-12) < 1e3
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,), numticks=8))
+        decades = high / max(low, 1e-12)
+        subs = (1.0, 2.0, 5.0) if decades < _MANY else (1.0,)
+        few = MaxNLocator(5) if decades < _FEW else LogLocator(subs=subs, numticks=8)
+        axis.set_major_locator(few)
         axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(FuncFormatter(lambda value, at: number(value)))
 

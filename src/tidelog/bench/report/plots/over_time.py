@@ -81,6 +81,7 @@ def _panel(
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        plain_numbers(axes.xaxis)
         plain_numbers(axes.yaxis, log=plot.log)
 
     words = "; ".join(_words(trial.variant, trial.series[plot.series], plot) for trial in trials)
