@@ -1,1 +1,0 @@
-"""What the macro benchmarks share: workloads, one measured run, pairs of runs, records."""
