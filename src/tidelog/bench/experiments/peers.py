@@ -10,7 +10,7 @@ from tidelog.bench.peers.systems import SYSTEMS, TIDELOG, interpreter, missing
 from tidelog.bench.peers.task import Task
 from tidelog.errors import ConfigError
 
-_ALWAYS = ("tidelog", "bytewax", "quix-store", "spark-rocksdb")
+_ALWAYS = ("tidelog", "bytewax", "quix-store", "pyflink", "spark-rocksdb")
 _SMALL: dict[str, Setting] = {
     "keys": 50_000,
     "key_bytes": 16,

@@ -44,7 +44,7 @@ def test_tidelog_counts_right_from_its_store_alone(tmp_path: Path) -> None:
     assert found.figures["records"] % 8 == 0, "whole buffers only: 5000 = 2 * 2048 + 904"
 
 
-@pytest.mark.parametrize("variant", ["bytewax", "quix-store"])
+@pytest.mark.parametrize("variant", ["bytewax", "quix-store", "pyflink"])
 def test_a_peer_counts_right_from_what_it_made_durable(variant: str, tmp_path: Path) -> None:
     if reason := missing(variant):
         pytest.skip(reason)
