@@ -26,8 +26,9 @@ _AHEAD_S: Final = 1.5
 """Files hold what the next looks of Flink into the directory, and of this process, may ask for."""
 _LOOK_S: Final = 0.2
 NOTES = {
-    "durable": "every change in files of the changelog, and the source's files in checkpoints, in "
-    "a local directory without fsync; the table is uploaded every 10 minutes, Flink's default",
+    "durable": "every change in files of the changelog, not synced, and the source's files in "
+    "checkpoints, whose metadata is, in a local directory; the table is uploaded there every 10 "
+    "minutes, Flink's default",
     "not_done": "no network: a cluster of one slot inside one JVM; words are read from local "
     "files, which is in the figures; no Python in the way of a record",
 }
@@ -43,7 +44,7 @@ def run(task: Task) -> Outcome:
     os.environ["FLINK_LOG_DIR"] = str(task.path)
     feed = Feed(task.path, words, _PIECE)
     feed.fill()
-    job = FlinkJob(feed.input, task.durable, task.checkpoint_s, BLACKHOLE, None)
+    job = FlinkJob(feed.input, task.path, task.checkpoint_s, BLACKHOLE, None)
     start, end, commits = asyncio.run(_measured(job, feed, task))
     found = figures(start, end, commits, task.durable)
     if not size_mb(task.durable / "changelog"):
@@ -100,7 +101,7 @@ async def _restored(
 ) -> dict[str, int]:
     """Count every word once more: each row printed holds the restored count plus one."""
     feed.again()
-    job = FlinkJob(feed.input, task.durable, task.checkpoint_s, PRINT, checkpoint)
+    job = FlinkJob(feed.input, task.path, task.checkpoint_s, PRINT, checkpoint)
     counts: dict[str, int] = {}
     with printed.open() as lines:
         partial = ""
