@@ -39,6 +39,11 @@ class LastWriterWins:
         """The sequence number the next batch starts with."""
         return self._next
 
+    @property
+    def empty(self) -> bool:
+        """There is nothing to drain."""
+        return not self._rows
+
     def add(self, batch: ChangeBatch) -> None:
         """Merge the next batch; raises CorruptObjectError when it is not the next one."""
         self.skip(batch.first, batch.end)

@@ -105,6 +105,8 @@ class LogReplay:
     async def _load(self, merge: LastWriterWins, opening: "asyncio.Future[Foundation]") -> None:
         # Shielded: giving up the replay must not cancel an opening that others wait for.
         foundation = await asyncio.shield(opening)
+        if merge.empty:
+            return
         async with self.turn:
             with self.progress.timings.replay:
                 await self.offload.run(_drain, merge, foundation.table)

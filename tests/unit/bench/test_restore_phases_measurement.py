@@ -1,9 +1,11 @@
 """The measurement behind restore-phases, in its smallest cells."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from tidelog.bench.embedded.leaving import fill, log_behind
 from tidelog.bench.experiments import restore_phases
 from tidelog.bench.measurement import Setting, Size, Trial
 
@@ -50,6 +52,17 @@ def test_with_local_copies_the_state_does_not_come_from_the_store(tmp_path: Path
     check_times(found)
     assert found["downloaded_mb"] < 0.1 < 0.4 < found["state_mb"]
     assert found["replayed_changes"] > 0
+
+
+@pytest.mark.parametrize("variant", ["on", "off"])
+def test_what_is_left_to_restore_is_the_log_of_the_last_run_alone(
+    tmp_path: Path, variant: str
+) -> None:
+    trial = Trial(WORDS | {"keys": 20_000, "log_records": 1}, variant, 1, tmp_path)
+    fill(trial)
+    left = asyncio.run(log_behind(tmp_path / "store"))
+    # One buffer of 2,048 words, and not the 20,000 that came before.
+    assert left == 0 if variant == "off" else 0 < left <= 2_048
 
 
 @pytest.mark.parametrize("size", list(Size)[1:])

@@ -132,8 +132,7 @@ async def _press(run: Pressure, directory: Path) -> Pressed:
         effects.offload.close()
     assert runner.driver is not None
     written = {write.name: write.ended for write in store.writes}
-    entries = (await read_slots(kept)).entries.values()
-    found = [entry for entry in entries if isinstance(entry, Checkpoint)]
+    found = (await read_slots(kept)).checkpoints.values()
     # The last one may have been written and not been counted any more.
     checkpoints = [
         Completed(entry, written[paths.checkpoint(entry.slot)] - start.wall, duration)

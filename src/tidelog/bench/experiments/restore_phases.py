@@ -5,26 +5,16 @@ number of records behind a materialization that has all records before them.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from tidelog.bench.children import in_child
-from tidelog.bench.embedded.jobs import Read, sliding_window, timed, word_count
+from tidelog.bench.embedded.jobs import timed
+from tidelog.bench.embedded.leaving import fill, job_of, spec_of
 from tidelog.bench.embedded.restoring import Restored, restore
-from tidelog.bench.embedded.run import RunSpec, measure
-from tidelog.bench.embedded.stages import BUFFER
-from tidelog.bench.embedded.workload import Workload
 from tidelog.bench.experiment import Bars, Distribution, Experiment, Figure, Ratio
 from tidelog.bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
-from tidelog.bench.store.manners import Manners
-from tidelog.runtime.graph import Job
 
-_NEVER_S: Final = 1e6
-_HARDLY_ANY: Final = 0.01
-"""Records a second."""
-_MATERIALIZE_S: Final = 0.4
-_IDLE_S: Final = 1.0
-"""Longer than a materialization takes to come and to be uploaded to the local disk."""
 _STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0, "checkpoint_s": 0.5}
 _PLAIN: Final = ("on", "off")
 _ALL: Final = ("on", "off", "on-local", "off-local")
@@ -48,7 +38,6 @@ _JOBS: Final[dict[Size, tuple[_Job, ...]]] = {
         ({"job": "window", "slides": 5, "window_records": 100_000, "log_records": 10_000}, _ALL),
     ),
 }
-_WINDOW_KEYS: Final = 1_000
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -67,74 +56,14 @@ def _expected_s(job: dict[str, Any]) -> float:
 def measure_restore(trial: Trial) -> Reading:
     """Run the job in a process of its own until there is a checkpoint; restore it in this one."""
     in_child(fill, trial)
-    spec, position = _spec(trial), 0
-    first = timed(lambda at: ["first"])(position)
-    if trial.settings["job"] == "wordcount":
-        first = ["first"]
-    assert first is not None
+    words: list[Any] = ["first"]
+    # In windows it is late: what counts is that it has come through.
+    first = words if trial.settings["job"] == "wordcount" else timed(lambda _: words)(0)
     store = trial.directory / "store"
-    found = restore(spec, lambda read: _job(trial, read), first, store, trial.directory)
-    return Reading(_figures(found))
-
-
-def fill(trial: Trial) -> None:
-    """Leave a checkpoint in the trial's directory: full state, and log of `log_records` behind it.
-
-    Three runs of the job, each resuming from the one before: one that makes the state, one that
-    idles until its table is materialized, one that never materializes.
-    """
-    settings: Any = trial.settings
-    spec, store, room = _spec(trial), trial.directory / "store", trial.directory
-    near = replace(spec, link=None, replay_s=_NEVER_S, materialize_s=_NEVER_S)
-
-    def run(each: RunSpec) -> None:
-        measure(
-            each, lambda stages: _job(trial, _timed(trial, stages.read)), store=store, room=room
-        )
-
-    windowed = settings["window_records"] * 3 // 2 if settings["job"] == "window" else 1
-    of_state = _whole_buffers(windowed)
-    run(replace(near, records=of_state))
-    if near.changelog:
-        run(replace(near, materialize_s=_MATERIALIZE_S, rate=_HARDLY_ANY, seconds=_IDLE_S))
-    run(replace(near, records=of_state + _whole_buffers(settings["log_records"])))
-
-
-def _whole_buffers(records: int) -> int:
-    return -(-records // BUFFER) * BUFFER
-
-
-def _spec(trial: Trial) -> RunSpec:
-    settings: Any = trial.settings
-    words = settings["job"] == "wordcount"
-    variant, _, copies = trial.variant.partition("-")
-    return RunSpec(
-        Workload(
-            settings["keys"] if words else _WINDOW_KEYS,
-            settings.get("key_bytes", 16),
-            draws=max(10_000, min(settings["log_records"], 4_000_000)),
-        ),
-        changelog=variant == "on",
-        checkpoint_s=settings["checkpoint_s"],
-        warm_s=0.0,
-        link=Manners(settings["latency_ms"], settings["mb_per_s"], trial.seed),
-        copies=str(trial.directory / "copies") if copies else None,
-        filled=words,
-        seed=trial.seed,
+    found = restore(
+        spec_of(trial), lambda read: job_of(trial, read), first or [], store, trial.directory
     )
-
-
-def _timed(trial: Trial, read: Read) -> Read:
-    return read if trial.settings["job"] == "wordcount" else timed(read)
-
-
-def _job(trial: Trial, read: Read) -> Job:
-    settings: Any = trial.settings
-    if settings["job"] == "wordcount":
-        return word_count(read)
-    # `timed` counts a record a millisecond.
-    slides = settings["slides"]
-    return sliding_window(read, slides=slides, slide_ms=settings["window_records"] // slides)
+    return Reading(_figures(found))
 
 
 def _figures(found: Restored) -> dict[str, float]:
