@@ -5,10 +5,20 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
 from tests.support.bench_sessions import QUANTILES, VARIANTS, cell, experiment, pair, trial
-from tidelog.bench.experiment import Against, Bars, Distribution, Figure, OverTime, Plot
-from tidelog.bench.measurement import Points
+from tidelog.bench.experiment import (
+    Against,
+    Bars,
+    Distribution,
+    Experiment,
+    Figure,
+    OverTime,
+    Plot,
+)
+from tidelog.bench.experiments import experiments
+from tidelog.bench.measurement import Points, Size
 from tidelog.bench.records import Record
 from tidelog.bench.report.answer import answer
 from tidelog.bench.report.plots.canvas import svg
@@ -75,6 +85,12 @@ def test_against_leaves_out_cells_without_the_setting() -> None:
     assert drawn(Against("p99_ms", "key_bytes", "Durations"), [bare]) == []
 
 
+def test_against_one_place_only_becomes_bars() -> None:
+    records = pair(0, {"p99_ms": 1}, {"p99_ms": 2}, cell(job="word-count", key_bytes=16))
+    (found,) = drawn(Against("p99_ms", "key_bytes", "Durations"), records)
+    assert found.panels[0].words == "all: on 1 ms, off 2 ms"
+
+
 def test_curves_are_those_of_the_median_pair() -> None:
     of = CELLS[0]
     ratios = [(1, 10), (9, 10), (5, 10)]
@@ -139,3 +155,34 @@ def test_variants_differ_in_colour_marker_and_dash_and_ours_is_always_the_first(
         assert len({getattr(look, trait) for look in found.values()}) == 8
     many = looks([f"v{at}" for at in range(16)]).values()
     assert len({(look.colour, look.marker) for look in many}) == 16
+
+
+def reading(experiment: Experiment) -> tuple[dict[str, float], dict[str, Points]]:
+    """All figures and series that an experiment shows."""
+    figures = {figure.name: 1.0 for figure in experiment.figures}
+    series: dict[str, Points] = {}
+    for plot in experiment.plots:
+        match plot:
+            case OverTime():
+                series |= dict.fromkeys((plot.series, *plot.also), CURVE)
+            case Distribution():
+                figures |= dict.fromkeys(plot.figures, 1.0)
+            case Against() | Bars():
+                figures[plot.figure] = 1.0
+    return figures, series
+
+
+@pytest.mark.parametrize("known", experiments().values(), ids=lambda known: known.name)
+def test_every_experiment_there_is_has_something_to_draw_in_each_plot(known: Experiment) -> None:
+    figures, series = reading(known)
+    records = [
+        structs.replace(trial(variant, 0, figures, of, series), measurement=known.measurement.name)
+        for of in known.measurement.cells(Size.STANDARD)
+        for variant in of.variants
+    ]
+    found = answer(known, records)
+    titles = [plotted.title for plotted in plots(found, looks(found.variants))]
+    assert {plot.title for plot in known.plots} <= set(titles)
+    sizes = (cell for size in Size for cell in known.measurement.cells(size))
+    variants = {variant for each in sizes for variant in each.variants}
+    assert {name for ratio in known.ratios for name in (ratio.over, ratio.under)} <= variants

@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.bench.experiment import Against
+from tidelog.bench.experiment import Against, Bars
 from tidelog.bench.measurement import Setting
 from tidelog.bench.report.answer import Answer, CellAnswer
 from tidelog.bench.report.names import unit_of
 from tidelog.bench.report.numbers import number, settings
+from tidelog.bench.report.plots import bars
 from tidelog.bench.report.plots.canvas import plain_numbers
 from tidelog.bench.report.plots.palette import Look
 from tidelog.bench.report.plots.panel import Panel, Plotted
@@ -26,12 +27,14 @@ _Lines = dict[str, list[tuple[float, Spread]]]
 
 
 def plotted(plot: Against, answer: Answer, looks: Mapping[str, Look]) -> Plotted:
-    """A panel per combination of the other settings."""
+    """A panel per combination of the other settings; bars where no line has two points."""
     groups: dict[str, list[CellAnswer]] = {}
     for cell in answer.cells:
         value = cell.settings.get(plot.setting)
         if isinstance(value, int | float) and not isinstance(value, bool):
             groups.setdefault(json.dumps(_others(cell, plot), sort_keys=True), []).append(cell)
+    if groups and all(len(cells) == 1 for cells in groups.values()):
+        return bars.plotted(Bars(plot.figure, plot.title, plot.log_y), answer, looks)
     panels = []
     for cells in groups.values():
         lines = _lines(cells, plot)

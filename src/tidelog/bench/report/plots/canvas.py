@@ -53,6 +53,7 @@ _MANY: Final = 1e3
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _LINK: Final = "{http://www.w3.org/1999/xlink}href"
 _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}")
+_CURVED: Final = re.compile("[CQ]")
 _FAMILY: Final = re.compile(r"\s*font-family:[^;]*;?")
 _FONT: Final = re.compile(r"font: ?([^;]*?\b)?([\d.]+px) [^;]*")
 
@@ -111,7 +112,8 @@ def _cleaned(data: bytes, name: str, title: str, words: str) -> str:
     root = ET.fromstring(data)
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag.rpartition("}")[2] in ("metadata", "style"):
+            kind = child.tag.rpartition("}")[2]
+            if kind in ("metadata", "style") or child.get("style") == "fill: none":
                 parent.remove(child)
     used = set(re.findall(rb'#([\w-]+)[")]', data))
     for element in root.iter():
@@ -146,7 +148,11 @@ def _clean(element: ET.Element, name: str, used: set[str]) -> None:
 def _attribute(key: str, value: str) -> str:
     if key in ("id", "href", "viewBox"):
         return value
-    return _style(value) if key == "style" else _LONG_NUMBER.sub(_shorter, value)
+    if key == "style":
+        return _style(value)
+    value = " ".join(_LONG_NUMBER.sub(_shorter, value).split())
+    # After M and L, further points need no letter; half of a curve would be that letter.
+    return value.replace(" L ", " ") if key == "d" and not _CURVED.search(value) else value
 
 
 def _style(style: str) -> str:
