@@ -24,8 +24,8 @@ from tidelog.bench import environment
 from tidelog.errors import TidelogError
 
 HERE = Path(__file__).parent
-RUNS = 3
-MARKS = {"slower": "red", "faster": "green", "same": "", "new": "cyan"}
+RUNS = 5
+MARKS = {"slower": "red", "faster": "green", "new": "cyan"}
 
 
 @click.command()
@@ -66,6 +66,7 @@ def _measured(runs: int, chosen: str | None) -> Baseline:
         environment.versions(),
         environment.revision(),
         datetime.now(UTC).isoformat(timespec="seconds"),
+        environment.load(),
     )
 
 
@@ -85,7 +86,9 @@ def _documents(runs: int, chosen: str | None) -> Iterator[dict[str, Any]]:
 def _document(path: Path, chosen: str | None) -> dict[str, Any]:
     """One run of pytest in a process of its own."""
     command = [sys.executable, "-m", "pytest", str(HERE), "-q", "--benchmark-enable"]
-    command += ["--benchmark-max-time=0.3", f"--benchmark-json={path}"]
+    # Of the calling thread: neither waiting for a processor nor RocksDB's own threads count.
+    command += ["--benchmark-timer=time.thread_time", "--benchmark-max-time=0.3"]
+    command += [f"--benchmark-json={path}"]
     command += ["-k", chosen] if chosen else []
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE.parents[1])
     if done.returncode:
@@ -103,6 +106,7 @@ def _show(before: Baseline | None, now: Baseline, found: list[Change]) -> None:
     else:
         revision = (before.revision or "an unknown revision")[:12]
         console.print(f"against {revision} of {before.date[:10]}, {before.machine['cpu']}")
+        console.print(f"load average then {before.load:.1f}, now {now.load:.1f}")
     table = Table(box=None, pad_edge=False)
     table.add_column("benchmark")
     for title in ("time", "ratio", "min-max", ""):

@@ -2,9 +2,11 @@
 
 Invariants: a cost is the shortest time of a benchmark in one process divided by the yardstick timed
 beside it; costs are judged only against those of the same processor and Python; a difference
-counts when it is larger than `TOLERANCE` and no run of one side reaches into the other's.
+counts when it is larger than `TOLERANCE`, no run of one side reaches into the other's, and there
+are so many runs that this happens by chance in at most one of `1 / CHANCE` benchmarks.
 """
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping
@@ -19,6 +21,8 @@ DIRECTORY: Final = Path(__file__).parent / "baselines"
 TOLERANCE: Final = 0.10
 """What a yardstick of other work cannot divide out: caches, disks, the memory of a process."""
 
+CHANCE: Final = 0.05
+
 Costs = dict[str, list[float]]
 
 
@@ -29,6 +33,8 @@ class Baseline(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     revision: str | None
     date: str
+    load: float
+    """Load average when the runs ended; their own share of it is 1."""
     costs: Costs
     """Yardsticks by benchmark; one per run."""
     seconds: dict[str, float]
@@ -53,7 +59,7 @@ class Change(msgspec.Struct, frozen=True):
     high: float | None
     """The ratio at its most favourable and at its least."""
     verdict: str
-    """`slower`, `faster`, `same`, or `new`."""
+    """`slower`, `faster`, `same`, `new`, or `too few` runs to tell."""
 
 
 def costs_of(document: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
@@ -73,6 +79,7 @@ def combined(
     versions: Mapping[str, str],
     revision: str | None,
     date: str,
+    load: float,
 ) -> Baseline:
     """All runs together."""
     costs: Costs = {}
@@ -82,7 +89,7 @@ def combined(
         for name, cost in of_run.items():
             costs.setdefault(name, []).append(round(cost, 5))
             shortest[name] = min(seconds[name], shortest.get(name, seconds[name]))
-    return Baseline(dict(machine), dict(versions), revision, date, costs, shortest)
+    return Baseline(dict(machine), dict(versions), revision, date, load, costs, shortest)
 
 
 def changes(before: Baseline, now: Baseline) -> list[Change]:
@@ -99,7 +106,9 @@ def _change(name: str, seconds: float, before: list[float] | None, now: list[flo
     ratio = statistics.median(now) / statistics.median(before)
     low, high = min(now) / max(before), max(now) / min(before)
     verdict = "same"
-    if low > 1 and ratio > 1 + TOLERANCE:
+    if 2 / math.comb(len(now) + len(before), len(now)) > CHANCE:
+        verdict = "too few"
+    elif low > 1 and ratio > 1 + TOLERANCE:
         verdict = "slower"
     elif high < 1 and ratio < 1 / (1 + TOLERANCE):
         verdict = "faster"

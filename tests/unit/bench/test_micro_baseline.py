@@ -27,7 +27,12 @@ def document(seconds: float, yardstick_s: float) -> dict[str, Any]:
 
 def measured(*runs: tuple[float, float], python: str = "3.11.9") -> Baseline:
     documents = [document(*run) for run in runs]
-    return baseline.combined(documents, MACHINE, {"python": python}, "abc", "2026-01-01")
+    return baseline.combined(documents, MACHINE, {"python": python}, "abc", "2026-01-01", 1.0)
+
+
+def five(low: float, high: float) -> Baseline:
+    """Runs between these times."""
+    return measured(*((low + (high - low) * step / 4, 0.002) for step in range(5)))
 
 
 def change(before: Baseline, now: Baseline) -> Change:
@@ -36,16 +41,15 @@ def change(before: Baseline, now: Baseline) -> Change:
 
 
 def test_a_machine_that_is_slower_as_a_whole_changes_nothing() -> None:
-    before = measured((0.010, 0.002), (0.011, 0.002))
-    now = measured((0.020, 0.004), (0.022, 0.004))
+    before = five(0.010, 0.011)
+    now = measured(*((seconds, 0.004) for seconds in (0.020, 0.0205, 0.021, 0.0215, 0.022)))
     found = change(before, now)
     assert found.name == "block: encode[16]"
     assert (found.ratio, found.verdict, found.seconds) == (pytest.approx(1.0), "same", 0.020)
 
 
 def test_a_benchmark_that_takes_more_yardsticks_in_every_run_is_slower() -> None:
-    before = measured((0.010, 0.002), (0.011, 0.002))
-    now = measured((0.012, 0.002), (0.013, 0.002))
+    before, now = five(0.010, 0.011), five(0.012, 0.013)
     found = change(before, now)
     assert found.verdict == "slower"
     assert found.ratio == pytest.approx(12.5 / 10.5, abs=1e-4)
@@ -57,21 +61,25 @@ def test_a_benchmark_that_takes_more_yardsticks_in_every_run_is_slower() -> None
 @pytest.mark.parametrize(
     ("why", "now"),
     [
-        ("one run reaches into the other's", [(0.0109, 0.002), (0.030, 0.002)]),
-        ("below the tolerance", [(0.0112, 0.002), (0.0113, 0.002)]),
+        ("one run reaches into the other's", five(0.0109, 0.030)),
+        ("below the tolerance", five(0.0112, 0.0113)),
     ],
 )
-def test_a_difference_that_noise_could_make_is_none(
-    why: str, now: list[tuple[float, float]]
-) -> None:
+def test_a_difference_that_noise_could_make_is_none(why: str, now: Baseline) -> None:
+    before = five(0.010, 0.011)
+    assert change(before, now).verdict == change(now, before).verdict == "same", why
+
+
+def test_few_runs_say_nothing_however_far_they_are_apart() -> None:
     before = measured((0.010, 0.002), (0.011, 0.002))
-    assert change(before, measured(*now)).verdict == "same", why
-    assert change(measured(*now), before).verdict == "same", why
+    now = measured((0.100, 0.002), (0.110, 0.002))
+    assert change(before, now).verdict == "too few"
+    assert change(five(0.010, 0.011), measured(*[(0.1, 0.002)] * 3)).verdict == "slower"
 
 
 def test_a_benchmark_without_baseline_is_new() -> None:
     now = measured((0.010, 0.002))
-    empty = Baseline(MACHINE, {"python": "3.11.9"}, None, "2026-01-01", {}, {})
+    empty = Baseline(MACHINE, {"python": "3.11.9"}, None, "2026-01-01", 1.0, {}, {})
     assert change(empty, now) == Change("block: encode[16]", 0.010, None, None, None, "new")
 
 
