@@ -17,7 +17,7 @@ _SMALL: dict[str, Setting] = {
     "skewed": False,
     "draws": 3_000_000,
     "warm_s": 8.0,
-    "seconds": 10.0,
+    "seconds": 8.0,
     "checkpoint_s": 1.0,
     "batch_words": 524_288,
 }
@@ -26,7 +26,7 @@ _QUICK = _SMALL | {
     "draws": 1_048_576,
     "warm_s": 1.0,
     "seconds": 2.0,
-    "batch_words": 131_072,
+    "batch_words": 65_536,
 }
 
 

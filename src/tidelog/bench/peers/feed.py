@@ -17,6 +17,7 @@ class Feed:
     def __init__(self, directory: Path, words: Words, piece_words: int) -> None:
         self.input = directory / "input"
         self.input.mkdir()
+        self.piece_words = piece_words
         self.position = 0
         """How many words were handed out."""
         self.ends: list[int] = []

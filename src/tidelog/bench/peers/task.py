@@ -26,7 +26,7 @@ class Task:
     seconds: float
     checkpoint_s: float
     batch_words: int
-    """Words per micro-batch, for a system that has no checkpoints between batches."""
+    """Words per file, where words come from files; Spark's batch is one file."""
     variant: str
     """Of the systems; a program may serve several."""
     seed: int

@@ -42,7 +42,8 @@ def run(task: Task) -> Outcome:
     with printed.open("wb") as output:
         os.dup2(output.fileno(), 1)
     os.environ["FLINK_LOG_DIR"] = str(task.path)
-    feed = Feed(task.path, words, _PIECE)
+    piece_words = min(_PIECE, task.batch_words)
+    feed = Feed(task.path, words, piece_words)
     feed.fill()
     job = FlinkJob(feed.input, task.path, task.checkpoint_s, BLACKHOLE, None)
     start, end, commits = asyncio.run(_measured(job, feed, task))
@@ -86,7 +87,7 @@ async def _feed(job: FlinkJob, feed: Feed, seconds: float) -> None:
     while now < began + seconds:
         if now > began:
             speed = max(speed, (position - first) / (now - began))
-        feed.keep_ahead(position, max(_PIECE, int(speed * _AHEAD_S)))
+        feed.keep_ahead(position, max(feed.piece_words, int(speed * _AHEAD_S)))
         await CLOCK.sleep(_LOOK_S)
         now, position = CLOCK.monotonic(), job.position()
 

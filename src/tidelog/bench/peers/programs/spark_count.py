@@ -19,7 +19,7 @@ from tidelog.bench.peers.figures import figures
 from tidelog.bench.peers.task import Outcome, Task
 from tidelog.bench.peers.usage import tree_mark
 
-_AHEAD: Final = 4
+_AHEAD: Final = 2
 """Batches whose files wait for their turn."""
 _LOOK_S: Final = 0.01
 _STATE: Final = "spark.sql.streaming.stateStore"
