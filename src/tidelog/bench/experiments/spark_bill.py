@@ -16,7 +16,7 @@ from typing import Final
 from tidelog.bench.experiment import Bars, Experiment, Figure, Ratio
 from tidelog.bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
 from tidelog.bench.spark.counts import Counts, Sum, by_kind, requests
-from tidelog.bench.spark.stores import CHANGELOG_STORE, TIDELOG
+from tidelog.bench.spark.stores import STORES, TIDELOG
 from tidelog.bench.spark.stretch import PUT, dollars
 from tidelog.bench.spark.toolbox import missing
 
@@ -50,7 +50,7 @@ def _cell(query: str, *, warm: int, batches: int, trigger_ms: int) -> Cell:
         "trigger_ms": trigger_ms,
         "maintenance_ms": trigger_ms * _MAINTENANCE_BATCHES,
     }
-    return Cell(settings, (CHANGELOG_STORE, TIDELOG), 12 + (warm + batches) * trigger_ms / 1e3)
+    return Cell(settings, STORES, 12 + (warm + batches) * trigger_ms / 1e3)
 
 
 def measure(trial: Trial) -> Reading:
@@ -113,7 +113,7 @@ EXPERIMENTS: Final = (
             Figure("requests_per_batch", "requests per batch", "requests"),
             Figure("objects_per_batch", "objects written per batch", "objects"),
         ),
-        ratios=(Ratio(TIDELOG, CHANGELOG_STORE),),
-        plots=(Bars("dollars_per_day", "requests of a day, in dollars"),),
+        ratios=[Ratio(TIDELOG, store) for store in reversed(STORES) if store != TIDELOG],
+        plots=(Bars("dollars_per_day", "requests of a day, in dollars", log=True),),
     ),
 )

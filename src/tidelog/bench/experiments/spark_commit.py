@@ -30,7 +30,7 @@ _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def cells(size: Size) -> Sequence[Cell]:
     """One short cell; three; or all partitions and latencies."""
     if size is Size.QUICK:
-        return [_cell(QUERIES, 8, 30, warm=3, batches=7, limit_s=3.5, jvm=_QUICK_JVM)]
+        return [_cell(QUERIES, 8, 30, warm=2, batches=6, limit_s=3, jvm=_QUICK_JVM)]
     if size is Size.STANDARD:
         often = ("aggregation", "join")
         others = ("window", "transform")
@@ -64,10 +64,10 @@ def _cell(
         "warm": warm,
         "batches": batches,
         "limit_s": limit_s,
-        "maintenance_ms": 2_000 if jvm else 20_000,
+        "maintenance_ms": 60_000,  # Spark's default
         "jvm": jvm,
     }
-    expected_s = 10 + len(queries) * limit_s * (1 + warm / batches)
+    expected_s = 7 + len(queries) * limit_s * (1 + warm / batches)
     return Cell(settings, STORES, expected_s)
 
 

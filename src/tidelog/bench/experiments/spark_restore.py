@@ -76,8 +76,9 @@ def _write(job: "Job", name: str, checkpoint: Path, last: int, directory: Path) 
     plain = dataclasses.replace(
         job, latency_ms=0, maintenance_ms=_MAINTENANCE_MS, snapshot_interval_ms=0
     )
-    with application(plain, directory) as first, first.query(name, checkpoint) as query:
-        first.end_after(query, last, quiet_s=2 * _MAINTENANCE_MS / 1e3)
+    with application(plain, directory) as first, first.query(name, checkpoint, last) as query:
+        first.await_batch(query, last)
+        first.await_batch(query, last + 1, timeout_s=2 * _MAINTENANCE_MS / 1e3)  # never comes
 
 
 def _go_on(
@@ -87,7 +88,7 @@ def _go_on(
 
     with application(job, directory) as second:
         before, began = second.counts_now(), CLOCK.monotonic()
-        with second.query(name, checkpoint) as query:
+        with second.query(name, checkpoint, batch) as query:
             second.await_batch(query, batch)
             seconds = CLOCK.monotonic() - began
             reported = query.recentProgress

@@ -36,14 +36,15 @@ class Application:
         self._between = jvm.org.apache.spark.benchmark.Application
 
     @contextlib.contextmanager
-    def query(self, name: str, checkpoint: Path) -> Iterator[StreamingQuery]:
-        """A query on a checkpoint behind the file system that counts; stopped at the end.
+    def query(self, name: str, checkpoint: Path, last: int) -> Iterator[StreamingQuery]:
+        """A query on a checkpoint behind the file system that counts; it runs up to batch `last`.
 
         Its state stores are closed afterwards, so that they do not run beside the next query.
         """
         chosen = QUERIES[name]
         self._requests.forgetCommits()
         self._counted.Network.restart()
+        self.end_after(last)
         query = (
             chosen.build(self.spark)
             .writeStream.format("noop")
@@ -58,6 +59,10 @@ class Application:
             query.stop()
             self._between.forget()
 
+    def end_after(self, last: int) -> None:
+        """Let the query wait after a batch: nothing of the next one is written."""
+        self._counted.Gate.endAfter(last)
+
     def await_batch(self, query: StreamingQuery, batch: int, timeout_s: float = _TIMEOUT_S) -> bool:
         """Whether the batch is committed and reported in time; the query's error if it failed."""
         end = CLOCK.monotonic() + timeout_s
@@ -69,17 +74,6 @@ class Application:
             if not active:
                 raise query.exception() or RuntimeError(f"the query ended before batch {batch}")
         return False
-
-    def end_after(self, query: StreamingQuery, batch: int, quiet_s: float) -> None:
-        """Run the query to the end of a batch, and no further; then let maintenance go on."""
-        gate = self._counted.Gate
-        gate.endAfter(batch)
-        try:
-            self.await_batch(query, batch)
-            self.await_batch(query, batch + 1, quiet_s)
-            query.stop()
-        finally:
-            gate.open()
 
     def counts_now(self) -> Counts:
         """All requests of the JVM so far."""

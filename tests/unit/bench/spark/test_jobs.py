@@ -50,7 +50,7 @@ def test_a_cell_s_knobs_become_settings_of_spark_and_of_the_store() -> None:
     assert float(settings["spark.hadoop.fs.counted.latency.ms"]) == 30
     assert float(settings["spark.hadoop.fs.counted.mb.per.s"]) == 50
     assert settings["spark.hadoop.fs.counted.seed"] == "7"
-    assert settings["spark.sql.streaming.stateStore.maintenanceInterval"] == "2000ms"
+    assert settings["spark.sql.streaming.stateStore.maintenanceInterval"] == "60000ms"
 
 
 def test_a_store_without_latency_has_no_limit_of_bandwidth_either() -> None:
@@ -63,7 +63,7 @@ def test_a_store_without_latency_has_no_limit_of_bandwidth_either() -> None:
 def test_snapshots_below_the_plug_in_are_as_rare_as_four_maintenance_intervals() -> None:
     [cell] = spark_commit.cells(Size.QUICK)
     settings = job_of(cell, "tidelog").settings(Path("room"))
-    assert settings["spark.tidelog.snapshot.interval"] == "8000ms"
+    assert settings["spark.tidelog.snapshot.interval"] == "240000ms"
 
 
 def test_only_the_hdfs_backed_store_has_a_query_it_cannot_run() -> None:

@@ -11,14 +11,11 @@ import org.apache.hadoop.fs.Path
 object Gate {
   private var last = Long.MaxValue
 
-  /** The last batch that may pass; all do again when it is set higher. */
+  /** The last batch that may pass; those that wait do when it is set higher. */
   def endAfter(batch: Long): Unit = synchronized {
     last = batch
     notifyAll()
   }
-
-  /** Every batch may pass. */
-  def open(): Unit = endAfter(Long.MaxValue)
 
   /** Called for every file that is to be written; the query's own thread waits here. */
   def pass(path: Path): Unit =
