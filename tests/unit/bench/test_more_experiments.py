@@ -90,7 +90,9 @@ def test_a_restore_with_fewer_subtasks_fetches_tables_and_log_once(
         rescale.run,
         variant,
         parallelism=2,
-        log_records=8_000,
+        log_records=12_000,
+        upload_s=2.0,
+        checkpoint_s=0.5,
         latency_ms=0.0,
         mb_per_s=0.0,
     ).figures
@@ -99,7 +101,7 @@ def test_a_restore_with_fewer_subtasks_fetches_tables_and_log_once(
     # Besides the state only manifests and descriptors are read: some kilobytes.
     assert state <= fetched < state + 0.1
     # No row changes more than once in a flush, and of the splits there are a few changes.
-    assert SMALL.keys * 0.5 < figures["changes"] <= 8_000 + 2048 + 100
+    assert SMALL.keys * 0.5 < figures["changes"] <= 12_000 + 2048 + 100
 
 
 def test_verify_restores_every_retained_checkpoint_of_the_store_it_fills(tmp_path: Path) -> None:

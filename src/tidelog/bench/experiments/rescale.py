@@ -23,26 +23,27 @@ _SAME: Final = f"to {_BEFORE}"
 _OTHERS: Final = ("to 8", "to 2", "to 1")
 _NEVER_S: Final = 1e6
 _MATERIALIZE_S: Final = 0.4
-_IDLE_S: Final = 1.5
-"""Longer than all tables take to be uploaded to the local disk."""
-_IDLE_RATE: Final = 3_000.0
+_UPLOAD_RATE: Final = 3_000.0
 """Records per second meanwhile: few, but more than the first run's one buffer in that time."""
 
 
 def cells(size: Size) -> list[Cell]:
     """Words of 200 bytes, so that tables are large for their rows."""
-    workload, records, variants = {
-        Size.QUICK: (Workload(40_000, 200, draws=40_000), 40_000, (_SAME, "to 8", "to 1")),
-        Size.STANDARD: (Workload(200_000, 200, draws=200_000), 200_000, (_SAME, *_OTHERS)),
-        Size.FULL: (WORKLOADS["200x1M"], 1_000_000, (_SAME, *_OTHERS)),
+    # The upload is longer than all tables take to reach the local disk.
+    workload, records, upload_s, variants = {
+        Size.QUICK: (Workload(40_000, 200, draws=40_000), 40_000, 1.5, (_SAME, "to 8", "to 1")),
+        Size.STANDARD: (Workload(200_000, 200, draws=200_000), 200_000, 3.0, (_SAME, *_OTHERS)),
+        Size.FULL: (WORKLOADS["200x1M"], 1_000_000, 10.0, (_SAME, *_OTHERS)),
     }[size]
     settings = settings_of(workload) | {
         "parallelism": _BEFORE,
         "log_records": records,
+        "upload_s": upload_s,
+        "checkpoint_s": 0.5,
         "latency_ms": 30.0,
         "mb_per_s": 50.0,
     }
-    return [Cell(settings, variants, 6.0 + _IDLE_S + workload.keys / 3e4 + records / 1e5)]
+    return [Cell(settings, variants, 6.0 + upload_s + workload.keys / 3e4 + records / 1e5)]
 
 
 def spec_of(trial: Trial) -> RunSpec:
@@ -50,7 +51,7 @@ def spec_of(trial: Trial) -> RunSpec:
     settings = trial.settings
     return RunSpec(
         workload_of(settings),
-        checkpoint_s=0.5,
+        checkpoint_s=number(settings, "checkpoint_s"),
         warm_s=0.0,
         materialize_s=_NEVER_S,
         replay_s=_NEVER_S,
@@ -77,9 +78,10 @@ def fill(trial: Trial) -> None:
     the tables, and the records whose log stays behind them.
     """
     spec, room = spec_of(trial), trial.directory
+    seconds = number(trial.settings, "upload_s")
     for each in (
         replace(spec, records=1),
-        replace(spec, materialize_s=_MATERIALIZE_S, rate=_IDLE_RATE, seconds=_IDLE_S),
+        replace(spec, materialize_s=_MATERIALIZE_S, rate=_UPLOAD_RATE, seconds=seconds),
         replace(spec, records=1 + whole(trial.settings, "log_records")),
     ):
         measure(each, store=room / "store", room=room)
