@@ -89,6 +89,9 @@ def test_against_one_place_only_becomes_bars() -> None:
     records = pair(0, {"p99_ms": 1}, {"p99_ms": 2}, cell(job="word-count", key_bytes=16))
     (found,) = drawn(Against("p99_ms", "key_bytes", "Durations"), records)
     assert found.panels[0].words == "all: on 1 ms, off 2 ms"
+    both = (Bars("p99_ms", "By cell"), Against("p99_ms", "key_bytes", "By key length"))
+    told = answer(experiment(plots=both), records)
+    assert [each.title for each in plots(told, looks(told.variants))] == ["By cell"]
 
 
 def test_curves_are_those_of_the_median_pair() -> None:

@@ -13,15 +13,20 @@ _COST: Final = "dollars_per_day"
 
 
 def plots(answer: Answer, looks: Mapping[str, Look]) -> Iterator[Plotted]:
-    """Only those that have something to show."""
+    """Only those that have something to show, and nothing twice."""
     asked: list[Plot] = list(answer.experiment.plots)
     listed = {figure.name for figure in answer.experiment.figures}
     drawn = {plot.figure for plot in asked if isinstance(plot, Against | Bars)}
     if _COST in listed - drawn:
         asked.append(Bars(_COST, "Cost per day"))
+    told: set[tuple[object, ...]] = set()
     for plot in asked:
         plotted = _plotted(plot, answer, looks)
-        if plotted.panels:
+        # A line that became bars, for want of a second place, may have been bars before.
+        subject = plot.figure if isinstance(plot, Against | Bars) else plot
+        said = (subject, *(panel.words for panel in plotted.panels))
+        if plotted.panels and said not in told:
+            told.add(said)
             yield plotted
 
 
