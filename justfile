@@ -50,7 +50,7 @@ peers:
     for peer in "bytewax bytewax>=0.21" "quix quixstreams>=3.20" "pyflink apache-flink==2.3.*"; do \
         set -- $peer; \
         .venv/bin/uv venv -q --allow-existing --python {{ python }} .tools/peer-$1; \
-        .venv/bin/uv pip install -q --python .tools/peer-$1/bin/python "$2"; \
+        .venv/bin/uv pip install -q --python .tools/peer-$1/bin/python "$2" || exit 1; \
     done
 
 # The micro-benchmarks, compared with the stored baseline of this kind of machine.
