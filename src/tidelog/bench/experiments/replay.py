@@ -30,7 +30,7 @@ _TIMES: Final[dict[Size, dict[str, Setting]]] = {
 _LONG: Final[dict[str, Setting]] = {"job": "wordcount", "key_bytes": 200}
 _JOBS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
     Size.QUICK: (_LONG | {"keys": 60_000, "rate": 15_000.0},),
-    Size.STANDARD: (_LONG | {"keys": 400_000, "rate": 30_000.0},),
+    Size.STANDARD: (_LONG | {"keys": 300_000, "rate": 20_000.0},),
     Size.FULL: (
         {"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "rate": 50_000.0},
         _LONG | {"keys": 2_000_000, "rate": 40_000.0},
