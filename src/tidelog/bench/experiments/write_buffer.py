@@ -116,7 +116,7 @@ EXPERIMENTS: Final = (
         figures=(
             Figure("records_per_s", "throughput", "records/s", "higher"),
             Figure("cpu_us_per_record", "CPU per record", "us"),
-            Figure("cores_used", "cores used", "cores", "neither"),
+            Figure("cores_used", "processor used", "cores", "neither"),
         ),
         ratios=(Ratio("tidelog", "direct"), Ratio("tidelog", "bare")),
         plots=(
