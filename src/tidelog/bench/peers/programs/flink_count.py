@@ -1,7 +1,7 @@
 """The word count on Flink SQL, started from Python: RocksDB with the changelog on.
 
-Invariant: no record passes through Python, so what is measured is Flink at its best; a Python
-function per record or batch would only add to it.
+Invariant: no record passes through Python: a Python function per record or batch would only add
+to what Flink itself takes.
 """
 
 import asyncio
