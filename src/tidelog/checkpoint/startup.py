@@ -8,13 +8,14 @@ descriptor.
 
 from dataclasses import dataclass
 
-from tidelog.checkpoint.manifest import Checkpoint, decode_descriptor
+from tidelog.checkpoint.manifest import Checkpoint, Entry, decode_descriptor
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.ids import CheckpointId, Generation, Slot
 from tidelog.storage import paths
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
+from tidelog.storage.together import AT_ONCE, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,36 +91,46 @@ async def read_history(
     generation: Generation,
 ) -> History:
     """Read all retained checkpoints and fill the ledger with older generations' objects."""
-    checkpoints: list[Checkpoint] = []
-    damaged: dict[Slot, TidelogError] = {}
-    for slot in earlier:
-        try:
-            entry = await slots.read(slot)
-        except (CorruptObjectError, ObjectNotFoundError) as error:
-            damaged[slot] = error
-            continue
-        if isinstance(entry, Checkpoint):
-            checkpoints.append(entry)
+    # Side by side: one after the other, a store's latency would be most of a small restart.
+    entries = await together((_read(slots, slot) for slot in earlier), AT_ONCE)
+    checkpoints = [entry for entry in entries if isinstance(entry, Checkpoint)]
+    damaged = {
+        slot: entry
+        for slot, entry in zip(earlier, entries, strict=True)
+        if isinstance(entry, TidelogError)
+    }
     descriptors = {
         layer.materialization.descriptor
         for checkpoint in checkpoints
         for _, layer in checkpoint.layers()
         if layer.materialization is not None
     }
-    described = [await _describe(store, name, ledger) for name in sorted(descriptors)]
+    describing = (_describe(store, name, ledger) for name in sorted(descriptors))
+    described = await together(describing, AT_ONCE)
     complete = not damaged and all(described)
     if complete:
         await _inherit(store, ledger, generation)
     return History(tuple(checkpoints), damaged, complete)
 
 
+async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:
+    """What a slot holds, or why that cannot be known."""
+    try:
+        return await slots.read(slot)
+    except (CorruptObjectError, ObjectNotFoundError) as error:
+        return error
+
+
 async def _inherit(store: ObjectStore, ledger: Ledger, generation: Generation) -> None:
     """Take over what older generations wrote: retention deletes what nothing refers to."""
-    for prefix in (paths.SEGMENTS, paths.TABLES, paths.MATERIALIZATIONS):
-        async for info in store.list(prefix):
-            owner = paths.generation_of(info.name)
-            if owner is not None and owner < generation:
-                ledger.inherit([info.name])
+    prefixes = (paths.SEGMENTS, paths.TABLES, paths.MATERIALIZATIONS)
+    for names in await together(_names(store, prefix) for prefix in prefixes):
+        owners = ((name, paths.generation_of(name)) for name in names)
+        ledger.inherit([name for name, owner in owners if owner is not None and owner < generation])
+
+
+async def _names(store: ObjectStore, prefix: str) -> list[str]:
+    return [info.name async for info in store.list(prefix)]
 
 
 async def _describe(store: ObjectStore, name: str, ledger: Ledger) -> bool:

@@ -33,7 +33,7 @@ def command(
     A session is a file, a name, the beginning of one, or latest, latest~1 and so on. Figures of
     equal cells are compared, and the ratios of their variants; on different machines the ratios
     alone. A figure moved when all its trials in one session lie on one side of all those in the
-    other, which takes three trials and more.
+    other, which takes four trials on each side.
     """
     (old, old_records), (new, new_records) = (
         opened(find(reference, results)) for reference in (before, after)

@@ -5,10 +5,10 @@ does not fit raises, and the store is left as it was. Table and log are fetched 
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tidelog.changelog.block import Block, SealedBlock, open_block
 from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState, TableObject
@@ -21,9 +21,8 @@ from tidelog.state.log_replay import LogReplay
 from tidelog.state.progress import RestoreProgress
 from tidelog.state.table_files import TableFiles
 from tidelog.storage.port import ObjectStore
+from tidelog.storage.together import together
 from tidelog.table.port import Table, TableFactory
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,8 @@ class Restorer:
         """Replay the logs of all layers; returns the ranges of the last, the subtask's own."""
         ranges: list[tuple[LogRange, ...]] = []
         turn = asyncio.Lock()
-        for together in _waves(layers):
-            limit = self.config.replay_bytes // len(together)
+        for wave in _waves(layers):
+            limit = self.config.replay_bytes // len(wave)
             replays = [
                 LogReplay(
                     self._reader,
@@ -115,14 +114,14 @@ class Restorer:
                     self.progress,
                     layer.state,
                     what,
-                    self.config.read_ahead_bytes // len(together),
+                    self.config.read_ahead_bytes // len(wave),
                     limit,
                     None if layer is layers[-1] else layer.key_groups,
                     turn,
                 ).run(layer.inline, opening)
-                for layer in together
+                for layer in wave
             ]
-            ranges = await _all(replays)
+            ranges = await together(replays)
         return ranges[-1]
 
 
@@ -160,18 +159,6 @@ def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
 def _overlap(one: _Layer, other: _Layer) -> bool:
     ours, theirs = one.key_groups, other.key_groups
     return ours.start < theirs.stop and theirs.start < ours.stop
-
-
-async def _all(replays: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of all; when one fails the others end before it raises."""
-    running = [asyncio.ensure_future(replay) for replay in replays]
-    try:
-        return await asyncio.gather(*running)
-    except BaseException:
-        for each in running:
-            each.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        raise
 
 
 async def _give_up(opening: "asyncio.Task[Foundation]", replaying: "asyncio.Task[Any]") -> None:

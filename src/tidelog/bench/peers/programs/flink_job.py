@@ -24,8 +24,8 @@ _RUNNING: Final = ("INITIALIZING", "CREATED", "RUNNING")
 def settings(directory: Path, checkpoint_s: float, port: int) -> dict[str, str]:
     """One slot; RocksDB with the changelog; checkpoints and changelog in local directories.
 
-    Mini-batches are off, as Flink has them by default; single runs with uniform words did not favour
-    them.
+    Mini-batches are off, as Flink has them by default; single runs with uniform words did not
+    favour them.
     """
     durable = directory / "durable"
     return {
