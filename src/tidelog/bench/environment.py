@@ -6,6 +6,7 @@ Invariant: nothing here names the machine, its user or a path.
 import hashlib
 import os
 import platform
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,29 @@ def machine() -> dict[str, Any]:
 def load() -> float:
     """The load average of the last minute: tells whether others work too."""
     return round(os.getloadavg()[0], 2)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorTime:
+    """All processors together since the machine started, in ticks."""
+
+    total: int
+    stolen: int
+    """Wanted, but given to other guests of the host."""
+
+    @classmethod
+    def now(cls) -> "ProcessorTime":
+        """Zeros where the system does not tell."""
+        try:
+            fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+        except OSError:
+            return cls(0, 0)
+        return cls(sum(map(int, fields[:8])), int(fields[7]))
+
+    def stolen_since(self, earlier: "ProcessorTime") -> float:
+        """The share that was stolen, 0 to 1."""
+        total = self.total - earlier.total
+        return round((self.stolen - earlier.stolen) / total, 4) if total else 0.0
 
 
 def versions() -> dict[str, str]:

@@ -55,6 +55,8 @@ class TrialRecord(msgspec.Struct, tag="trial", tag_field="kind", frozen=True):
     load: float
     """Load average of the machine when the trial began."""
     figures: dict[str, float]
+    stolen: float = 0.0
+    """Share of the machine's processor time that its host gave to others meanwhile."""
     series: dict[str, Points] = {}
     notes: dict[str, Any] = {}
 

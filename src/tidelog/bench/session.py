@@ -99,7 +99,7 @@ class Session:
             room = Path(at)
             (room / "trial").mkdir()
             started, load = timestamp(self.clock), environment.load()
-            begun = self.clock.monotonic()
+            begun, before = self.clock.monotonic(), environment.ProcessorTime.now()
             try:
                 reading = self._reading(step, room, self.remaining.total(after))
             except ChildError as error:
@@ -109,6 +109,7 @@ class Session:
                     step.measurement.name, dict(step.cell.settings), step.variant, step.pair, text
                 )
             taken = self.clock.monotonic() - begun
+            stolen = environment.ProcessorTime.now().stolen_since(before)
         self.remaining.learn(step, taken)
         return TrialRecord(
             measurement=step.measurement.name,
@@ -120,6 +121,7 @@ class Session:
             started=started,
             wall_s=round(taken, 2),
             load=load,
+            stolen=stolen,
             figures=dict(reading.figures),
             series={name: list(points) for name, points in reading.series.items()},
             notes=dict(reading.notes),

@@ -25,6 +25,11 @@ class Told:
     """Measurement, then the cells that the session was to run."""
 
     @property
+    def stolen(self) -> float:
+        """The largest share of processor time that the host gave to others during a trial."""
+        return max((trial.stolen for trial in trials(self.records)), default=0.0)
+
+    @property
     def loads(self) -> tuple[float, float] | None:
         """Lowest and highest load average at the beginning of a trial."""
         loads = [trial.load for trial in trials(self.records)]

@@ -38,6 +38,8 @@ def _facts(told: Told) -> Iterator[tuple[str, str]]:
     if told.loads is not None:
         low, high = told.loads
         yield "Load", f"{number(low)} to {number(high)} when trials began"
+    if told.stolen:
+        yield "Host", f"gave up to {told.stolen:.1%} of the processor to others during a trial"
     yield "Versions", ", ".join(f"{name} {of}" for name, of in sorted(session.versions.items()))
     revision = "no checkout" if session.revision is None else session.revision[:_HASH]
     yield "Revision", f"{revision}, source {session.source[:_HASH]}"
