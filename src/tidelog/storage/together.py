@@ -16,27 +16,21 @@ AT_ONCE: Final = 16
 
 async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None = None) -> list[T]:
     """The results of all, in their order, at most `at_once` of them running."""
-    permits = asyncio.Semaphore(at_once) if at_once is not None else None
-    running = [asyncio.ensure_future(_permitted(each, permits)) for each in work]
+    coroutines = list(work)
+    permits = asyncio.Semaphore(at_once or max(1, len(coroutines)))
+    running = [asyncio.ensure_future(_permitted(each, permits)) for each in coroutines]
     try:
         return await asyncio.gather(*running)
     except BaseException:
         for each in running:
             each.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        # Python complains of those that never began, unless they are closed.
+        for coroutine in coroutines:
+            coroutine.close()
         raise
 
 
-async def _permitted(work: Coroutine[Any, Any, T], permits: asyncio.Semaphore | None) -> T:
-    if permits is None:
+async def _permitted(work: Coroutine[Any, Any, T], permits: asyncio.Semaphore) -> T:
+    async with permits:
         return await work
-    try:
-        await permits.acquire()
-    except asyncio.CancelledError:
-        # It never began, and Python complains of coroutines that are dropped so.
-        work.close()
-        raise
-    try:
-        return await work
-    finally:
-        permits.release()
