@@ -199,13 +199,15 @@ def test_names_are_labels_and_free() -> None:
 
 def test_names_stay_taken_after_a_restart() -> None:
     store = MemoryStore()
-    run(word_count(words(length=200), Outside()), store, lambda r: r.stop("a"))
+    run(word_count(words(length=60), Outside()), store, lambda r: r.stop("a"))
 
     async def act(runner: JobRunner) -> None:
+        while not runner.running:
+            await asyncio.sleep(0)
         with pytest.raises(ConfigError, match="that of slot"):
             await runner.savepoint("a")
 
-    run(word_count(words(length=200), Outside()), store, act, at=1.0)
+    run(word_count(words(length=60), Outside()), store, act, at=1.0)
 
 
 def test_who_asks_a_job_that_is_over_is_told_so() -> None:
