@@ -17,7 +17,7 @@ Points = list[tuple[float, float]]
 
 
 class Size(StrEnum):
-    """How long a session may take: everything in ten minutes, an hour or two, or hours."""
+    """How long a session may take: everything in ten minutes, some hours, or a day and more."""
 
     QUICK = "quick"
     STANDARD = "standard"

@@ -27,7 +27,7 @@ def sized(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --quick and --full; the function gets `size`."""
 
     @click.option("--quick", is_flag=True, help="Everything in ten minutes: small, one pair.")
-    @click.option("--full", is_flag=True, help="Every combination; may take hours.")
+    @click.option("--full", is_flag=True, help="Every combination; a day and more.")
     @functools.wraps(function)
     def command(*args: Any, quick: bool, full: bool, **options: Any) -> Any:
         if quick and full:
