@@ -2,6 +2,9 @@
 
 python := ".venv/bin/python"
 
+# Simulated runs of `just deep`; `just seeds=20 deep` does fewer.
+seeds := "100000"
+
 _default:
     @just --list
 
@@ -21,7 +24,11 @@ lint:
 
 # All tests, two at a time; pass pytest arguments to narrow.
 test *args:
-    {{ python }} -m pytest -n 2 {{ args }}
+    {{ python }} -m pytest -n 2 --dist worksteal {{ args }}
+
+# What takes hours: simulated seeds, all tests with Spark, older Sparks, kills, s3a; or only the parts named.
+deep *parts:
+    {{ python }} tests/deep.py --seeds {{ seeds }} {{ parts }}
 
 # All tests with a real Spark: every query kind, faults, kills; half an hour on two cores.
 spark *args:
@@ -34,6 +41,10 @@ other-sparks:
         .venv/bin/uv pip install -q --python .tools/spark-$version/bin/python \
             "pyspark==$version.*" "pandas>=2.2,<3" "pyarrow>=18" "protobuf>=6,<8"; \
     done
+
+# The documentation as a site in .site, with strict links.
+docs:
+    NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
 # The word count over Python's own sources.
 demo:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.memory_disk import use_memory_disk
+
 if TYPE_CHECKING:
     from tests.wire.servers import S3Server
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 # A deadline would measure how busy the machine is.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    use_memory_disk(config)
 
 
 @pytest.fixture(scope="session")

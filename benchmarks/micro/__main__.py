@@ -20,8 +20,8 @@ from rich.table import Table
 
 from benchmarks.micro import baseline
 from benchmarks.micro.baseline import Baseline, Change
-from tidelog.bench import environment
 from tidelog.errors import TidelogError
+from tidelog_bench.session import environment
 
 HERE = Path(__file__).parent
 RUNS = 5

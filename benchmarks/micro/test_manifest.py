@@ -5,6 +5,7 @@ import random
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
@@ -15,10 +16,9 @@ from tidelog.checkpoint.manifest import (
     decode_slot,
     encode_entry,
 )
-from tidelog.dstl.segment import LogRange
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 from tidelog.state.key_groups import range_of
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 RANGES = 8
 KEY_GROUPS = 1024
@@ -31,7 +31,7 @@ def subtask(index: int, parallelism: int) -> SubtaskState:
     generation, upto = Generation(1), SeqNo(1_000_000)
     log = [
         LogRange(
-            paths.segment(generation, "process", segment),
+            object_names.segment(generation, "process", segment),
             index * 4096,
             4096,
             SeqNo(upto + segment * 1000),
@@ -42,7 +42,7 @@ def subtask(index: int, parallelism: int) -> SubtaskState:
         for segment in range(RANGES)
     ]
     number = MaterializationId(5)
-    descriptor = paths.materialization(generation, "count", index, number)
+    descriptor = object_names.materialization(generation, "count", index, number)
     return SubtaskState(
         index=index,
         first_key_group=owned.first,

@@ -9,13 +9,13 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.micro.inputs import KEY_GROUPS, flush
 from tidelog.changelog.block import SealedBlock, seal
+from tidelog.changelog.segment import BlockGroup, LogRange, SegmentAuthor, pack
 from tidelog.checkpoint.manifest import SubtaskState
-from tidelog.dstl.segment import BlockGroup, LogRange, SegmentAuthor, pack
 from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.ids import Generation, SeqNo
-from tidelog.state.progress import RestoreProgress
-from tidelog.state.restore import RestoredSubtask, Restorer
-from tidelog.storage import paths
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.restore.restorer import RestoredSubtask, Restorer
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.rocksdb import RocksTableFactory
 
@@ -36,7 +36,7 @@ async def logged(store: MemoryStore) -> tuple[SubtaskState, int]:
             batch = flush(number * ROWS, ROWS, seed=number)
             rows.update(batch.keys)
             blocks.append(seal(batch))
-        name = paths.segment(Generation(0), "process", segment + 1)
+        name = object_names.segment(Generation(0), "process", segment + 1)
         author = SegmentAuthor(Generation(0), "process", segment + 1)
         packed = pack(author, name, [BlockGroup("operator", 0, blocks)])
         await store.put(name, packed.data)

@@ -7,14 +7,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.micro.inputs import flush
 from tidelog.changelog.block import seal
+from tidelog.changelog.cadence import Cadence
+from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
-from tidelog.dstl.cadence import Cadence
-from tidelog.dstl.chain import LogChain
-from tidelog.dstl.segment import BlockGroup, SegmentAuthor, pack, read_footer
-from tidelog.dstl.uploader import UploadConfig, Uploader
+from tidelog.changelog.segment import BlockGroup, SegmentAuthor, pack, read_footer
+from tidelog.changelog.uploader import UploadConfig, Uploader
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Generation
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.memory import MemoryStore
 
@@ -28,7 +28,7 @@ async def checkpoint(batches: list[ChangeBatch]) -> MemoryStore:
     cadence = Cadence(effects.clock)
     uploader = Uploader(store, effects, Ledger(), Generation(0), "process", cadence, config)
     running = asyncio.ensure_future(uploader.run())
-    chains = [LogChain("operator", subtask) for subtask in range(len(batches))]
+    chains = [SubtaskLogChain("operator", subtask) for subtask in range(len(batches))]
     for chain, batch in zip(chains, batches, strict=True):
         uploader.submit(chain, batch)
     states = await asyncio.gather(*(uploader.persist(chain.capture()) for chain in chains))
@@ -51,7 +51,7 @@ def test_checkpoint(benchmark: BenchmarkFixture, subtasks: int) -> None:
 
 def test_pack(benchmark: BenchmarkFixture) -> None:
     """200 sealed blocks into the bytes of a segment."""
-    name = paths.segment(Generation(0), "process", 1)
+    name = object_names.segment(Generation(0), "process", 1)
     author = SegmentAuthor(Generation(0), "process", 1)
     groups = [
         BlockGroup("operator", subtask, [seal(flush(count=ROWS, seed=subtask))])

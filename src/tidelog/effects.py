@@ -8,10 +8,13 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, ParamSpec, Protocol, TypeVar
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,6 +39,17 @@ class Offload(Protocol):
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
+    async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like `run`, but a caller that is cancelled waits until the function has ended.
+
+        For what must not go on behind the back of an owner who is about to close what it works on.
+        """
+        ...
+
+    async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like `run`, for a function that may wait for others without end: it holds up nobody."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -53,23 +67,75 @@ class SystemClock:
 
 
 class ThreadOffload:
-    """A small thread pool; the functions given to it release the GIL or block on I/O."""
+    """A small thread pool; the functions given to it release the GIL or block on I/O.
+
+    What may wait for long gets threads of its own, as many as wait at the same time.
+    """
 
     def __init__(self, threads: int = 4) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tidelog")
+        self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
+        """Waiting threads without work, by what they take it from."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        def call() -> T:
-            try:
-                return function(*args, **kwargs)
-            except StopIteration as error:
-                # A future cannot hold a StopIteration: its waiter would never wake.
-                raise RuntimeError("the function raised StopIteration") from error
-
+        call = _without_stop_iteration(partial(function, *args, **kwargs))
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
+    async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await to_end(self.run(function, *args, **kwargs))
+
+    async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        call = _without_stop_iteration(partial(function, *args, **kwargs))
+
+        def settle(result: T | None, error: Exception | None) -> None:
+            if answer.done():
+                return  # nobody waits any more
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(cast(T, result))
+
+        def work() -> None:
+            result, failed = None, None
+            try:
+                result = call()
+            except Exception as error:
+                failed = error
+            with suppress(RuntimeError):  # the loop was closed in the meantime
+                loop.call_soon_threadsafe(settle, result, failed)
+
+        (self._idle.pop() if self._idle else self._start()).put(work)
+        return await answer
+
+    def _start(self) -> "SimpleQueue[Callable[[], None] | None]":
+        """One more thread. A daemon: the process ends without one that waits for ever."""
+        given: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+        def live() -> None:
+            while (work := given.get()) is not None:
+                work()
+                self._idle.append(given)
+
+        threading.Thread(target=live, name="tidelog-waiting", daemon=True).start()
+        return given
+
     def close(self) -> None:
+        while self._idle:
+            self._idle.pop().put(None)
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _without_stop_iteration(function: Callable[[], T]) -> Callable[[], T]:
+    def call() -> T:
+        try:
+            return function()
+        except StopIteration as error:
+            # A future cannot hold a StopIteration: its waiter would never wake.
+            raise RuntimeError("the function raised StopIteration") from error
+
+    return call
 
 
 def loop_thread() -> asyncio.AbstractEventLoop:
@@ -90,8 +156,25 @@ class InlineOffload:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
 
+    async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.run(function, *args, **kwargs)
+
+    async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
+
     def close(self) -> None:
         """Nothing to release."""
+
+
+async def to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await it, and wait for its end even when cancelled meanwhile."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not running.cancelled():
+            await asyncio.wait([running])
+        raise
 
 
 async def wait_for(event: asyncio.Event, clock: Clock, seconds: float | None) -> None:

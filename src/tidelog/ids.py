@@ -1,9 +1,9 @@
-"""Types for the integers that could be swapped.
+"""Types for the integers that could be swapped, and the name of a subtask.
 
 Invariant: an integer that crosses a module border and counts something has its own type here.
 """
 
-from typing import NewType
+from typing import NamedTuple, NewType
 
 SeqNo = NewType("SeqNo", int)
 """Number of changes one subtask has logged; a block holds changes [first, first + count)."""
@@ -22,3 +22,14 @@ Generation = NewType("Generation", int)
 
 MaterializationId = NewType("MaterializationId", int)
 """Number of one uploaded table snapshot of one subtask; independent of checkpoint ids."""
+
+
+class SubtaskId(NamedTuple):
+    """One subtask of an operator; of a chain of operators, that of the chain's first one."""
+
+    operator: str
+    subtask: int
+    """Index of the subtask, 0 <= subtask < parallelism."""
+
+    def __str__(self) -> str:
+        return f"{self.operator}-{self.subtask}"

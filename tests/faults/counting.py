@@ -13,9 +13,9 @@ from typing import Any
 from tests.support.damage import checkpoint_in
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, Portions, config, effects
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.manifest import Start, decode_descriptor, decode_entry
 from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
-from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import UserFunctionError
 from tidelog.ids import Slot
 from tidelog.runtime.config import JobConfig
@@ -23,7 +23,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
@@ -109,8 +109,8 @@ def usual() -> Objects:
 
 def checkpoints(objects: Objects) -> list[int]:
     """Slots with checkpoints, oldest first."""
-    slots = sorted(slot for name in objects if (slot := paths.slot_of(name)) is not None)
-    return [s for s in slots if not _is_start(objects, paths.checkpoint(s))]
+    slots = sorted(slot for name in objects if (slot := object_names.slot_of(name)) is not None)
+    return [s for s in slots if not _is_start(objects, object_names.checkpoint(s))]
 
 
 def _is_start(objects: Objects, name: str) -> bool:
@@ -120,7 +120,7 @@ def _is_start(objects: Objects, name: str) -> bool:
 def needs(objects: Objects, slot: int) -> set[str]:
     """The data objects that a checkpoint needs."""
     names = checkpoint_objects(checkpoint_in(objects, slot))
-    descriptors = [name for name in names if name.startswith(paths.MATERIALIZATIONS)]
+    descriptors = [name for name in names if name.startswith(object_names.MATERIALIZATIONS)]
     for name in descriptors:
         names |= descriptor_objects(decode_descriptor(objects[name], name))
     return names

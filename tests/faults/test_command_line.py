@@ -22,7 +22,7 @@ from tests.support.damage import (
     truncated,
 )
 from tidelog.ids import Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 JOBS = "tests.faults.command_jobs"
 
@@ -71,7 +71,7 @@ def broken_off(tmp_path_factory: pytest.TempPathFactory) -> Objects:
 def victim(objects: Objects, part: str) -> str:
     slot = checkpoints(objects)[-1]
     if part == "manifest":
-        return paths.checkpoint(Slot(slot))
+        return object_names.checkpoint(Slot(slot))
     return a_descriptor(objects, slot)[0] if part == "descriptor" else a_table_file(objects, slot)
 
 
@@ -134,7 +134,7 @@ def test_a_store_that_is_a_file_is_named(tmp_path: Path) -> None:
 
 def test_a_store_whose_objects_are_no_tidelog_slots_is_refused(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    name = paths.checkpoint(Slot(0))
+    name = object_names.checkpoint(Slot(0))
     lay_out(site.store, {name: b"PK\x03\x04 a zip, not a slot"})
     assert name in refused(site.run("mended"), 1)
     shutil.rmtree(site.store)

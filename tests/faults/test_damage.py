@@ -33,13 +33,13 @@ from tests.support.damage import (
 )
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside
+from tidelog.changelog.segment import LogRange
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.manifest import SubtaskState, encode_entry
-from tidelog.dstl.segment import LogRange
-from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import CorruptObjectError, RestoreError, TidelogError
 from tidelog.ids import Slot
 from tidelog.runtime.config import JobConfig
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 DAMAGES = pytest.mark.parametrize("damage", [truncated, flipped, missing])
 
@@ -49,7 +49,7 @@ def newest(objects: Objects) -> int:
 
 
 def manifest(slot: int) -> str:
-    return paths.checkpoint(Slot(slot))
+    return object_names.checkpoint(Slot(slot))
 
 
 def a_log_range(objects: Objects) -> LogRange:
@@ -65,7 +65,7 @@ def refuses(hurt: Objects, name: str) -> TidelogError:
         finish(store)
     assert name in str(refused.value)
     assert "restore an older slot (`tidelog checkpoints list URL`" in refused.value.action
-    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, hurt))
+    assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, hurt))
     return refused.value
 
 
@@ -173,7 +173,7 @@ def test_a_sound_store_is_tidied_up_by_the_same_starts() -> None:
 
 
 @DAMAGES
-@pytest.mark.parametrize("prefix", [paths.SEGMENTS, paths.MATERIALIZATIONS])
+@pytest.mark.parametrize("prefix", [object_names.SEGMENTS, object_names.MATERIALIZATIONS])
 def test_an_object_that_only_older_slots_need_stops_no_job(prefix: str, damage: Damage) -> None:
     objects = usual()
     slot = newest(objects)
@@ -209,7 +209,7 @@ def test_a_damaged_block_inside_a_sound_manifest_is_refused(
     with pytest.raises(CorruptObjectError, match=r"inline log of (count|source)-") as refused:
         finish(store, _inline())
     assert "restore an older slot" in refused.value.action
-    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, before))
+    assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, before))
     finish(store, _inline(), restore_slot=slot - 1)
     finish(store_of(inline), _inline())
 

@@ -34,10 +34,10 @@ from tidelog.errors import (
 from tidelog.ids import Slot
 from tidelog.runtime.graph import Job
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
-START = paths.checkpoint(Slot(0))
+START = object_names.checkpoint(Slot(0))
 
 
 def newest(objects: Objects) -> int:
@@ -45,7 +45,7 @@ def newest(objects: Objects) -> int:
 
 
 def manifest(slot: int) -> str:
-    return paths.checkpoint(Slot(slot))
+    return object_names.checkpoint(Slot(slot))
 
 
 @pytest.mark.parametrize("restore", [None, 3], ids=["newest", "chosen"])
@@ -77,7 +77,7 @@ def test_a_newer_releases_materialization_is_refused_at_the_restore() -> None:
     store = store_of(newer)
     with pytest.raises(FormatVersionError, match=name):
         finish(store)
-    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, newer))
+    assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, newer))
     finish(store_of(objects))
 
 
@@ -94,7 +94,7 @@ def test_a_newer_releases_block_is_refused_at_the_restore() -> None:
     store = store_of(newer)
     with pytest.raises(FormatVersionError, match=log_range.segment):
         finish(store)
-    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, newer))
+    assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, newer))
     finish(store, restore_slot=newest_without(objects, log_range.segment))
 
 
@@ -187,7 +187,7 @@ def test_a_changed_state_is_refused_and_the_stored_definition_goes_on(changed: D
     with pytest.raises(StateSchemaError, match="state 'count' of operator 'tally'") as refused:
         start(tally(changed, sink), store)
     assert "new name" in refused.value.action
-    assert all(new.startswith(paths.CHECKPOINTS) for new in written_since(store, before))
+    assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, before))
     assert start(tally(as_declared, sink), store).restored_slot is not None
     assert Counter(word for word, _ in sink.records) == EXPECTED
     assert {word: max(n for w, n in sink.records if w == word) for word in EXPECTED} == EXPECTED

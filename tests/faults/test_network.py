@@ -119,11 +119,11 @@ async def until(condition: Callable[[], bool], running: "asyncio.Task[JobResult]
 
 
 def completed(runner: JobRunner) -> int:
-    return runner.driver.metrics.completed if runner.driver else 0
+    return runner.incarnation.driver.metrics.completed if runner.incarnation else 0
 
 
 def failed(runner: JobRunner) -> int:
-    return runner.driver.metrics.failed if runner.driver else 0
+    return runner.incarnation.driver.metrics.failed if runner.incarnation else 0
 
 
 @CUTS

@@ -18,11 +18,12 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
 )
-from tidelog.storage import paths
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.storage import object_names
+from tidelog.storage.errors import access_denied, store_full, store_unreachable
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.raising import access_denied, store_full, store_unreachable
 
 Failing = Callable[[str, str], StorageError]
 
@@ -51,7 +52,7 @@ def test_a_store_that_refuses_at_the_start_stops_it_before_anything_is_written(
     operation: str, error: Failing, kind: type[StorageError], says: str
 ) -> None:
     store = store_of(usual())
-    with pytest.raises(kind, match=paths.CHECKPOINTS) as refused:
+    with pytest.raises(kind, match=object_names.CHECKPOINTS) as refused:
         finish(faulty(store, failing(operation, error)))
     assert says in refused.value.action
     assert contents(store) == usual()
@@ -63,7 +64,9 @@ def test_a_store_that_takes_no_more_stops_the_job_and_it_resumes_where_it_was(
     error: Failing, kind: type[StorageError], says: str
 ) -> None:
     store = store_of(usual())
-    chosen = settings(schedule=Schedule(interval=1.0, tolerable_failures=2))
+    # Tables are refused, too, and must not be tried often enough to stop the job first.
+    tables = MaterializeConfig(interval=2.5, retry_pause=1.0)
+    chosen = settings(schedule=Schedule(interval=1.0, tolerable_failures=2), materialize=tables)
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row") as failed:
         finish(faulty(store, failing("put", error)), chosen)
     assert says in str(failed.value)

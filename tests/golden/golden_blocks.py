@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tests.golden.writing import write_missing
 from tidelog.changelog.block import seal, seal_metadata
 from tidelog.changelog.change import ChangeBatch
-from tidelog.dstl.segment import BlockGroup, PackedSegment, SegmentAuthor, pack
+from tidelog.changelog.segment import BlockGroup, PackedSegment, SegmentAuthor, pack
 from tidelog.ids import Generation, SeqNo
 
 CHANGES = ChangeBatch(

@@ -6,10 +6,14 @@ As in `golden_blocks.py`: a file that exists is never touched.
 from collections.abc import Callable
 
 from tests.golden.writing import write_missing
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import (
+    AheadOfWatermark,
     Author,
+    BarrierFacts,
     Checkpoint,
     Descriptor,
+    InFlightRef,
     InheritedState,
     MaterializationRef,
     OperatorPiece,
@@ -22,7 +26,6 @@ from tidelog.checkpoint.manifest import (
     encode_descriptor,
     encode_entry,
 )
-from tidelog.dstl.segment import LogRange
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 
 AUTHOR = Author(Generation(3), "00ff00ff00ff00ff")
@@ -225,6 +228,34 @@ WITH_OPERATOR_STATE = Checkpoint(
         ),
     ),
 )
+AHEAD = Checkpoint(
+    slot=Slot(16),
+    author=AUTHOR,
+    checkpoint_id=CheckpointId(9),
+    created_ms=1_700_000_005_000,
+    job="revenue",
+    operators=(
+        OperatorState(
+            "window",
+            128,
+            (StateInfo(0, "windows", "window-aggregate", ("msgpack", "size 10 ms, slide 10 ms")),),
+            (
+                SubtaskState(
+                    index=0,
+                    first_key_group=0,
+                    last_key_group=127,
+                    seqno=SeqNo(93),
+                    table="memory",
+                    inline=(b"a whole block",),
+                    watermark=-7,
+                    advancing=9,
+                    ahead=(AheadOfWatermark(0, 63, 19), AheadOfWatermark(100, 127, -1)),
+                    start=SeqNo(90),
+                ),
+            ),
+        ),
+    ),
+)
 DESCRIPTOR = Descriptor(
     id=MaterializationId(2),
     operator="count",
@@ -236,6 +267,39 @@ DESCRIPTOR = Descriptor(
     private={"SNAPSHOT": b"TDLGROWS"},
 )
 
+IN_FLIGHT = Checkpoint(
+    slot=Slot(10),
+    author=AUTHOR,
+    checkpoint_id=CheckpointId(6),
+    created_ms=1_700_000_001_000,
+    job="revenue",
+    operators=(
+        OperatorState(
+            "count",
+            128,
+            (),
+            (
+                SubtaskState(
+                    index=0,
+                    first_key_group=0,
+                    last_key_group=127,
+                    seqno=SeqNo(0),
+                    table="memory",
+                    in_flight=InFlightRef(
+                        log=(RANGE,),
+                        inline=(b"\x00block",),
+                        buffers=7,
+                        bytes=512,
+                        inputs=(("count", 0), ("sink", 1)),
+                        types=("orders:Order", "orders:Outer.Inner"),
+                    ),
+                    barrier=BarrierFacts(unaligned=True, start_delay_ms=12, alignment_ms=3),
+                ),
+            ),
+        ),
+    ),
+)
+
 FILES: dict[str, Callable[[], bytes]] = {
     "slot_start_v1.json": lambda: encode_entry(START),
     "slot_checkpoint_v1.json": lambda: encode_entry(CHECKPOINT),
@@ -244,6 +308,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "descriptor_v1.json": lambda: encode_descriptor(DESCRIPTOR),
     "slot_checkpoint_finished_v1.json": lambda: encode_entry(FINISHED),
     "slot_checkpoint_operator_state_v1.json": lambda: encode_entry(WITH_OPERATOR_STATE),
+    "slot_checkpoint_ahead_v1.json": lambda: encode_entry(AHEAD),
+    "slot_checkpoint_in_flight_v1.json": lambda: encode_entry(IN_FLIGHT),
 }
 
 

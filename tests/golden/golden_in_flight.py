@@ -1,12 +1,29 @@
-"""What the golden block of in-flight data holds, and the script that wrote it."""
+"""What the golden blocks of in-flight data hold, and the script that wrote them.
 
+The pickled one is of the first releases that had in-flight data; none writes it now.
+"""
+
+import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from typing import Any, NamedTuple
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import msgspec
 
 from tests.golden.writing import write_missing
+from tidelog.changelog.block import BlockKind, seal_opaque
 from tidelog.ids import SeqNo
 from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
-from tidelog.runtime.in_flight.codec import RecordTypes, encode
+from tidelog.runtime.in_flight.codec import encode
+from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.state.schema.row import Row
 
 PARTS = [
     ChannelData(
@@ -16,10 +33,105 @@ PARTS = [
     ChannelData(ChannelId("count", 1, 2, 3, behind=True), [Batch([2.5])]),
 ]
 
+
+@dataclass(frozen=True)
+class Order:
+    """A user's dataclass."""
+
+    item: str
+    price: Decimal
+
+
+class Pair(NamedTuple):
+    """A user's named tuple."""
+
+    left: Any
+    right: Any
+
+
+class Event(msgspec.Struct):
+    """A user's struct."""
+
+    at: datetime
+    data: Any
+
+
+class Colour(Enum):
+    """A user's enum."""
+
+    RED = 1
+
+
+class Parcel:
+    """A user's class, which the job names."""
+
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Parcel) and other.weight == self.weight
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+TYPES = RecordTypes([Parcel])
+
+TYPED_PARTS = [
+    ChannelData(
+        ChannelId("count", 1, 2, 3, behind=False),
+        [
+            Batch([Row(word="tide", count=3), Row(word="ebb", count=None)], [1_700_000_000_000, 5]),
+            Watermark(-7),
+        ],
+    ),
+    ChannelData(
+        ChannelId("count", 1, 2, 3, behind=True),
+        [
+            Batch(
+                [
+                    Order("tea", Decimal("1.50")),
+                    Pair((1, [2.5]), {"a": {1}, 2: frozenset()}),
+                    Event(
+                        datetime(2026, 10, 25, 2, tzinfo=ZoneInfo("Europe/Berlin"), fold=1), b"x"
+                    ),
+                    Event(datetime(2026, 1, 2, tzinfo=UTC), timedelta(days=-1)),
+                    [Colour.RED, 2**70, "\ud800", UUID(int=7), Fraction(1, 3), 1j, range(3)],
+                    Parcel(5),
+                ]
+            )
+        ],
+    ),
+]
+
+
+def _pickled(parts: list[ChannelData]) -> bytes:
+    """As releases wrote it that pickled records."""
+    payload = [
+        [
+            *(p.channel.consumer, p.channel.input, p.channel.producer_subtask),
+            *(p.channel.consumer_subtask, p.channel.behind),
+            [
+                [1, m.time]
+                if isinstance(m, Watermark)
+                else [0, pickle.dumps(m.records, 5), m.times]
+                for m in p.data
+            ],
+        ]
+        for p in parts
+    ]
+    count = sum(len(part.data) for part in parts)
+    packed = msgspec.msgpack.encode(payload)
+    return seal_opaque(BlockKind.IN_FLIGHT, packed, count, SeqNo(11)).data
+
+
 FILES: dict[str, Callable[[], bytes]] = {
-    "block_in_flight_v1.bin": lambda: encode(PARTS, RecordTypes(), SeqNo(11))[0].data,
+    "block_in_flight_v1.bin": lambda: _pickled(PARTS),
+    "block_in_flight_records_v1.bin": lambda: encode(TYPED_PARTS, TYPES, SeqNo(11)).blocks[0].data,
 }
 
 
 if __name__ == "__main__":
-    write_missing(FILES)
+    # The types are those of this module, by the name under which others import it.
+    from tests.golden import golden_in_flight
+
+    write_missing(golden_in_flight.FILES)

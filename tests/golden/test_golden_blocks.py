@@ -6,7 +6,7 @@ from tests.golden import golden_blocks as golden
 from tests.golden import golden_in_flight
 from tests.golden.writing import FOLDER
 from tidelog.changelog.block import CODEC_NONE, CODEC_ZSTD, BlockKind, iter_blocks, open_block
-from tidelog.dstl.segment import Entry, LogRange, read_footer
+from tidelog.changelog.segment import Entry, LogRange, read_footer
 
 FIRST = golden.CHANGES.first
 

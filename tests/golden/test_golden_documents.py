@@ -41,6 +41,15 @@ def test_a_checkpoint_with_operator_state_is_read() -> None:
     assert read == golden.WITH_OPERATOR_STATE
 
 
+def test_a_checkpoint_with_key_groups_ahead_of_the_watermark_is_read() -> None:
+    assert decode_entry(stored("slot_checkpoint_ahead_v1.json"), "slot") == golden.AHEAD
+
+
+def test_a_checkpoint_with_records_in_flight_is_read() -> None:
+    read = decode_entry(stored("slot_checkpoint_in_flight_v1.json"), "slot")
+    assert read == golden.IN_FLIGHT
+
+
 def test_a_descriptor_of_version_1_is_read() -> None:
     assert decode_descriptor(stored("descriptor_v1.json"), "descriptor") == golden.DESCRIPTOR
 

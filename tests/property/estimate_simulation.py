@@ -8,6 +8,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -17,10 +18,10 @@ from unittest.mock import patch
 
 from tests.support.clock import VirtualClock
 from tidelog.checkpoint.coordinator import Schedule
+from tidelog.cost.model.settings import Settings
+from tidelog.cost.model.tables import TableRules
+from tidelog.cost.model.workload import Workload
 from tidelog.effects import Effects, InlineOffload
-from tidelog.estimate.settings import Settings
-from tidelog.estimate.tables import TableRules
-from tidelog.estimate.workload import Workload
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -177,6 +178,8 @@ class LeveledTables:
 
     rules: TableRules
     kind: str = "rocksdb"
+    memtable_bytes: int = 0
+    block_cache_bytes: int = 0
 
     def create(self, directory: Path) -> Table:
         return LeveledTable(self.rules)
@@ -258,29 +261,41 @@ def simulate(
     clock = VirtualClock()
     rng = Random(1)
     store = RecordingStore(clock)
+    job = a_job(workload, clock, rng, warm_s + seconds + 1)
+    effects = Effects(clock, rng, InlineOffload())
+    tables = "tidelog.runtime.subtasks.state.RocksTableFactory"
+    with configured(settings) as config, patch(tables, lambda memory: LeveledTables(rules)):
+        asyncio.run(JobRunner(job, store, config, effects).run())
+    return History(store.lives, warm_s, warm_s + seconds)
+
+
+def a_job(workload: Workload, clock: VirtualClock, rng: Random, seconds: float) -> Job:
+    """The workload for so many seconds."""
     job = Job("simulated")
-    source = job.source(Draws(workload, clock, rng, warm_s + seconds + 1), parallelism=1)
+    source = job.source(Draws(workload, clock, rng, seconds), parallelism=1)
     writing = source.key_by(lambda key: key)._then(
         "write", lambda: Writer(workload.value_bytes, rng), keyed=True
     )
     writing.sink(Callback(lambda _: None))
+    return job
+
+
+@contextmanager
+def configured(settings: Settings, *, changelog: bool = True) -> Iterator[JobConfig]:
+    """The settings as a job has them, with a directory that goes in the end."""
     directory = Path(tempfile.mkdtemp(prefix="tidelog-estimate-"))
-    config = JobConfig(
-        parallelism=settings.parallelism,
-        key_groups=16 * settings.parallelism,
-        table="rocksdb",
-        work_dir=directory,
-        retain=settings.retain,
-        schedule=Schedule(interval=settings.checkpoint_interval),
-        flush=settings.flush,
-        upload=settings.upload,
-        materialize=settings.materialize,
-    )
-    effects = Effects(clock, rng, InlineOffload())
     try:
-        tables = "tidelog.runtime.subtask_state.RocksTableFactory"
-        with patch(tables, lambda: LeveledTables(rules)):
-            asyncio.run(JobRunner(job, store, config, effects).run())
+        yield JobConfig(
+            parallelism=settings.parallelism,
+            key_groups=16 * settings.parallelism,
+            table="rocksdb",
+            changelog=changelog,
+            work_dir=directory,
+            retain=settings.retain,
+            schedule=Schedule(interval=settings.checkpoint_interval),
+            flush=settings.flush,
+            upload=settings.upload,
+            materialize=settings.materialize,
+        )
     finally:
         shutil.rmtree(directory)
-    return History(store.lives, warm_s, warm_s + seconds)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.property.estimate_simulation import KEY_BYTES, History, simulate
 from tests.property.profiles import looking
-from tidelog.estimate.changelog import estimate_changelog
-from tidelog.estimate.estimate import Estimate
-from tidelog.estimate.flushes import flushes
-from tidelog.estimate.settings import Link, Settings
-from tidelog.estimate.tables import TableRules
-from tidelog.estimate.usage import Flow
-from tidelog.estimate.workload import Workload
+from tidelog.cost.model.changelog import estimate_changelog
+from tidelog.cost.model.estimate import Estimate
+from tidelog.cost.model.flushes import flushes
+from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.tables import TableRules
+from tidelog.cost.model.usage import Flow
+from tidelog.cost.model.workload import Workload
 from tidelog.materialize.schedule import MaterializeConfig
 
 INSTANT = Link(bytes_per_s=1e12, latency_s=0.0)

@@ -17,15 +17,15 @@ from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects
 from tests.support.pipelines import run as run_job
 from tests.unit.verify.stores import report_on, verdicts
-from tidelog.checkpoint.inventory import read_inventory
+from tidelog.catalog.inventory import read_inventory
+from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.source import SplitReader
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.problems import Problem
-from tidelog.verify.store.structure import structural_problems
+from tidelog.verify.job.structure import structural_findings
 
 GROUPS = 32
 KEYS = 11
@@ -143,8 +143,8 @@ def run_through(
     return sources, sink, store
 
 
-def found_problems(store: MemoryStore) -> list[Problem]:
-    return list(structural_problems(asyncio.run(read_inventory(store))).all())
+def found_problems(store: MemoryStore) -> list[Finding]:
+    return list(structural_findings(asyncio.run(read_inventory(store))).all())
 
 
 def checkpoints_of(store: MemoryStore) -> list[Checkpoint]:

@@ -17,11 +17,11 @@ import pytest
 
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects
-from tidelog.checkpoint.inventory import find_checkpoint
+from tidelog.catalog.inventory import find_checkpoint
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import Slot
 from tidelog.runtime.graph import Job
-from tidelog.runtime.restore_from import RestoreFrom
+from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobRunner
 from tidelog.state.processor import (
     ExpiredTimerInfo,

@@ -18,7 +18,7 @@ from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, 
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.ids import Slot
-from tidelog.runtime.restore_from import RestoreFrom
+from tidelog.runtime.restore.choose import RestoreFrom
 
 
 class SavepointMachine(StateMachine):

@@ -33,12 +33,14 @@ from tests.support.harness import (
     read_back,
     retained_objects,
 )
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.invariants import manifest_violations
-from tidelog.dstl.uploader import UploadConfig
+from tidelog.checkpoint.manifest import decode_entry
+from tidelog.checkpoint.retention import counted
 from tidelog.errors import StorageError
 from tidelog.ids import Slot
 from tidelog.state.key_groups import decode_key
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 T = TypeVar("T")
@@ -278,7 +280,11 @@ class StateMachine(RuleBasedStateMachine):
         for probe in self.job.probes:
             probe.backend.flush()
 
-    @rule(prefix=st.sampled_from([paths.SEGMENTS, paths.TABLES, paths.MATERIALIZATIONS, None]))
+    @rule(
+        prefix=st.sampled_from(
+            [object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS, None]
+        )
+    )
     def the_store_hangs_or_moves_again(self, prefix: str | None) -> None:
         if prefix is None:
             self._release()
@@ -288,12 +294,12 @@ class StateMachine(RuleBasedStateMachine):
     @rule(
         where=st.sampled_from(
             [
-                ("put", paths.SEGMENTS),
-                ("put", paths.SEGMENTS),
-                ("put", paths.TABLES),
-                ("put", paths.MATERIALIZATIONS),
-                ("create", paths.CHECKPOINTS),
-                ("create", paths.CHECKPOINTS),
+                ("put", object_names.SEGMENTS),
+                ("put", object_names.SEGMENTS),
+                ("put", object_names.TABLES),
+                ("put", object_names.MATERIALIZATIONS),
+                ("create", object_names.CHECKPOINTS),
+                ("create", object_names.CHECKPOINTS),
                 ("delete", ""),
             ]
         ),
@@ -326,7 +332,7 @@ class StateMachine(RuleBasedStateMachine):
         completed = self.run(self.job.finish(barriered))
         next_slot = self.job.driver.next_slot
         written = Slot(next_slot - 1) if completed else next_slot
-        durable = paths.checkpoint(written) in self.memory._objects
+        durable = object_names.checkpoint(written) in self.memory._objects
         if completed or (durable and written not in self.models):
             self.models[written] = model
             self.run(self._check_checkpoint(written))
@@ -362,7 +368,7 @@ class StateMachine(RuleBasedStateMachine):
         if flushes:  # what follows the barrier travels in the same segment
             self.flush()
         if fails:
-            self.store.fail(Failure("put", paths.SEGMENTS))
+            self.store.fail(Failure("put", object_names.SEGMENTS))
         self.a_checkpoint_ends()
 
     @precondition(lambda self: self.changelog and self.materializing is None)
@@ -380,7 +386,7 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule()
     def collect(self) -> None:
-        self.run(self.job.collector.collect())
+        self.run(self.job.collector.collect(self.job.live))
 
     # Crashes.
 
@@ -390,7 +396,7 @@ class StateMachine(RuleBasedStateMachine):
         slots = self._retained()
         wanted = data.draw(st.sampled_from([None, *slots])) if slots else None
         self._start(wanted)
-        resumed = self.job.runner.restored
+        resumed = self.job.runner.incarnation.plan.checkpoint
         assert (resumed is None) == (not slots)
         self.model = copy.deepcopy(self.models[resumed.slot]) if resumed else Model()
         self._check_running()
@@ -415,8 +421,14 @@ class StateMachine(RuleBasedStateMachine):
         self.store.fail()
 
     def _retained(self) -> list[Slot]:
-        names = [name for name in self.memory._objects if name.startswith(paths.CHECKPOINTS)]
-        return sorted(slot for slot in map(paths.slot_of, names) if slot in self.models)
+        found = map(object_names.slot_of, self.memory._objects)
+        slots = sorted(slot for slot in found if slot is not None)
+        if not slots:
+            return []
+        # What is about to be deleted counts no more.
+        name = object_names.checkpoint(slots[-1])
+        newest = decode_entry(self.memory._objects[name], name)
+        return [slot for slot in counted(slots, newest) if slot in self.models]
 
     # What must hold.
 
@@ -461,11 +473,11 @@ class StateMachine(RuleBasedStateMachine):
         self.run(self.clock.advance(10.0))
         self.barriers_pass()
         self.a_checkpoint_ends()
-        self.run(self.job.collector.collect())
+        self.run(self.job.collector.collect(self.job.live))
         self.every_retained_checkpoint_restores()
         names, needed = self.run(retained_objects(self.memory, self.job.runner.effects))
         stored = set(self.memory._objects)
-        live = self.job.runner.deployment.states.ledger.closure(self.job.live())
+        live = self.job.runner.incarnation.deployment.states.ledger.closure(self.job.live())
         assert needed <= stored, "an object of a retained checkpoint is missing"
         assert stored == names | needed | live, "an object was leaked"
         self._check_retained()

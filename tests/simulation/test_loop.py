@@ -5,7 +5,13 @@ from random import Random
 
 import pytest
 
-from tidelog.simulate.loop import EndlessError, StandstillError, VirtualLoop, run_virtual, waiting
+from tidelog_simulator.machine.loop import (
+    EndlessError,
+    StandstillError,
+    VirtualLoop,
+    run_virtual,
+    waiting,
+)
 
 
 def test_time_jumps_to_the_next_timer_and_stands_still_in_between() -> None:

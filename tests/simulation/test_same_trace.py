@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.simulate.run import run_seed
-from tidelog.simulate.scenario import SCENARIOS
+from tidelog_simulator.run.run import run_seed
+from tidelog_simulator.run.scenario import SCENARIOS
 
 SEEDS = range(3)
 PROGRAM = """
 import sys
 from pathlib import Path
-from tidelog.simulate.run import run_seed
-from tidelog.simulate.scenario import SCENARIOS
-for name in ("calm", "store", "zombies", "rescales", "savepoints", "local", "everything"):
-    for seed in range(3):
+from tidelog_simulator.run.run import run_seed
+from tidelog_simulator.run.scenario import SCENARIOS
+for name in sorted(SCENARIOS.keys() - {"rocksdb"}):
+    for seed in range(2):
         print(name, seed, run_seed(seed, SCENARIOS[name], Path(sys.argv[1]) / name).digest)
 """
 
@@ -52,5 +52,5 @@ def test_two_processes_with_different_hash_seeds_give_the_same_traces(tmp_path: 
             check=True,
         )
         printed.append(done.stdout.splitlines())
-    assert len(printed[0]) == 21
+    assert len(printed[0]) == 2 * (len(SCENARIOS) - 1)
     assert printed[0] == printed[1]

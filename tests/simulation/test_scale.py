@@ -3,10 +3,10 @@
 import json
 
 from tests.support.cli import tidelog
-from tidelog.simulate.scale.bursts import bursts
-from tidelog.simulate.scale.pressure import durations
-from tidelog.simulate.scale.segments import checkpoints
-from tidelog.simulate.scale.shape import Shape
+from tidelog_simulator.scale.bursts import bursts
+from tidelog_simulator.scale.pressure import durations
+from tidelog_simulator.scale.segments import checkpoints
+from tidelog_simulator.scale.shape import Shape
 
 
 def test_subtasks_share_segments_so_objects_grow_with_processes_alone() -> None:

@@ -10,10 +10,11 @@ import pytest
 from tests.spark.support import stores
 from tests.spark.support.faults import Faults
 from tests.spark.support.faults import settings as faulty_settings
+from tests.spark.support.patience import TEST_S
 from tests.spark.support.place import Place
 from tests.spark.support.session import build
 from tidelog.errors import ConfigError
-from tidelog.spark.toolchain import find_java, find_spark
+from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,8 @@ IN_EVERY_RUN = (
     "bench/test_counted_file_system.py",
     "bench/test_one_query.py",
     "faults/",
+    "test_documented_blocks.py",
+    "test_segments.py",
     "test_sinks.py",
     "test_zoo.py",
     "s3a/test_atomic_files",
@@ -47,10 +50,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     extended = pytest.mark.skip("takes long: set TIDELOG_SPARK_FULL=1, or run `just spark`")
     for item in items:
-        if item.path.is_relative_to(here) and not EXTENDED:
-            name = item.path.relative_to(here).as_posix()
-            if not name.startswith(IN_EVERY_RUN):
-                item.add_marker(extended)
+        if not item.path.is_relative_to(here):
+            continue
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_S))
+        name = item.path.relative_to(here).as_posix()
+        if not EXTENDED and not name.startswith(IN_EVERY_RUN):
+            item.add_marker(extended)
 
 
 def missing() -> str | None:

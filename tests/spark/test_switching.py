@@ -11,7 +11,7 @@ from tests.spark.support.census import assert_complete
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
 from tests.spark.support.zoo.all import QUERIES
-from tidelog.spark.settings import FILE_MANAGER, FORMAT
+from tidelog.spark.plugin.settings import FILE_MANAGER, FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tidelog.bench.experiment import (
+from tidelog_bench.experiment import (
     Against,
     Bars,
     Distribution,
@@ -11,8 +11,8 @@ from tidelog.bench.experiment import (
     OverTime,
     Ratio,
 )
-from tidelog.bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
-from tidelog.bench.records import SessionRecord, TrialRecord
+from tidelog_bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
+from tidelog_bench.session.records import SessionRecord, TrialRecord
 
 VARIANTS = ("on", "off")
 QUANTILES = ("p50_ms", "p90_ms", "p99_ms")

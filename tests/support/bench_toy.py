@@ -8,8 +8,8 @@ import os
 import time
 from pathlib import Path
 
-from tidelog.bench.experiment import Experiment, Figure, Ratio
-from tidelog.bench.measurement import Cell, Measurement, Reading, Size, Trial
+from tidelog_bench.experiment import Experiment, Figure, Ratio
+from tidelog_bench.measurement import Cell, Measurement, Reading, Size, Trial
 
 FLAG = "TIDELOG_TOY_BROKEN"
 

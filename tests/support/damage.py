@@ -6,7 +6,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import Checkpoint, Descriptor, decode_descriptor, decode_entry
 from tidelog.ids import Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.document import checksum
 
 Objects = Mapping[str, bytes]
@@ -45,7 +45,7 @@ def damaged(objects: Objects, name: str, damage: Damage) -> dict[str, bytes]:
 
 def checkpoint_in(objects: Objects, slot: int) -> Checkpoint:
     """The checkpoint in a slot."""
-    name = paths.checkpoint(Slot(slot))
+    name = object_names.checkpoint(Slot(slot))
     entry = decode_entry(objects[name], name)
     assert isinstance(entry, Checkpoint)
     return entry

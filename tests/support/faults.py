@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.port import ObjectInfo, ObjectStore
-from tidelog.storage.raising import object_at, store_unreachable
 
 T = TypeVar("T")
 

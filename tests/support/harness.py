@@ -11,36 +11,39 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock
-from tidelog.checkpoint.collector import Collector
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor
+from tidelog.checkpoint.garbage_collector import Collector
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
 from tidelog.checkpoint.slots import SlotLog
-from tidelog.dstl.uploader import UploadConfig
+from tidelog.checkpoint.startup import History
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import TidelogError
-from tidelog.ids import CheckpointId, Slot
+from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.checkpointing import CheckpointDriver
+from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.restore_from import RestoreFrom
+from tidelog.runtime.restore.choose import RestoreFrom, Resumption
+from tidelog.runtime.restore.fit import fit
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks.callable import Callback
-from tidelog.runtime.snapshot import PendingSnapshot, SubtaskPosition
+from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.sources.iterable import Replayable
-from tidelog.runtime.tasks.parts import TaskId
+from tidelog.runtime.subtasks.incarnation import Blueprint
+from tidelog.runtime.subtasks.incarnation import Incarnation as Started
 from tidelog.runtime.tasks.task import Task
+from tidelog.state.handles.list import ListState
+from tidelog.state.handles.map import MapState
+from tidelog.state.handles.reducing import AggregatingState, ReducingState
+from tidelog.state.handles.timers import Timers
+from tidelog.state.handles.value import ValueState
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
-from tidelog.state.list import ListState
-from tidelog.state.map import MapState
-from tidelog.state.reducing import AggregatingState, ReducingState
-from tidelog.state.timers import Timers
-from tidelog.state.value import ValueState
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 
@@ -101,17 +104,16 @@ class Barriered:
     """A checkpoint between its barriers and its end."""
 
     checkpoint: CheckpointId
-    pending: dict[TaskId, PendingSnapshot] = field(default_factory=dict)
-    settled: dict[TaskId, SubtaskState | BaseException] = field(default_factory=dict)
+    pending: dict[SubtaskId, PendingSnapshot] = field(default_factory=dict)
+    settled: dict[SubtaskId, SubtaskState | BaseException] = field(default_factory=dict)
 
 
 class SteppedRunner(JobRunner):
     """A `JobRunner` whose tasks stand still; uploads go on by themselves."""
 
-    async def _supervise(self, driver: CheckpointDriver, collector: Collector) -> None:
-        uploading = asyncio.ensure_future(
-            self.uploader.run() if self.uploader else asyncio.Event().wait()
-        )
+    async def _supervise(self, incarnation: Started) -> None:
+        uploader = incarnation.uploader
+        uploading = asyncio.ensure_future(uploader.run() if uploader else asyncio.Event().wait())
         try:
             await uploading
         finally:
@@ -180,6 +182,9 @@ class Incarnation:
         waiting.cancel()
         if self._running.done():
             self._running.result()
+        # A start opens an operator once more before, on nothing, to see whether its states go with
+        # the checkpoint.
+        del self.probes[: -self.config.parallelism]
 
     async def crash(self) -> None:
         """Stop at once."""
@@ -189,18 +194,18 @@ class Incarnation:
 
     @property
     def driver(self) -> CheckpointDriver:
-        assert self.runner.driver is not None
-        return self.runner.driver
+        assert self.runner.incarnation is not None
+        return self.runner.incarnation.driver
 
     @property
     def collector(self) -> Collector:
-        assert self.runner.collector is not None
-        return self.runner.collector
+        assert self.runner.incarnation is not None
+        return self.runner.incarnation.collector
 
     @property
     def tasks(self) -> list[Task]:
-        assert self.runner.deployment is not None
-        return self.runner.deployment.tasks
+        assert self.runner.incarnation is not None
+        return self.runner.incarnation.deployment.tasks
 
     def probe_of(self, key: str) -> Probe:
         """The probe that owns a key, with the key made current."""
@@ -227,8 +232,8 @@ class Incarnation:
         for task in self.tasks:
             canonical = savepoint is not None and savepoint.format == "canonical"
             capture = (task.parts.canonical if canonical else task.parts.snapshotter).capture
-            position = SubtaskPosition(None, (), finished=False)
-            barriered.pending[task.id] = await capture(checkpoint, position)
+            task.parts.backend.flush()
+            barriered.pending[task.id] = await capture(checkpoint, SubtaskPosition())
         return barriered
 
     async def settle(self, barriered: Barriered) -> None:
@@ -245,7 +250,7 @@ class Incarnation:
             if isinstance(state, SubtaskState):
                 self.driver.acknowledged(barriered.checkpoint, task_id, state)
             elif isinstance(state, TidelogError):
-                self.driver.declined(barriered.checkpoint, task_id, str(state))
+                self.driver.declined(barriered.checkpoint, str(state))
             else:
                 raise AssertionError from state
         completed = self.driver.metrics.completed
@@ -254,7 +259,7 @@ class Incarnation:
 
     async def drop(self, barriered: Barriered) -> None:
         """Give a barriered checkpoint up."""
-        self.driver.declined(barriered.checkpoint, self.tasks[0].id, "dropped")
+        self.driver.declined(barriered.checkpoint, "dropped")
         await self._carry_out()
 
     async def _carry_out(self) -> None:
@@ -263,8 +268,8 @@ class Incarnation:
 
     async def materialize(self, subtask: int) -> None:
         """Materialize the table of one probe; raises the store's errors."""
-        assert self.runner.deployment is not None
-        for materializer in self.runner.deployment.states.materializers:
+        assert self.runner.incarnation is not None
+        for materializer in self.runner.incarnation.deployment.states.materializers:
             if (
                 materializer.snapshots.operator == PROBE
                 and materializer.snapshots.subtask == subtask
@@ -273,7 +278,7 @@ class Incarnation:
 
     def live(self) -> set[str]:
         """What the collector keeps for the running tasks."""
-        return self.runner._deployed().live_objects()
+        return self.runner.incarnation.deployment.live_objects()
 
 
 async def checkpoint_at(store: ObjectStore, slot: Slot, effects: Effects) -> Checkpoint:
@@ -286,7 +291,7 @@ async def reachable(store: ObjectStore, names: Iterable[str]) -> set[str]:
     """The names and, read from the store, the files of the descriptors among them."""
     found = set(names)
     for name in list(found):
-        if name.startswith(paths.MATERIALIZATIONS):
+        if name.startswith(object_names.MATERIALIZATIONS):
             found |= descriptor_objects(decode_descriptor(await store.get(name), name))
     return found
 
@@ -297,11 +302,15 @@ async def retained_objects(store: ObjectStore, effects: Effects) -> tuple[set[st
     names: set[str] = set()
     needed: set[str] = set()
     for slot in await slots.slots():
-        names.add(paths.checkpoint(slot))
+        names.add(object_names.checkpoint(slot))
         entry = await slots.read(slot)
         if isinstance(entry, Checkpoint):
             needed |= await reachable(store, checkpoint_objects(entry))
     return names, needed
+
+
+async def _beside() -> None:
+    """What runs beside a job only reads, and need not be the newest."""
 
 
 async def read_back(
@@ -315,15 +324,23 @@ async def read_back(
     """Restore a checkpoint beside the running job and read all states."""
     incarnation = Incarnation(store, config, clock, Random(0))
     runner = incarnation.runner
-    runner.restored = checkpoint
-    slots = SlotLog(store, runner.effects)
-    next_id = CheckpointId(checkpoint.checkpoint_id + 1)
-    runner._prepare(slots, checkpoint.author, Ledger(), directory, next_id)
-    deployment = runner.deployment
-    assert deployment is not None
+    resumption = Resumption(checkpoint, None, is_canonical(checkpoint), None)
+    blueprint = Blueprint(
+        runner.job,
+        config,
+        runner.effects,
+        fit(runner.job, resumption, config),
+        checkpoint.author,
+        History((), {}, complete=True),
+        store,
+        SlotLog(store, runner.effects),
+        Ledger(),
+        directory,
+    )
+    deployment = blueprint.assemble().deployment
     try:
-        await deployment.build(runner._vertices, checkpoint)
+        await deployment.build(_beside)
         return {key: contents(incarnation.probe_of(key), key) for key in keys}
     finally:
-        deployment.close()
+        deployment.close(quietly=False)
         shutil.rmtree(directory, ignore_errors=True)

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
-from tidelog.dstl.uploader import UploadConfig
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import UserFunctionError
 from tidelog.materialize.schedule import MaterializeConfig

@@ -8,22 +8,23 @@ offer. So a test decides what is read between the barriers of one checkpoint.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from tests.support.clock import VirtualClock
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, config
-from tidelog.effects import Effects
+from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import UserFunctionError
+from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.config import Mode
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.source import Source, SplitReader
+from tidelog.runtime.subtasks.incarnation import Incarnation
+from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.storage.memory import MemoryStore
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 PORTION = 500
 SLOW_S = 30.0
@@ -49,14 +50,17 @@ class Run:
     reads: bool = True
     """Off: every partition ends where it was resumed."""
     resumed_at: dict[int, int] = field(default_factory=dict)
+    reached: set[int] = field(default_factory=set)
+    """Slow partitions whose task has heard of the barrier."""
+    late: list[asyncio.Task[None]] = field(default_factory=list)
     runner: JobRunner | None = None
 
     def counts(self, store: MemoryStore, seed: int) -> dict[str, int]:
         """Run; returns what the consumer ended with."""
         sink, clock = Outside(), VirtualClock()
-        effects = Effects(clock, Random(seed), _SlowReads(clock))
+        effects = Effects(clock, Random(seed), InlineOffload())
         settings = config(mode=self.mode, parallelism=1, channel_buffers=16)
-        self.runner = JobRunner(self._job(sink), store, settings, effects)
+        self.runner = _LateBarriers(self, self._job(sink), store, settings, effects)
         asyncio.run(self.runner.run())
         return dict(sink.records)
 
@@ -68,20 +72,20 @@ class Run:
         counted.sink(sink)
         return job
 
-    def under_way(self) -> bool:
-        """Whether a checkpoint is."""
-        driver = self.runner.driver if self.runner else None
-        return driver is not None and driver.coordinator.in_progress is not None
+    def under_way(self, number: int) -> bool:
+        """Whether a checkpoint is, as far as the task of a partition knows."""
+        if self.partitions[number].slow:
+            return number in self.reached
+        incarnation = self.runner.incarnation if self.runner else None
+        return incarnation is not None and incarnation.driver.coordinator.in_progress is not None
 
     def completed(self) -> int:
-        driver = self.runner.driver if self.runner else None
-        return driver.metrics.completed if driver is not None else 0
+        incarnation = self.runner.incarnation if self.runner else None
+        return incarnation.driver.metrics.completed if incarnation is not None else 0
 
 
 class _Reading(Source):
     """One partition as a source of its own."""
-
-    blocking = True
 
     def __init__(self, run: Run, number: int) -> None:
         self.run = run
@@ -92,24 +96,19 @@ class _Reading(Source):
 
     def open(self, split: str, position: Any) -> "_Reader":
         self.run.resumed_at[self.number] = position or 0
-        return _Reader(self.run, self.run.partitions[self.number], position or 0)
+        return _Reader(self.run, self.number, position or 0)
 
 
 class _Reader(SplitReader):
     delay_s = 0.1
 
-    def __init__(self, run: Run, partition: Partition, position: int) -> None:
+    def __init__(self, run: Run, number: int, position: int) -> None:
         self.position = position
         self._run = run
-        self._partition = partition
+        self._number = number
+        self._partition = run.partitions[number]
         self._seen = False
         self._passed = not run.breaks
-
-    @property
-    def dawdles(self) -> bool:
-        """The next read takes long, and a barrier waits for its end."""
-        waits = self.position == self._partition.goes_on and not self._passed
-        return self._partition.slow and waits
 
     def read(self) -> list[Any] | None:
         views, end = self._partition.views, len(self._partition.views)
@@ -121,7 +120,7 @@ class _Reader(SplitReader):
             end = self._partition.goes_on
             if self.position == end:
                 # A barrier that was seen here goes out before the next read.
-                self._passed, self._seen = self._seen, self._run.under_way()
+                self._passed, self._seen = self._seen, self._run.under_way(self._number)
                 return []
         read = views[self.position : min(end, self.position + PORTION)]
         self.position += len(read)
@@ -130,20 +129,28 @@ class _Reader(SplitReader):
         return list(read) or None
 
 
-class _SlowReads:
-    """An off-load in which the reads of a slow partition take long at its barrier."""
+class _LateBarriers(JobRunner):
+    """A runner whose call for a barrier takes long to reach the task of a slow partition."""
 
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
+    def __init__(self, run: Run, *args: Any) -> None:
+        super().__init__(*args)
+        self._of = run
 
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reader = getattr(function, "__self__", None)
-        if isinstance(reader, _Reader) and reader.dawdles:
-            await self._clock.sleep(SLOW_S)
-        return function(*args, **kwargs)
+    async def _supervise(self, incarnation: Incarnation) -> None:
+        tasks = incarnation.deployment.tasks
+        sources = [task for task in tasks if isinstance(task, SourceTask)]
+        for number, (task, partition) in enumerate(zip(sources, self._of.partitions, strict=True)):
+            if partition.slow and self._of.breaks:
+                task.trigger = partial(self._later, task.trigger, number)  # type: ignore[method-assign]
+        await super()._supervise(incarnation)
 
-    def close(self) -> None:
-        """Nothing to release."""
+    def _later(self, trigger: Callable[[Barrier], None], number: int, barrier: Barrier) -> None:
+        async def later() -> None:
+            await self.effects.clock.sleep(SLOW_S)
+            trigger(barrier)
+            self._of.reached.add(number)
+
+        self._of.late.append(asyncio.ensure_future(later()))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -19,6 +19,7 @@ from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.source import SplitReader
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
@@ -56,6 +57,25 @@ class Slow(Operator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._clock.spend(self._seconds)
         return (batch,)
+
+
+class SlowOutside(Outside):
+    """An outside that takes its time for every buffer."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        writer = super().open(context)
+        write = writer.write
+
+        def slowly(records: Sequence[Any]) -> None:
+            self.clock.spend(0.2)
+            write(records)
+
+        writer.write = slowly  # type: ignore[method-assign]
+        return writer
 
 
 def numbered(splits: int = 4, length: int = 40, keys: int = 5, portion: int = 2) -> Portions:

@@ -1,39 +1,59 @@
-"""The shape of the source: layers without circles, small modules, the outside world injected."""
+"""The shape of the source: the layers of ARCHITECTURE.md, small modules, an injected outside."""
 
 import ast
+import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "tidelog"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+LIBRARY = "tidelog"
+TOOLS = {"tidelog_bench", "tidelog_simulator"}
+SPACIOUS = ["tidelog/runtime", "tidelog/cli", "tidelog/spark", "tidelog_bench"]
+LOOSE_FILES = 10
 
-LAYERS = [
-    {"errors", "ids"},
-    {"effects"},
-    {"storage"},
-    {"table"},
-    {"changelog"},
-    {"dstl"},
-    {"checkpoint"},
-    {"materialize", "state"},
-    {"runtime"},
-    {"simulate", "estimate", "spark"},
-    {"overhead"},
-    {"verify"},
-    {"bench"},
-    {"__init__"},
-    {"examples"},
-    {"cli"},
-    {"__main__"},
-]
-"""Bottom first: a package imports itself and those in layers below its own."""
+
+def table_of_packages() -> list[tuple[set[str], set[str] | None]]:
+    """The rows of ARCHITECTURE's table: packages, and what they may import; None for all below."""
+    rows = re.findall(r"^\| (`.*?) \| .* \| (.*) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
+    return [
+        (
+            {name.rstrip("/") for name in re.findall("`(.*?)`", packages)},
+            None if targets == "below" else set(re.findall("`(.*?)`", targets)),
+        )
+        for packages, targets in rows
+        if targets in ("below", "nothing") or targets.startswith("`")
+    ]
+
+
+def allowed_imports() -> dict[str, set[str]]:
+    """What each package may import, beside itself."""
+    allowed: dict[str, set[str]] = {}
+    below: set[str] = set()
+    for packages, targets in reversed(table_of_packages()):
+        for package in packages:
+            allowed[package] = set(below) if targets is None else targets
+        below |= packages - TOOLS
+    return allowed
+
+
+ALLOWED = allowed_imports()
 
 MODULE_LINES = 400
 FUNCTION_LINES = 70
 
 MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 BANNED = {
     "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep"},
     "asyncio": {"sleep", "to_thread"},
@@ -48,17 +68,19 @@ BANNED = {
 
 
 def name_of(path: Path) -> str:
-    """`storage.local` for src/tidelog/storage/local.py."""
+    """`tidelog.storage.local` for src/tidelog/storage/local.py."""
     return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
 
 
 def package_of(module: str) -> str:
-    return module.split(".", maxsplit=1)[0]
+    """The package that a row of the table names."""
+    first, *rest = module.split(".")
+    return rest[0] if first == LIBRARY else first
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Modules of tidelog that a module imports, wherever in its text."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Modules of this project that a module imports, wherever in its text."""
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -67,12 +89,12 @@ def imports(path: Path) -> Iterator[str]:
             continue
         for name in names:
             parts = name.split(".")
-            if parts[0] == "tidelog":
-                yield _existing(parts[1:])
+            if parts[0] == LIBRARY or parts[0] in TOOLS:
+                yield _existing(parts)
 
 
 def _existing(parts: list[str]) -> str:
-    """The module that `tidelog.<parts>` names or lies in."""
+    """The module that a dotted name is, or lies in."""
     while parts:
         base = SOURCE.joinpath(*parts)
         if base.with_suffix(".py").exists():
@@ -80,25 +102,27 @@ def _existing(parts: list[str]) -> str:
         if (base / "__init__.py").exists():
             return ".".join([*parts, "__init__"])
         parts = parts[:-1]
-    return "__init__"
+    raise AssertionError("no such module")
 
 
-def layer_of(module: str) -> int:
-    for number, packages in enumerate(LAYERS):
-        if package_of(module) in packages:
-            return number
-    raise AssertionError(f"{module} belongs to no layer: give it a place in LAYERS")
+def test_every_package_stands_in_the_table_and_nothing_else() -> None:
+    assert {package_of(name_of(path)) for path in MODULES} == set(ALLOWED)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_point_downwards_only(path: Path) -> None:
-    module = name_of(path)
-    upwards = [
-        target
+def test_a_module_imports_what_the_table_allows() -> None:
+    wrong = [
+        f"{name_of(path)} imports {target}"
+        for path in MODULES
         for target in imports(path)
-        if package_of(target) != package_of(module) and layer_of(target) >= layer_of(module)
+        if package_of(target) not in ALLOWED[(own := package_of(name_of(path)))] | {own}
     ]
-    assert upwards == []
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", SPACIOUS)
+def test_a_room_has_few_loose_files(room: str) -> None:
+    loose = {path.name for path in (SOURCE / room).glob("*.py")} - {"__init__.py", "__main__.py"}
+    assert len(loose) <= LOOSE_FILES, sorted(loose)
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -109,40 +133,38 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         raise AssertionError(" -> ".join(error.args[1])) from None
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_modules_and_functions_stay_small(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= MODULE_LINES
-    long = [
-        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
-        for node in ast.walk(ast.parse(text))
+def test_modules_and_functions_stay_small() -> None:
+    modules = [path for path in MODULES if path.read_text().count("\n") > MODULE_LINES]
+    functions = [
+        f"{name_of(path)}.{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for path in MODULES
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno >= FUNCTION_LINES
     ]
-    assert long == []
+    assert (modules, functions) == ([], [])
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_clocks_chance_and_threads_come_from_effects(path: Path) -> None:
-    if name_of(path) == "effects":
-        return
-    used = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+def test_clocks_chance_and_threads_come_from_effects() -> None:
+    used = {name_of(path): set(banned(tree_of(path))) for path in MODULES}
+    del used["tidelog.effects"]
+    assert {name: found for name, found in used.items() if found} == {}
+
+
+def banned(tree: ast.Module) -> Iterator[str]:
+    """What a module takes from the outside behind the back of `tidelog.effects`."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             if node.attr in BANNED.get(owner, ()):
-                used.add(f"{owner}.{node.attr}")
+                yield f"{owner}.{node.attr}"
         if isinstance(node, ast.ImportFrom) and node.module in BANNED:
-            used |= {
-                f"{node.module}.{alias.name}"
-                for alias in node.names
-                if alias.name in BANNED[node.module]
-            }
-    assert used == set()
+            for alias in node.names:
+                if alias.name in BANNED[node.module]:
+                    yield f"{node.module}.{alias.name}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_with_code_says_what_it_holds(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    assert not tree.body or ast.get_docstring(tree)
+def test_every_module_with_code_says_what_it_holds() -> None:
+    trees = {name_of(path): tree_of(path) for path in MODULES}
+    assert [n for n, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tests.support.documentation import BLOCKS
 from tidelog import Effects, Files, Job, JobArguments, JobRunner, JsonLines
 from tidelog.storage.memory import MemoryStore
 
@@ -16,7 +17,7 @@ README = (ROOT / "README.md").read_text()
 def example(position: int) -> dict[str, Any]:
     """The names a Python block of the README defines."""
     names: dict[str, Any] = {}
-    exec(re.findall(r"```python\n(.*?)```", README, re.DOTALL)[position], names)
+    exec(BLOCKS[f"README {position}"], names)
     return names
 
 

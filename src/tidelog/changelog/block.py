@@ -3,7 +3,7 @@
 Invariants: a sealed block never changes and is read without anything but its own bytes; no
 field of a block is used before its checksum passed, except the magic and the version, which
 keep their place in every version; blocks of older versions stay readable for ever.
-Format: docs/format.md, "Blocks".
+Format: docs/internals/format.md, "Blocks".
 """
 
 import struct
@@ -43,6 +43,8 @@ class BlockKind(IntEnum):
     METADATA = 2
     SPARK_CHANGELOG = 3
     IN_FLIGHT = 4
+    """Records as a pickle: read, and not written any more."""
+    IN_FLIGHT_RECORDS = 5
 
 
 _KINDS: Final = frozenset(BlockKind)

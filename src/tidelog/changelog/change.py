@@ -4,12 +4,12 @@ Invariant: every state kind is built from two operations on rows, put and delete
 "last writer wins per row key" and needs no knowledge of state kinds. A list append puts a new
 row and never rewrites the list; that is how deltas stay deltas.
 
-Row key (docs/format.md): key group u16 big-endian, state id u16 big-endian, then the state's own
-key bytes. Big-endian so that byte order is key-group order.
+Row key (docs/internals/format.md): key group u16 big-endian, state id u16 big-endian, then the
+state's own key bytes. Big-endian so that byte order is key-group order.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, cast
@@ -64,6 +64,17 @@ class ChangeBatch:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def split(self, most_bytes: int) -> "Iterator[ChangeBatch]":
+        """The same changes in batches of about that size at most; a single row may be larger."""
+        parts = min(len(self.keys), -(-self.raw_bytes // most_bytes))
+        if parts <= 1:
+            yield self
+            return
+        each = -(-len(self.keys) // parts)
+        for at in range(0, len(self.keys), each):
+            end = at + each
+            yield ChangeBatch(SeqNo(self.first + at), self.keys[at:end], self.values[at:end])
 
 
 def prefix_end(prefix: bytes) -> bytes:

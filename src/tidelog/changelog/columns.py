@@ -2,7 +2,7 @@
 
 Invariants: only row keys that ascend strictly are encoded; nothing is decoded from a payload
 whose lengths do not add up to exactly its sections.
-Format: docs/format.md, "Payload of kind 1: changes".
+Format: docs/internals/format.md, "Payload of kind 1: changes".
 """
 
 import struct

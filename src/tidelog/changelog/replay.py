@@ -44,8 +44,11 @@ class LastWriterWins:
         """There is nothing to drain."""
         return not self._rows
 
-    def add(self, batch: ChangeBatch) -> None:
-        """Merge the next batch; raises CorruptObjectError when it is not the next one."""
+    def add(self, batch: ChangeBatch) -> int:
+        """Merge the next batch; returns how many of its changes count here.
+
+        Raises CorruptObjectError when it is not the next one.
+        """
         self.skip(batch.first, batch.end)
         keys, values = batch.keys, batch.values
         if self._key_groups is not None:
@@ -59,6 +62,7 @@ class LastWriterWins:
             # the limit until the next one, so recounts stay rare.
             self._at_most = _memory(self._rows.keys(), self._rows.values())
             self.full = self._at_most > self._limit_bytes // 2
+        return len(keys)
 
     def skip(self, first: SeqNo, end: SeqNo) -> None:
         """Pass over changes [first, end), known to lie in other key groups; raises

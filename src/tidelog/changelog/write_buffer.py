@@ -4,21 +4,34 @@ Invariants:
 - a read sees rows changed since the last flush or cached, else the table;
 - within one flush a row appears at most once, with its newest value: a hot key costs one log
   entry per flush, not one per update;
+- rows that are scanned leave the buffer in the order in which they were put, or in that of their
+  keys, so of the numbered rows of a list the older ones always leave first;
 - objects are serialized once, at the flush; an object handed in is never changed afterwards
   unless the same row is put again.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, cast
 
+from tidelog.changelog.row_memory import RowSize
 from tidelog.table.port import Table
 
 _ABSENT: Final = object()
 _FEW: Final = 64
 """Up to this many new keys are sorted in one by one, which beats a merge of the whole order."""
 
+_SAMPLE_EVERY: Final = 64
+"""Rows put one by one, of which one is measured."""
+
+SLICE_ROWS: Final = 2048
+"""Most rows, or elements of lists, that one step of a flush takes: milliseconds of work."""
+SLICE_BYTES: Final = 2 << 20
+"""Most bytes of a state's rows that one step of a flush takes, for large rows."""
+
 Encode = Callable[[Any], bytes]
+Observe = Callable[[list[Any]], None]
 Decode = Callable[[bytes], Any]
 
 
@@ -33,24 +46,38 @@ class StateRows:
         "_cache_rows",
         "_changed",
         "_decode",
+        "_dropped",
         "_encode",
         "_fresh",
+        "_observe",
         "_order",
         "_scanned",
+        "_size",
         "_table",
         "_values",
         "updates",
     )
 
     def __init__(
-        self, table: Table, encode: Encode, decode: Decode, *, cache_rows: int, scanned: bool
+        self,
+        table: Table,
+        encode: Encode,
+        decode: Decode,
+        *,
+        cache_rows: int,
+        scanned: bool,
+        observe: Observe | None = None,
     ) -> None:
         self._table = table
         self._encode = encode
         self._decode = decode
+        self._observe = observe
         self._cache_rows = cache_rows
         self._values: dict[bytes, Any] = {}
+        self._dropped: list[dict[bytes, Any]] = []
+        """Rows that are not cached any more and still in memory."""
         self._changed: set[bytes] = set()
+        self._size = RowSize()
         self._scanned = scanned
         # Only states that are scanned keep their changed keys in order, and only when one asks.
         self._order: list[bytes] = []
@@ -62,6 +89,30 @@ class StateRows:
         """Rows changed since the last flush."""
         return len(self._changed)
 
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory the changed and the cached rows take."""
+        rows = len(self._values) + sum(map(len, self._dropped))
+        return int(rows * self._size.bytes)
+
+    def drop_cached(self) -> None:
+        """Forget the rows that the table has as well; their memory is given back by `free`."""
+        if self._values:
+            self._dropped.append(self._values)
+            self._values = {changed: self._values[changed] for changed in self._changed}
+
+    def free(self, most: int) -> bool:
+        """Give back the memory of so many dropped rows; whether there are more."""
+        if not self._dropped:
+            return False
+        rows = self._dropped[-1]
+        if len(rows) > most:
+            for _ in range(most):
+                rows.popitem()
+        else:
+            self._dropped.pop()
+        return bool(self._dropped)
+
     def get(self, key: bytes) -> Any | None:
         """The row's newest value, or None."""
         value = self._values.get(key, _ABSENT)
@@ -72,7 +123,9 @@ class StateRows:
                 return value
             if len(self._values) >= self._cache_rows + len(self._changed):
                 # A state that is only read is never drained: its cache ends here.
-                self._values = {changed: self._values[changed] for changed in self._changed}
+                self.drop_cached()
+            if len(self._values) % _SAMPLE_EVERY == 0:
+                self._size.sample(key, value)
             self._values[key] = value
         return value
 
@@ -98,6 +151,8 @@ class StateRows:
             self._fresh.append(key)
         self._values[key] = value
         self._changed.add(key)
+        if self.updates % _SAMPLE_EVERY == 0:
+            self._size.sample(key, value)
         self.updates += 1
 
     def put_many(self, rows: Mapping[bytes, Any]) -> None:
@@ -107,6 +162,8 @@ class StateRows:
         self._values.update(rows)
         self._changed.update(rows)
         self.updates += len(rows)
+        if rows:
+            self._size.sample(*next(iter(rows.items())))
 
     def delete(self, key: bytes) -> None:
         """Remove a row; removing an absent one is no error."""
@@ -120,22 +177,48 @@ class StateRows:
         fresh = [(key, self._values[key]) for key in changed]
         return _merge(fresh, self._table.scan(lower, upper), self._decode)
 
-    def drain(self) -> tuple[list[bytes], list[bytes | None]]:
-        """The changed rows as sorted columns, encoded; afterwards they are only cached."""
-        keys = self._ordered() if self._scanned else sorted(self._changed)
-        values = list(map(self._values.__getitem__, keys))
+    def drain(self, most: int, *, cache: bool) -> tuple[list[bytes], list[bytes | None]]:
+        """Take at most `most` changed rows, encoded, as sorted columns; the cache keeps them.
+
+        Without `cache` they are not even that.
+        """
+        keys, values = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self._size.bytes)))))
+        if self._observe is not None:
+            self._observe(values)
         encode = self._encode
         if None in values:
             encoded = [None if value is None else encode(value) for value in values]
         else:
             encoded = list(map(encode, values))
-        self._changed = set()
-        self.updates = 0
-        self._order = []
-        if len(self._values) > self._cache_rows:
+        if not cache:
+            for key in keys:
+                del self._values[key]
+        if not self._changed and len(self._values) > self._cache_rows:
             # All at once instead of an LRU list: no bookkeeping per access.
-            self._values = {}
+            self.drop_cached()
         return keys, encoded
+
+    def _take(self, most: int) -> tuple[list[bytes], list[Any]]:
+        """Changed rows, which count as unchanged from now on."""
+        if self._scanned:
+            keys, order = self._order[:most], self._order
+            del order[:most]
+            fresh = most - len(keys)
+            keys += self._fresh[:fresh]
+            del self._fresh[:fresh]
+        else:
+            keys = list(islice(self._changed, most))
+        keys.sort()
+        values = list(map(self._values.__getitem__, keys))
+        if self._scanned:
+            count = _sharing(values, most)
+            self._order[:0] = keys[count:]
+            del keys[count:], values[count:]
+        if len(keys) == len(self._changed):
+            self._changed = set()
+        else:
+            self._changed.difference_update(keys)
+        return keys, values
 
     def _ordered(self) -> list[bytes]:
         """The changed keys in order."""
@@ -156,6 +239,16 @@ class StateRows:
         if None in stored:
             return [None if data is None else decode(data) for data in stored]
         return list(map(decode, cast("list[bytes]", stored)))
+
+
+def _sharing(values: list[Any], most: int) -> int:
+    """How many of the first values have so many elements together at most, if they are lists."""
+    elements = 0
+    for count, value in enumerate(values):
+        elements += len(value) if type(value) is list else 1
+        if elements > most:
+            return max(1, count)
+    return len(values)
 
 
 def _merge(
@@ -184,6 +277,13 @@ class WriteBuffer:
         self._states: list[StateRows] = []
         self.extra = 0
         """Elements appended to rows that were already changed (list states)."""
+        self._element = RowSize()
+
+    def grew(self, elements: int, newest: object) -> None:
+        """Account for elements appended to rows that were already changed."""
+        if self.extra % _SAMPLE_EVERY < elements:
+            self._element.sample(b"", newest)
+        self.extra += elements
 
     def __len__(self) -> int:
         """Rows, plus elements appended to them, since the last flush."""
@@ -194,18 +294,54 @@ class WriteBuffer:
         """Rows put and deleted and elements appended since the last flush, each time counted."""
         return sum(rows.updates for rows in self._states) + self.extra
 
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory all rows take."""
+        appended = int(self.extra * self._element.bytes)
+        return appended + sum(rows.memory_bytes for rows in self._states)
+
+    def drop_cached(self) -> None:
+        """Forget the rows that the table has as well."""
+        for rows in self._states:
+            rows.drop_cached()
+
     def state(
-        self, encode: Encode, decode: Decode, *, cache_rows: int, scanned: bool = False
+        self,
+        encode: Encode,
+        decode: Decode,
+        *,
+        cache_rows: int,
+        scanned: bool = False,
+        observe: Observe | None = None,
     ) -> StateRows:
-        """Add a state."""
-        rows = StateRows(self._table, encode, decode, cache_rows=cache_rows, scanned=scanned)
+        """Add a state; `observe` sees the values of every flush, and may refuse them."""
+        rows = StateRows(
+            self._table, encode, decode, cache_rows=cache_rows, scanned=scanned, observe=observe
+        )
         self._states.append(rows)
         return rows
 
-    def drain(self) -> tuple[list[bytes], list[bytes | None]]:
-        """Everything since the last flush as sorted columns of row keys and values."""
+    def free(self) -> bool:
+        """Give back the memory of some dropped rows; whether there are more."""
+        return any(rows.free(SLICE_ROWS) for rows in self._states)
+
+    def take_updates(self) -> int:
+        """The updates since the last flush, which are none from now on: a flush begins."""
+        taken = self.updates
         self.extra = 0
-        drained = [rows.drain() for rows in self._states if rows]
+        for rows in self._states:
+            rows.updates = 0
+        return taken
+
+    def drain(
+        self, most: int = SLICE_ROWS, *, cache: bool = True
+    ) -> tuple[list[bytes], list[bytes | None]]:
+        """Take at most that many changed rows, as sorted columns of row keys and values."""
+        drained: list[tuple[list[bytes], list[bytes | None]]] = []
+        for rows in self._states:
+            if rows and most > 0:
+                drained.append(rows.drain(most, cache=cache))
+                most -= len(drained[-1][0])
         if len(drained) == 1:
             return drained[0]
         merged: dict[bytes, bytes | None] = {}

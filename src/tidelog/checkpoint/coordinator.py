@@ -7,16 +7,17 @@ Invariants:
 - a decline, a timeout or a storage error discards the whole checkpoint (Carbone et al., 2015);
 - the final checkpoint is the one under way when all tasks have ended if it contains the finish of
   all, else one triggered at once; nothing is triggered after it;
-- one savepoint at most is asked for at a time; it is the next checkpoint, and its failure, told to
-  whoever asked, is none of the failures in a row. A drain has no way back: the final checkpoint is
-  its savepoint, however often it takes.
+- every task that has not exited takes part, and gets the barrier either from the coordinator or
+  from a predecessor that takes part (Flink's FLIP-147);
+- one savepoint at most is asked for at a time; it is the next checkpoint, and its failure is
+  answered and is none of the failures in a row. A drain has no way back: the final checkpoint is
+  its savepoint, however often it has to be tried.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tidelog.checkpoint.plan import Plan, make_plan
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.ids import CheckpointId
 
@@ -58,7 +59,7 @@ class Store(Generic[Task, State]):
     checkpoint: CheckpointId
     states: dict[Task, State]
     final: bool
-    """The finish of all tasks is part of it: nothing is left to do after it."""
+    """The finish of all tasks is part of the checkpoint: nothing is left to do after it."""
     savepoint: SavepointRequest | None = None
 
 
@@ -69,12 +70,12 @@ class Abort:
     checkpoint: CheckpointId
     reason: str
     savepoint: SavepointRequest | None = None
-    """It was this savepoint, and it is not tried again."""
+    """The savepoint that the checkpoint was, when it is not tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell whoever asked for a savepoint that there will be none."""
+    """Answer a request for a savepoint: there will be none."""
 
     savepoint: SavepointRequest
     reason: str
@@ -103,6 +104,25 @@ class FailJob:
 Decision = (
     Trigger[Task] | Drain | Store[Task, State] | Abort | Refuse | Complete[Task, State] | FailJob
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[Task]):
+    """Who takes part in one checkpoint: every task that has not exited."""
+
+    starts_at: frozenset[Task]
+    """Get the barrier from the coordinator, because all their predecessors have exited."""
+    takes_part: frozenset[Task]
+    """Have to acknowledge."""
+
+
+def make_plan(predecessors: Mapping[Task, Collection[Task]], exited: Set[Task]) -> Plan[Task]:
+    """The plan for tasks with their direct predecessors, of which some have exited."""
+    running = frozenset(predecessors.keys() - exited)
+    starts_at = frozenset(
+        task for task in running if all(before in exited for before in predecessors[task])
+    )
+    return Plan(starts_at, running)
 
 
 @dataclass(slots=True)
@@ -137,10 +157,10 @@ class Coordinator(Generic[Task, State]):
         self._running: _InProgress[Task, State] | None = None
         self._exited = set(exited)
         self._ended = set(self._exited)
-        """Have handled all their data, those that exited since included."""
+        """Tasks that have handled all their data, those that exited since included."""
         self._done = self._exited >= predecessors.keys()
         self._wanted: SavepointRequest | None = None
-        """Asked for, and not triggered yet."""
+        """The savepoint that is asked for and not triggered yet."""
         self.consecutive_failures = 0
 
     @property
@@ -150,7 +170,7 @@ class Coordinator(Generic[Task, State]):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Tasks whose part of the checkpoint under way is durable, of how many."""
+        """(tasks whose part of the checkpoint under way is durable, all tasks that take part)."""
         if self._running is None:
             return 0, len(self._predecessors)
         return len(self._running.states), len(self._running.states) + len(self._running.missing)
@@ -248,11 +268,11 @@ class Coordinator(Generic[Task, State]):
         return decisions
 
     def _savepoint_due(self) -> bool:
-        """A savepoint is wanted that has not to wait for the end of the data."""
+        """A savepoint is wanted that need not wait for the end of the data."""
         return self._wanted is not None and (not self._wanted.drain or self._all_ended())
 
     def _exits(self, running: _InProgress[Task, State]) -> dict[Task, State]:
-        """Who leaves with a checkpoint that completed."""
+        """The tasks that exit with a checkpoint that completed."""
         if self._done:
             return running.states
         # Later checkpoints refer to what a subtask left, and a savepoint is the user's to delete;

@@ -11,13 +11,18 @@ from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 
 
 def exited_state(state: SubtaskState, *, positions: bool) -> SubtaskState:
-    """What a checkpoint holds of a subtask that exited after an earlier one.
+    """The state that a checkpoint holds of a subtask that exited after an earlier checkpoint.
 
-    Its transactions were committed before it exited, its records in flight are those of the tasks
-    behind it. With `positions` its state stays.
+    Its transactions were committed before it exited, and downstream tasks store its records in
+    flight. With `positions` its state stays, without the log that its table covers: no task is
+    left to truncate it.
     """
     if positions:
-        return msgspec.structs.replace(state, transactions=(), in_flight=None, barrier=None)
+        # A range that ends exactly there may hold the metadata with which the rest begins.
+        log = tuple(part for part in state.log if part.end >= state.upto)
+        return msgspec.structs.replace(
+            state, log=log, transactions=(), in_flight=None, barrier=None
+        )
     return SubtaskState(
         index=state.index,
         first_key_group=state.first_key_group,
@@ -26,7 +31,7 @@ def exited_state(state: SubtaskState, *, positions: bool) -> SubtaskState:
         table=state.table,
         watermark=state.watermark,
         finished=True,
-        # None of its changes is needed any more, and their count never goes back.
+        # No change of it is needed any more, and change numbers never go back.
         start=state.seqno,
         updates=state.updates,
     )
@@ -35,6 +40,12 @@ def exited_state(state: SubtaskState, *, positions: bool) -> SubtaskState:
 def fully_finished(operator: OperatorState) -> bool:
     """Every subtask finished: the operator is skipped after a restore."""
     return all(subtask.finished for subtask in operator.subtasks)
+
+
+def as_finished(operator: OperatorState) -> OperatorState:
+    """The operator with all subtasks marked as finished."""
+    subtasks = (msgspec.structs.replace(state, finished=True) for state in operator.subtasks)
+    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
 
 
 def partially_finished(operator: OperatorState) -> bool:
@@ -49,7 +60,7 @@ def reopened(operator: OperatorState) -> OperatorState:
     go to any of its new subtasks.
     """
     subtasks = [
-        msgspec.structs.replace(subtask, finished=False, inherited=(), watermark=None)
+        msgspec.structs.replace(subtask, finished=False, inherited=(), watermark=None, ahead=())
         if subtask.finished
         else subtask
         for subtask in operator.subtasks

@@ -10,6 +10,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 from tidelog.changelog.block import open_block
+from tidelog.changelog.segment import HEADER_BYTES
+from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import (
     Checkpoint,
     Descriptor,
@@ -20,10 +22,9 @@ from tidelog.checkpoint.manifest import (
     Start,
     SubtaskState,
 )
-from tidelog.dstl.segment import HEADER_BYTES
-from tidelog.errors import InvariantError, TidelogError
+from tidelog.errors import FormatVersionError, InvariantError, TidelogError
 from tidelog.ids import Generation, SeqNo, Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 
 class Invariant(StrEnum):
@@ -58,16 +59,6 @@ class Invariant(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken invariant: `where` names the object or the part of a manifest."""
-
-    invariant: Invariant
-    where: str
-    expected: str
-    found: str
-
-
-@dataclass(frozen=True, slots=True)
 class Need:
     """An object a checkpoint needs; `size` in bytes is exact, or the least that will do."""
 
@@ -82,7 +73,7 @@ def check_manifest(checkpoint: Checkpoint) -> None:
     if violations:
         first = violations[0]
         raise InvariantError(
-            f"{first.where} ({first.invariant}, {len(violations)} violations in all)",
+            f"{first.where} ({first.check}, {len(violations)} violations in all)",
             expected=first.expected,
             found=first.found,
             action="report this as a defect; the manifest was not written, the last "
@@ -91,15 +82,13 @@ def check_manifest(checkpoint: Checkpoint) -> None:
         )
 
 
-def manifest_violations(checkpoint: Checkpoint) -> list[Violation]:
+def manifest_violations(checkpoint: Checkpoint) -> list[Finding]:
     """What is wrong with a manifest, judged by nothing but itself."""
-    slot = paths.checkpoint(checkpoint.slot)
+    slot = object_names.checkpoint(checkpoint.slot)
     generation = checkpoint.author.generation
     found = []
     if not generation < checkpoint.slot:
-        found.append(
-            Violation(Invariant.GENERATION, slot, "a start slot below it", f"{generation}")
-        )
+        found.append(Finding(Invariant.GENERATION, slot, "a start slot below it", f"{generation}"))
     operators = [operator.id for operator in checkpoint.operators]
     found += _unique(Invariant.SUBTASKS, slot, "operator ids", operators)
     for operator in checkpoint.operators:
@@ -114,17 +103,17 @@ def manifest_violations(checkpoint: Checkpoint) -> list[Violation]:
     return found
 
 
-def _operator_violations(where: str, operator: OperatorState) -> Iterator[Violation]:
+def _operator_violations(where: str, operator: OperatorState) -> Iterator[Finding]:
     indices = [subtask.index for subtask in operator.subtasks]
     if indices != list(range(len(indices))) or not indices:
-        yield Violation(Invariant.SUBTASKS, where, "subtasks 0..n-1", f"{indices}")
+        yield Finding(Invariant.SUBTASKS, where, "subtasks 0..n-1", f"{indices}")
     yield from _unique(Invariant.STATE_IDS, where, "state ids", [s.id for s in operator.states])
     yield from _unique(Invariant.STATE_IDS, where, "state names", [s.name for s in operator.states])
     ranges = [(s.first_key_group, s.last_key_group + 1) for s in operator.subtasks]
     expected = 0
     for (first, end), subtask in zip(ranges, operator.subtasks, strict=True):
         if first != expected or end <= first:
-            yield Violation(
+            yield Finding(
                 Invariant.KEY_GROUPS,
                 f"{where}, subtask {subtask.index}",
                 f"key groups from {expected}, one or more",
@@ -132,7 +121,7 @@ def _operator_violations(where: str, operator: OperatorState) -> Iterator[Violat
             )
         expected = end
     if expected != operator.key_groups:
-        yield Violation(
+        yield Finding(
             Invariant.KEY_GROUPS,
             where,
             f"key groups up to {operator.key_groups - 1}",
@@ -140,18 +129,18 @@ def _operator_violations(where: str, operator: OperatorState) -> Iterator[Violat
         )
 
 
-def _inherited_violations(where: str, state: SubtaskState) -> Iterator[Violation]:
+def _inherited_violations(where: str, state: SubtaskState) -> Iterator[Finding]:
     if state.inherited and state.materialization is not None:
         number = f"{len(state.inherited)} inherited states"
-        yield Violation(Invariant.INHERITED, where, "its own materialization alone", number)
+        yield Finding(Invariant.INHERITED, where, "its own materialization alone", number)
     for layer in state.inherited:
         groups = (layer.first_key_group, layer.last_key_group)
         if not state.first_key_group <= groups[0] <= groups[1] <= state.last_key_group:
             owned = f"key groups within {state.first_key_group} to {state.last_key_group}"
-            yield Violation(Invariant.INHERITED, where, owned, f"{groups[0]} to {groups[1]}")
+            yield Finding(Invariant.INHERITED, where, owned, f"{groups[0]} to {groups[1]}")
         if layer.seqno >= state.start:
             above = f"changes below its own first, {state.start}"
-            yield Violation(Invariant.INHERITED, where, above, f"up to {layer.seqno}")
+            yield Finding(Invariant.INHERITED, where, above, f"up to {layer.seqno}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +152,12 @@ class _Piece:
     durable: bool
 
 
-def _log_violations(where: str, state: InheritedState) -> Iterator[Violation]:
+def _log_violations(where: str, state: InheritedState) -> Iterator[Finding]:
     pieces = []
     for part in state.log:
         pieces.append(_Piece(part.first, part.end, True))
         if part.offset < HEADER_BYTES or part.length <= 0 or part.end < part.first:
-            yield Violation(
+            yield Finding(
                 Invariant.RANGES,
                 f"{where}, segment {part.segment}",
                 f"bytes behind the {HEADER_BYTES} of the header",
@@ -178,13 +167,13 @@ def _log_violations(where: str, state: InheritedState) -> Iterator[Violation]:
         try:
             block = open_block(data, 0, f"{where}, inline block {number}")
         except TidelogError as error:
-            yield readable_violation(f"{where}, inline block {number}", error)
+            yield unreadable(f"{where}, inline block {number}", error)
             return
         pieces.append(_Piece(block.first, block.end, False))
     yield from _contiguous(where, state, sorted(pieces, key=lambda p: (p.first, p.end)))
 
 
-def _contiguous(where: str, state: InheritedState, pieces: Sequence[_Piece]) -> Iterator[Violation]:
+def _contiguous(where: str, state: InheritedState, pieces: Sequence[_Piece]) -> Iterator[Finding]:
     """The first piece may begin before the materialization's end, the last range reach further
     than `seqno`: ranges are whole blocks of what was uploaded together.
     """
@@ -194,54 +183,52 @@ def _contiguous(where: str, state: InheritedState, pieces: Sequence[_Piece]) -> 
     for piece in pieces:
         if piece.first != expected or piece.first > state.seqno:
             wanted = f"changes from {expected} on, up to {state.seqno}"
-            yield Violation(Invariant.LOG, where, wanted, f"from {piece.first} on")
+            yield Finding(Invariant.LOG, where, wanted, f"from {piece.first} on")
         expected = piece.end
     end = max(expected, start)
     may_exceed = bool(pieces) and pieces[-1].durable
     if end < state.seqno or (end > state.seqno and not may_exceed):
-        yield Violation(Invariant.LOG, where, f"changes up to {state.seqno}", f"up to {end}")
+        yield Finding(Invariant.LOG, where, f"changes up to {state.seqno}", f"up to {end}")
 
 
 def _unique(
     invariant: Invariant, where: str, what: str, values: Sequence[int | str]
-) -> Iterator[Violation]:
+) -> Iterator[Finding]:
     if len(set(values)) != len(values):
-        yield Violation(invariant, where, f"{what} that differ", f"{list(values)}")
+        yield Finding(invariant, where, f"{what} that differ", f"{list(values)}")
 
 
 def slot_violations(
     entries: Mapping[Slot, Entry], unreadable: Iterable[Slot], data_objects: Iterable[str]
-) -> list[Violation]:
+) -> list[Finding]:
     """What is wrong with the row of slots; an unreadable slot gets the benefit of the doubt.
 
     `entries` are those that could be read, by the number in their name; `data_objects` the names
     of what is stored besides slots.
     """
-    found: list[Violation] = []
+    found: list[Finding] = []
     for slot, entry in sorted(entries.items()):
-        where = paths.checkpoint(slot)
+        where = object_names.checkpoint(slot)
         start = entries.get(Slot(entry.author.generation))
         if isinstance(entry, Start):
             if entry.author.generation != Generation(slot):
                 generation = f"generation {entry.author.generation}"
-                found.append(
-                    Violation(Invariant.GENERATION, where, f"generation {slot}", generation)
-                )
+                found.append(Finding(Invariant.GENERATION, where, f"generation {slot}", generation))
         elif isinstance(start, Start) and start.author != entry.author:
             wanted, author = f"author {start.author}", f"{entry.author}"
-            found.append(Violation(Invariant.GENERATION, where, wanted, author))
+            found.append(Finding(Invariant.GENERATION, where, wanted, author))
     found += _checkpoint_id_violations(entries)
     found += _start_violations(entries, frozenset(unreadable), data_objects)
     return found
 
 
-def _checkpoint_id_violations(entries: Mapping[Slot, Entry]) -> Iterator[Violation]:
+def _checkpoint_id_violations(entries: Mapping[Slot, Entry]) -> Iterator[Finding]:
     checkpoints = [e for _, e in sorted(entries.items()) if isinstance(e, Checkpoint)]
     for before, after in pairwise(checkpoints):
         if after.checkpoint_id <= before.checkpoint_id:
-            yield Violation(
+            yield Finding(
                 Invariant.CHECKPOINT_IDS,
-                paths.checkpoint(after.slot),
+                object_names.checkpoint(after.slot),
                 f"a checkpoint id above {before.checkpoint_id}, that of slot {before.slot}",
                 f"{after.checkpoint_id}",
             )
@@ -249,21 +236,23 @@ def _checkpoint_id_violations(entries: Mapping[Slot, Entry]) -> Iterator[Violati
 
 def _start_violations(
     entries: Mapping[Slot, Entry], unreadable: frozenset[Slot], data_objects: Iterable[str]
-) -> Iterator[Violation]:
-    """A deleted start would let a writer of an older generation go on unfenced."""
-    seen = {Generation(0): "the store"} if entries or unreadable else {}
+) -> Iterator[Finding]:
+    """Without the newest start a writer of an older generation would go on unfenced."""
+    seen: dict[Generation, str] = {}
     for name in data_objects:
-        generation = paths.generation_of(name)
+        generation = object_names.generation_of(name)
         if generation is not None:
             seen.setdefault(generation, name)
     for slot, entry in sorted(entries.items()):
-        seen.setdefault(entry.author.generation, paths.checkpoint(slot))
-    for generation, witness in sorted(seen.items()):
-        slot = Slot(generation)
-        if slot not in unreadable and not isinstance(entries.get(slot), Start):
-            held = "no slot" if slot not in entries else "a checkpoint"
-            wanted = f"the start of generation {generation}, which {witness} is from"
-            yield Violation(Invariant.STARTS, paths.checkpoint(slot), wanted, held)
+        seen.setdefault(entry.author.generation, object_names.checkpoint(slot))
+    if not seen:
+        return
+    newest, witness = max(seen.items())
+    slot = Slot(newest)
+    if slot not in unreadable and not isinstance(entries.get(slot), Start):
+        held = "no slot" if slot not in entries else "a checkpoint"
+        wanted = f"the start of generation {newest}, which {witness} is from"
+        yield Finding(Invariant.STARTS, object_names.checkpoint(slot), wanted, held)
 
 
 def direct_needs(checkpoint: Checkpoint) -> list[Need]:
@@ -286,22 +275,22 @@ def table_needs(descriptor: Descriptor) -> list[Need]:
     return [Need(file.object, file.size, exact=True) for file in descriptor.shared]
 
 
-def object_violations(needs: Iterable[Need], sizes: Mapping[str, int]) -> list[Violation]:
+def object_violations(needs: Iterable[Need], sizes: Mapping[str, int]) -> list[Finding]:
     """Needed objects that are missing or too small; `sizes` are those of all stored objects."""
     found = []
     for need in needs:
         size = sizes.get(need.name)
         expected = f"{need.size} bytes" if need.exact else f"at least {need.size} bytes"
         if size is None:
-            found.append(Violation(Invariant.OBJECTS, need.name, expected, "no such object"))
+            found.append(Finding(Invariant.OBJECTS, need.name, expected, "no such object"))
         elif size < need.size or (need.exact and size > need.size):
-            found.append(Violation(Invariant.OBJECTS, need.name, expected, f"{size} bytes"))
+            found.append(Finding(Invariant.OBJECTS, need.name, expected, f"{size} bytes"))
     return found
 
 
 def descriptor_violations(
     operator: str, state: InheritedState, ref: MaterializationRef, descriptor: Descriptor
-) -> list[Violation]:
+) -> list[Finding]:
     """Where a descriptor and the manifest that names it disagree."""
     facts: list[tuple[str, object, object]] = [
         ("operator", operator, descriptor.operator),
@@ -312,14 +301,18 @@ def descriptor_violations(
         ("table_bytes", ref.table_bytes, descriptor.table_bytes),
     ]
     return [
-        Violation(Invariant.DESCRIPTOR, ref.descriptor, f"{name} {wanted}", f"{found}")
+        Finding(Invariant.DESCRIPTOR, ref.descriptor, f"{name} {wanted}", f"{found}")
         for name, wanted, found in facts
         if wanted != found
     ]
 
 
-def readable_violation(where: str, error: TidelogError) -> Violation:
-    """The violation an error of a read stands for."""
-    return Violation(
-        Invariant.READABLE, where, error.expected or "a readable object", error.found or str(error)
+def unreadable(where: str, error: TidelogError) -> Finding:
+    """The finding that an error of reading the object `where` stands for."""
+    return Finding(
+        Invariant.READABLE,
+        where,
+        error.expected or "a readable object",
+        error.found or str(error),
+        newer_format=isinstance(error, FormatVersionError),
     )

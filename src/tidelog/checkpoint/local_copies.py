@@ -15,7 +15,7 @@ from typing import Final
 import google_crc32c
 
 from tidelog.checkpoint.table_file import content_hash, named_hash
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.local_files import walk
 
 _SEAL: Final = struct.Struct("<QI4s")
@@ -27,7 +27,7 @@ _TEMP: Final = "unfinished"
 
 def copied(name: str) -> bool:
     """Whether objects of this name are copied at all."""
-    return name.startswith(paths.SEGMENTS) or named_hash(name) is not None
+    return name.startswith(object_names.SEGMENTS) or named_hash(name) is not None
 
 
 def scan(directory: Path) -> dict[str, int]:

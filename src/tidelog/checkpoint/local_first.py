@@ -6,6 +6,7 @@ when their objects do.
 """
 
 import hashlib
+import logging
 from collections.abc import AsyncIterator, Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,11 @@ from typing import ParamSpec, TypeVar
 
 from tidelog.checkpoint import local_copies
 from tidelog.effects import Effects
-from tidelog.storage import paths, raising
+from tidelog.events import Event
+from tidelog.storage import errors, object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,9 +62,9 @@ class LocalFirstStore:
         self._effects = effects
         self._copies = copies
         self._reserved_bytes = 0
-        """Of copies that are being made."""
+        """Bytes of copies that are being made."""
         self._checked: dict[str, int] = {}
-        """Segments whose copy was read and found intact, and their bytes."""
+        """Bytes of each segment whose copy was read and found intact, by name."""
 
     @classmethod
     async def open(
@@ -76,23 +80,25 @@ class LocalFirstStore:
             copies = await effects.offload.run(local_copies.scan, directory)
         except OSError as error:
             what = f"local recovery directory {directory}"
-            raise raising.from_os_error(error, what) from error
+            raise errors.from_os_error(error, what) from error
+        size = sum(copies.values())
+        Event.LOCAL_COPIES_OPENED.log(logger, directory=directory, objects=len(copies), bytes=size)
         return cls(inner, directory, limit_bytes, effects, copies)
 
     @property
     def copies(self) -> frozenset[str]:
-        """The objects there is a copy of."""
+        """Names of the objects that have a copy."""
         return frozenset(self._copies)
 
     @property
     def copied_bytes(self) -> int:
-        """What the copies take on disk."""
+        """Bytes that the copies take on disk."""
         return sum(self._copies.values())
 
     async def put(self, name: str, data: bytes) -> None:
         """Write to the store, then keep a segment's bytes."""
         await self._inner.put(name, data)
-        if name.startswith(paths.SEGMENTS):
+        if name.startswith(object_names.SEGMENTS):
             size = len(data) + local_copies.SEAL_BYTES
             await self._keep(name, size, local_copies.write, data)
 
@@ -114,7 +120,7 @@ class LocalFirstStore:
         data = await self._inner.get(name, start, length)
         self.metrics.fetched += 1
         self.metrics.fetched_bytes += len(data)
-        if start == 0 and not name.startswith(paths.SEGMENTS):
+        if start == 0 and not name.startswith(object_names.SEGMENTS):
             await self._keep(name, len(data), local_copies.write, data)
         return data
 
@@ -153,6 +159,7 @@ class LocalFirstStore:
         try:
             data = await self._tried(name, local_copies.read, self._directory, name)
         except ValueError as damage:
+            Event.LOCAL_COPY_DAMAGED.log(logger, object=name, error=damage)
             self.metrics.damaged += 1
             self.metrics.last_problem = f"the copy of {name}: {damage}"
             await self._remove(name)
@@ -160,14 +167,17 @@ class LocalFirstStore:
         if data is None:
             self._copies.pop(name, None)
             return None
-        if name.startswith(paths.SEGMENTS):
+        if name.startswith(object_names.SEGMENTS):
             self._checked[name] = len(data)
         return data[start:] if length is None else data[start : start + length]
 
     async def _keep(self, name: str, size: int, how: Callable[..., int], content: object) -> None:
         if self.copied_bytes + self._reserved_bytes + size > self._limit_bytes:
+            problem = f"the copies reach their limit of {self._limit_bytes} bytes"
+            if problem != self.metrics.last_problem:  # not for every object from now on
+                Event.LOCAL_COPIES_FULL.log(logger, limit_bytes=self._limit_bytes)
             self.metrics.refused += 1
-            self.metrics.last_problem = f"the copies reach their limit of {self._limit_bytes} bytes"
+            self.metrics.last_problem = problem
             return
         token = self._effects.token()
         self._reserved_bytes += size
@@ -194,6 +204,7 @@ class LocalFirstStore:
         try:
             return await self._effects.offload.run(function, *args, **kwargs)
         except OSError as error:
+            Event.LOCAL_COPY_FAILED.log(logger, object=name, error=error)
             self.metrics.last_problem = f"the copy of {name}: {error.strerror or error}"
             return None
 

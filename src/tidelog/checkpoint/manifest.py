@@ -3,19 +3,22 @@
 Invariants: a manifest names every object its checkpoint needs, directly or through the
 materialization descriptors it names; it is written once and never changed; it carries its author,
 so "already exists" can be told apart from "a newer job took this slot".
-Format: docs/format.md, "Manifests, slots and materializations".
+Format: docs/internals/format.md, "Manifests, slots and materializations".
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from tidelog.dstl.segment import LogRange
+from tidelog.changelog.segment import LogRange
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
+
+SlotRanges: TypeAlias = tuple[tuple[Slot, Slot], ...]
+"""Slot numbers as ranges, first and last inclusive, in ascending order."""
 
 SavepointFormat = Literal["canonical", "native"]
 """Canonical: all rows in files of their own; native: what a checkpoint refers to."""
@@ -36,6 +39,8 @@ class StateInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
     schema: tuple[str, ...]
     ttl_ms: int | None = None
+    types: tuple[str, ...] = ()
+    """Types of its values, where no schema says them; none: not known."""
 
 
 class MaterializationRef(msgspec.Struct, frozen=True):
@@ -59,28 +64,33 @@ class InFlightRef(msgspec.Struct, frozen=True, omit_defaults=True):
     buffers: int = 0
     bytes: int = 0
     """Encoded, before compression."""
+    inputs: tuple[tuple[str, int], ...] = ()
+    """The inputs that its records are in flight to: operators, each with the number of its input.
+    Empty: written before this was recorded."""
+    types: tuple[str, ...] = ()
+    """Types of the job that its records are made of, `module:name`."""
 
 
 class BarrierFacts(msgspec.Struct, frozen=True, array_like=True):
     """How the barrier passed a subtask; milliseconds."""
 
     unaligned: bool
-    """It overtook data, here or in an output."""
+    """The barrier overtook data, in an input or in an output."""
     start_delay_ms: int
-    """From the trigger of the checkpoint to the first barrier that was seen."""
+    """From the trigger of the checkpoint to the first barrier that the subtask saw."""
     alignment_ms: int
-    """From then to the snapshot."""
+    """From the first barrier that the subtask saw to its snapshot."""
 
 
 class InheritedState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a subtask of an earlier shape of the operator had, clipped to some key groups."""
+    """State of a subtask of an earlier shape of the operator, clipped to some key groups."""
 
     subtask: int
-    """Its number then: who wrote the log and the materialization."""
+    """Number of the subtask that wrote the log and the materialization."""
     first_key_group: int
     last_key_group: int
     seqno: SeqNo
-    """Its changes below count."""
+    """Changes below this number count."""
     table: str
     start: SeqNo = SeqNo(0)
     """Number of its first change; 0 unless it had inherited itself."""
@@ -92,6 +102,16 @@ class InheritedState(msgspec.Struct, frozen=True, omit_defaults=True):
     def upto(self) -> SeqNo:
         """Where the replay of its log begins."""
         return self.materialization.upto if self.materialization is not None else self.start
+
+
+class AheadOfWatermark(msgspec.Struct, frozen=True, array_like=True):
+    """Key groups, both ends included, whose timers have fired up to a later time than the
+    subtask's watermark, or are firing: a rescale took them over from a subtask that was further.
+    """
+
+    first_key_group: int
+    last_key_group: int
+    watermark: int
 
 
 class OperatorPiece(msgspec.Struct, frozen=True, array_like=True):
@@ -124,6 +144,8 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The operator's `finish` ran before this checkpoint."""
     advancing: int | None = None
     """A watermark whose timers had fired in part when the barrier passed."""
+    ahead: tuple[AheadOfWatermark, ...] = ()
+    """Key groups that are further than `watermark`; ascending, without overlap."""
     in_flight: InFlightRef | None = None
     barrier: BarrierFacts | None = None
     start: SeqNo = SeqNo(0)
@@ -144,7 +166,7 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def own(self) -> InheritedState:
-        """What it holds besides what it inherited, as an heir would see it."""
+        """The state without what was inherited, in the form in which others inherit it."""
         return InheritedState(
             subtask=self.index,
             first_key_group=self.first_key_group,
@@ -159,12 +181,12 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def layers(self) -> tuple[InheritedState, ...]:
-        """All that its state is made of, in the order in which it is applied."""
+        """The inherited states and its own one, in the order in which a restore applies them."""
         return (*self.inherited, self.own)
 
     @property
     def ranges(self) -> tuple[LogRange, ...]:
-        """All parts of segments it needs: of its log, inherited or own, and of in-flight data."""
+        """All parts of segments that it needs: for inherited and own log and in-flight data."""
         log = [part for layer in self.layers for part in layer.log]
         return (*log, *self.in_flight.log) if self.in_flight is not None else tuple(log)
 
@@ -177,18 +199,28 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     states: tuple[StateInfo, ...]
     subtasks: tuple[SubtaskState, ...]
     chain: tuple[str, ...] | None = None
-    """The operators that run in its tasks behind it; written when all its subtasks finished, and
-    with it they have."""
+    """The operators that its tasks run after it; written when all its subtasks have finished, and
+    these operators with them."""
+    key_types: tuple[str, ...] = ()
+    """Types of the keys it has state for; empty: not known."""
+    source_types: tuple[str, ...] = ()
+    """The source's class and its base classes, in method resolution order; empty: not known."""
+    sink: str = ""
+    """The sink that its tasks end in, whose transactions they hold; empty: none, or not known."""
+    sink_types: tuple[str, ...] = ()
+    """The sink's class and its base classes, in method resolution order."""
 
 
 class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):
-    """A new generation takes over; never deleted, so an older writer always collides with it."""
+    """A new generation takes over; it stays until a newer generation has started."""
 
     slot: Slot
     author: Author
     created_ms: int
     job: str
     format: int = FORMAT_VERSION
+    history: SlotRanges | msgspec.UnsetType = msgspec.UNSET
+    """The slots of checkpoints below this one that count; unset by releases before 0.2."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"):
@@ -203,6 +235,8 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
     final: bool = False
     """The job ended with this checkpoint: inputs exhausted, all operators finished."""
     format: int = FORMAT_VERSION
+    history: SlotRanges | msgspec.UnsetType = msgspec.UNSET
+    """As in a start: the older checkpoints that are retained now that this one completed."""
 
     def subtasks(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
         """All subtasks with their operator."""
@@ -211,27 +245,39 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
                 yield operator, subtask
 
     def layers(self) -> Iterator[tuple[OperatorState, InheritedState]]:
-        """All that the states of all subtasks are made of, with their operator."""
+        """The layers of all subtasks' states, with their operator."""
         for operator, subtask in self.subtasks():
             for layer in subtask.layers:
                 yield operator, layer
 
 
 class Savepoint(Checkpoint, frozen=True, tag_field="kind", tag="savepoint", kw_only=True):
-    """A checkpoint that somebody asked for; retention never drops it."""
+    """A checkpoint that was requested by name; retention never drops it."""
 
     name: str
     savepoint_format: SavepointFormat
 
     @property
     def canonical(self) -> bool:
-        """Its log holds rows, not the changes that the job made."""
+        """Whether its log holds rows instead of the changes that the job made."""
         return self.savepoint_format == "canonical"
 
 
 def is_canonical(checkpoint: Checkpoint) -> bool:
-    """Whether its log is no part of the job's history of changes."""
+    """Whether a checkpoint is a savepoint with rows, which are no part of the log of changes."""
     return isinstance(checkpoint, Savepoint) and checkpoint.canonical
+
+
+def without_transactions(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint for a job with an output of its own: what was pre-committed is left to the
+    job that wrote it.
+    """
+    replace = msgspec.structs.replace
+    operators = tuple(
+        replace(operator, subtasks=tuple(replace(s, transactions=()) for s in operator.subtasks))
+        for operator in checkpoint.operators
+    )
+    return replace(checkpoint, operators=operators)
 
 
 Entry = Start | Checkpoint | Savepoint
@@ -287,7 +333,7 @@ def decode_slot(data: bytes, slot: Slot) -> Entry:
     Raises as `decode_entry`, and CorruptObjectError for the entry of another slot: copied here, it
     would restore another checkpoint in silence.
     """
-    name = paths.checkpoint(slot)
+    name = object_names.checkpoint(slot)
     entry = decode_entry(data, name)
     if entry.slot != slot:
         raise CorruptObjectError(

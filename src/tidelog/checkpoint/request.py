@@ -1,4 +1,4 @@
-"""What somebody may ask of a running job: a savepoint, and to stop with it.
+"""Requests to a running job for a savepoint.
 
 Invariants: a request never changes; its name is a label that no slot number can be taken for.
 """
@@ -17,8 +17,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 class SavepointRequest:
     """A savepoint to be taken.
 
-    With `stop` the job ends with it: at its barrier the sources stop and nothing is emitted behind
-    it. With `drain` all that operators hold back is emitted before, as at the end of the data.
+    With `stop` the job ends with the savepoint: sources stop at its barrier, and nothing is emitted
+    after it. With `drain` operators first emit all that they hold back, as at the end of the data.
     """
 
     name: str
@@ -26,11 +26,11 @@ class SavepointRequest:
     stop: bool = False
     drain: bool = False
     timeout_s: float | None = None
-    """None: that of every checkpoint."""
+    """Seconds until the savepoint is given up; None: as for checkpoints."""
 
 
 def check_name(name: str) -> str:
-    """The name, when a savepoint can have it; raises ConfigError."""
+    """The name itself; raises ConfigError when no savepoint can have it."""
     if _NAME.fullmatch(name) and not name.isdecimal() and name != "latest":
         return name
     raise ConfigError(

@@ -1,16 +1,28 @@
-"""Which checkpoints stay, and which objects nobody needs any more: pure set decisions.
+"""Which checkpoints stay, and which objects nothing needs any more: pure set decisions.
 
 Invariants:
-- `start` slots always stay (they are the fence), and so do the newest checkpoint and savepoints;
+- the newest `start` always stays (it is the fence), and so do the newest checkpoint and savepoints;
+- the newest slot names the older ones that count. Any other below it is left over: the start of a
+  generation that is fenced, a checkpoint that is about to be deleted, or one that a fenced job
+  wrote too late into a slot whose name was free again;
 - an object goes only when no retained manifest and no live subtask refers to it (min of
   materialized and subsumed), and only after the manifests that named it are gone.
 """
 
 from collections.abc import Collection, Iterable, Set
 
-from tidelog.checkpoint.manifest import Checkpoint, Descriptor, InheritedState, SubtaskState
+from msgspec import UNSET
+
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    Descriptor,
+    Entry,
+    InheritedState,
+    SlotRanges,
+    SubtaskState,
+)
 from tidelog.ids import Generation, Slot
-from tidelog.storage.paths import generation_of
+from tidelog.storage.object_names import generation_of
 
 
 def subsumed(
@@ -19,6 +31,37 @@ def subsumed(
     """The checkpoint slots that a history of the newest `keep` besides `pinned` does not need."""
     ordered = sorted(slot for slot in retained if slot not in pinned)
     return ordered[: max(0, len(ordered) - keep)]
+
+
+def slot_ranges(slots: Iterable[Slot]) -> SlotRanges:
+    """Slot numbers as an entry's `history` holds them."""
+    ranges: list[tuple[Slot, Slot]] = []
+    for slot in sorted(slots):
+        if ranges and slot == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], slot)
+        else:
+            ranges.append((slot, slot))
+    return tuple(ranges)
+
+
+def counted(stored: Iterable[Slot], newest: Entry) -> list[Slot]:
+    """The stored slots that count when `newest` is the newest entry that can be read.
+
+    Slots above it count too: what they hold is not known.
+    """
+    if newest.history is UNSET:
+        return list(stored)
+    own_start = Slot(newest.author.generation)
+    return [
+        slot
+        for slot in stored
+        if slot >= newest.slot or slot == own_start or in_ranges(slot, newest.history)
+    ]
+
+
+def in_ranges(slot: Slot, ranges: SlotRanges) -> bool:
+    """Whether one of the ranges has the slot."""
+    return any(first <= slot <= last for first, last in ranges)
 
 
 def subtask_objects(state: SubtaskState) -> set[str]:
@@ -47,7 +90,7 @@ def descriptor_objects(descriptor: Descriptor) -> set[str]:
 
 
 def garbage(written: Set[str], retained: Set[str], live: Set[str]) -> set[str]:
-    """Objects this generation wrote or inherited that nobody refers to any more."""
+    """Objects this generation wrote or inherited that nothing refers to any more."""
     return set(written) - retained - live
 
 

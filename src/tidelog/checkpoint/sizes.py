@@ -33,7 +33,7 @@ def checkpoint_sizes(
     states = [layer for _, layer in new.layers()]
     before = [layer for _, layer in previous.layers()] if previous is not None else []
     known = {(r.segment, r.offset): r.length for state in before for r in state.log}
-    # Heirs of one subtask name the same objects.
+    # Several subtasks that inherit from one name the same objects.
     ranges = dict.fromkeys(log_range for state in states for log_range in state.log)
     inline = sum(len(block) for state in states for block in state.inline)
     full = sum(r.length for r in ranges)
@@ -48,7 +48,7 @@ def checkpoint_sizes(
 
 
 def layer_bytes(layer: InheritedState) -> int:
-    """What a restore fetches of it besides the manifest."""
+    """Bytes that a restore fetches of a layer besides the manifest."""
     table = layer.materialization.table_bytes if layer.materialization is not None else 0
     return table + sum(part.length for part in layer.log)
 

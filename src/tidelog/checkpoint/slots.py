@@ -2,14 +2,19 @@
 
 Invariants:
 - slot n + 1 is written only by a writer that has seen slot n; the store lets one writer win it;
-- a slot that was free may have been taken and dropped by retention meanwhile, so a start, and a
-  checkpoint whose last attempt had no answer, count only when no slot lies above them;
+- a name that is free may have been taken and dropped by retention meanwhile, so a slot counts for
+  its writer only when no slot lies above it *after* it was written. That is enough, because the
+  newest start is never deleted: a newer generation that ever existed has a slot up there;
 - a generation is the number of its own `start` slot, so generations grow and are unique;
-- `start` slots are never deleted: whatever an older generation had seen last, the slot it wants
-  next is the newer generation's start or a slot that was taken before it, so it always collides.
+- the newest entry names the older slots that count, so what a writer leaves below it that found
+  out too late is never taken for a checkpoint.
 """
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from msgspec import UNSET
 
 from tidelog.checkpoint.manifest import (
     Author,
@@ -20,26 +25,51 @@ from tidelog.checkpoint.manifest import (
     decode_slot,
     encode_entry,
 )
+from tidelog.checkpoint.retention import counted, in_ranges, slot_ranges
 from tidelog.effects import Effects
 from tidelog.errors import (
+    CorruptObjectError,
     FencedError,
     FormatVersionError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StorageError,
 )
+from tidelog.events import Event
 from tidelog.ids import Generation, Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
+from tidelog.storage.errors import no_conditional_put
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.raising import no_conditional_put
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """The outcome of a start: who we are, and the slots that exist below our start."""
+    """The outcome of a start: its generation, and the slots below its own, in ascending order."""
 
     generation: Generation
     attempt: str
     slots: tuple[Slot, ...]
+    """Checkpoints that count, and slots of which it is not known."""
+    left_over: tuple[Slot, ...]
+    """Starts of fenced generations, and checkpoints that these wrote too late."""
+
+
+async def list_slots(store: ObjectStore, above: Slot | None = None) -> dict[Slot, int]:
+    """Stored slots, or those above a slot, in ascending order, and their sizes in bytes.
+
+    One LIST, not for the hot path.
+    """
+    start = object_names.checkpoint(above) if above is not None else ""
+    infos = [info async for info in store.list(object_names.CHECKPOINTS, start)]
+    named = ((object_names.slot_of(info.name), info.size) for info in infos)
+    return {slot: size for slot, size in named if slot is not None}
+
+
+async def read_slot(store: ObjectStore, slot: Slot) -> Entry:
+    """The entry of a slot; raises ObjectNotFoundError, CorruptObjectError, FormatVersionError."""
+    return decode_slot(await store.get(object_names.checkpoint(slot)), slot)
 
 
 class SlotLog:
@@ -48,41 +78,55 @@ class SlotLog:
     def __init__(self, store: ObjectStore, effects: Effects) -> None:
         self._store = store
         self._effects = effects
-        self._unanswered: Slot | None = None
-        """A checkpoint may be in this slot, or may have been: the answer never came."""
 
     async def slots(self) -> list[Slot]:
         """Stored slots in ascending order; one LIST, not for the hot path."""
-        infos = [info async for info in self._store.list(paths.CHECKPOINTS)]
-        return [slot for info in infos if (slot := paths.slot_of(info.name)) is not None]
+        return list(await list_slots(self._store))
 
     async def read(self, slot: Slot) -> Entry:
-        """What a slot holds; raises ObjectNotFoundError, and as `decode_slot`."""
-        return decode_slot(await self._store.get(paths.checkpoint(slot)), slot)
+        """The entry of a slot; raises as `read_slot`."""
+        return await read_slot(self._store, slot)
 
     async def take_over(self, job: str) -> TakeOver:
         """Write our `start` after the last slot and thereby fence all older generations."""
         attempt = self._effects.token()
-        slots = await self.slots()
+        taken: set[Slot] = set()
         while True:
-            slot = Slot(slots[-1] + 1 if slots else 0)
+            # With what a listing that lags behind does not show yet.
+            stored = sorted(taken.union(await self.slots()))
+            slot = Slot(stored[-1] + 1 if stored else 0)
+            earlier, newest = await self._counted(stored)
+            if newest is not None:
+                # The start that ours supersedes.
+                earlier = [each for each in earlier if each != Slot(newest.author.generation)]
             author = Author(Generation(slot), attempt)
-            start = Start(slot, author, self._effects.clock.now_ms(), job)
+            now_ms = self._effects.clock.now_ms()
+            start = Start(slot, author, now_ms, job, history=slot_ranges(earlier))
             try:
                 found = await self._create(start)
             except ObjectNotFoundError:  # taken, and dropped before we could read by whom
-                slots = await self.slots()
                 continue
             # Our own entry: an earlier attempt got through and only its answer was lost.
-            if found is None or found == start:
-                # A job that runs may have gone on above a slot that it had taken and dropped.
-                if not await self._slots_above(slot):
-                    await self._prove_create_once(start)
-                    return TakeOver(author.generation, attempt, tuple(slots))
-                slots = await self.slots()
-            else:
-                # Someone was faster: what they wrote is now the last thing we have seen.
-                slots.append(slot)
+            # Otherwise someone was faster: what they wrote is now the last thing we have seen.
+            if (found is None or found == start) and not await self._above(slot):
+                await self._prove_create_once(start)
+                left_over = tuple(sorted(set(stored).difference(earlier)))
+                Event.GENERATION_STARTED.log(logger, job=job, generation=slot)
+                return TakeOver(author.generation, attempt, tuple(earlier), left_over)
+            Event.START_RACED.log(logger, slot=slot)
+            taken.add(slot)
+
+    async def _counted(self, stored: list[Slot]) -> tuple[list[Slot], Entry | None]:
+        """The slots that count, and the newest entry that can be read."""
+        for slot in reversed(stored):
+            try:
+                newest = await self.read(slot)
+            except (CorruptObjectError, ObjectNotFoundError) as error:
+                # Damaged, or dropped by the job that runs.
+                Event.SLOT_UNREADABLE.log(logger, slot=slot, error=error)
+                continue
+            return counted(stored, newest), newest
+        return stored, None
 
     async def _prove_create_once(self, start: Start) -> None:
         """Create our own slot again: a store that lets us would let a zombie too.
@@ -93,43 +137,62 @@ class SlotLog:
             raise no_conditional_put(self._store.url, "a second create of the same name succeeded")
 
     async def append(self, entry: Checkpoint) -> Checkpoint | None:
-        """Write a checkpoint into its slot; None when that succeeded.
+        """Write a checkpoint into its slot; None when it is there and no newer job has started.
 
         Otherwise the slot holds an earlier checkpoint of ours whose answer was lost: it is
         returned, and this one belongs into the next slot. Raises FencedError when another
-        generation holds the slot.
+        generation holds the slot or has started. After any other error nobody knows: the next
+        checkpoint is appended to the same slot.
         """
-        name = paths.checkpoint(entry.slot)
-        in_doubt = self._unanswered == entry.slot
-        self._unanswered = entry.slot
+        name = object_names.checkpoint(entry.slot)
         try:
             found = await self._create(entry)
         except (FormatVersionError, ObjectNotFoundError) as newer:
             # Ours it cannot be: we write no other format, and drop no slot that we do not know.
             raise fenced(entry.author.generation, name) from newer
-        if found is None and in_doubt:
-            await self._prove_newest(entry)
-        self._unanswered = None
         if found is None or found == entry:
+            await self.prove_newest(entry.slot, entry.author.generation)
             return None
         if isinstance(found, Checkpoint) and found.author == entry.author:
             return found
         raise fenced(entry.author.generation, name)
 
-    async def _prove_newest(self, entry: Checkpoint) -> None:
-        """Raise FencedError when a newer job had our earlier checkpoint here, and dropped it."""
-        if await self._slots_above(entry.slot):
-            await self.remove(entry.slot)
-            raise fenced(entry.author.generation, paths.checkpoint(entry.slot))
+    async def prove_newest(self, slot: Slot, generation: Generation) -> None:
+        """Raise FencedError when a newer generation has started since we won `slot`.
 
-    async def _slots_above(self, slot: Slot) -> bool:
-        after = paths.checkpoint(slot)
-        names = [info.name async for info in self._store.list(paths.CHECKPOINTS, after)]
-        return any(paths.slot_of(name) is not None for name in names)
+        Or before: then the slot's name was free again, and what we wrote there is removed.
+        """
+        above = await self._above(slot)
+        if not above:
+            return
+        _, newest = await self._counted(above)
+        history = newest.history if newest is not None else UNSET
+        if history is not UNSET and not in_ranges(slot, history):
+            await self.remove_left_over([slot])
+        raise fenced(generation, object_names.checkpoint(above[-1]))
+
+    async def prove_not_fenced(self, last: Slot, author: Author) -> None:
+        """Raise FencedError when another generation has a slot above the last one that we know.
+
+        For writers whose checkpoints fail before they come to their slot: without it they would
+        go on for ever. Raises StorageError when nobody knows.
+        """
+        above = await self._above(last)
+        if not above:
+            return
+        try:
+            _, newest = await self._counted(above)
+        except FormatVersionError as newer:  # not ours: we write no other format
+            raise fenced(author.generation, object_names.checkpoint(above[-1])) from newer
+        if newest is not None and newest.author != author:
+            raise fenced(author.generation, object_names.checkpoint(newest.slot))
+
+    async def _above(self, slot: Slot) -> list[Slot]:
+        return list(await list_slots(self._store, above=slot))
 
     async def _create(self, entry: Entry) -> Entry | None:
         """Write a slot; the entry that holds it already, or None when we won it."""
-        name = paths.checkpoint(entry.slot)
+        name = object_names.checkpoint(entry.slot)
         try:
             await self._store.create(name, encode_entry(entry))
         except ObjectExistsError:
@@ -137,12 +200,22 @@ class SlotLog:
         return None
 
     async def remove(self, slot: Slot) -> None:
-        """Delete a checkpoint's slot; the caller never passes a `start`."""
-        await self._store.delete(paths.checkpoint(slot))
+        """Delete a slot; the caller never passes the newest `start`."""
+        await self._store.delete(object_names.checkpoint(slot))
+
+    async def remove_left_over(self, slots: Iterable[Slot]) -> None:
+        """Delete slots that do not count; a failure is logged, and the next start tries again."""
+        for slot in slots:
+            try:
+                await self.remove(slot)
+            except StorageError as error:
+                Event.SLOT_NOT_DELETED.log(logger, slot=slot, error=error)
+                return
 
 
 def fenced(generation: Generation, name: str) -> FencedError:
-    """The error of a writer that lost its store to a newer generation."""
+    """The error of a writer that lost its store to a newer generation; logs the event."""
+    Event.GENERATION_FENCED.log(logger, generation=generation, slot=name)
     return FencedError(
         f"generation {generation} was fenced at {name}",
         expected="to be the only job on this store",

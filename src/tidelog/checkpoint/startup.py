@@ -1,4 +1,4 @@
-"""What a starting job learns from its store: retained checkpoints, and what others left behind.
+"""What a starting job reads from its store: retained checkpoints, and objects of older generations.
 
 Invariants: only objects of older generations are taken over; those are fenced, so nobody adds
 references to them any more. As long as a slot cannot be read its references are unknown, and
@@ -6,16 +6,21 @@ nothing of older generations is taken over, so nothing of them is deleted. The s
 descriptor.
 """
 
+import logging
 from dataclasses import dataclass
 
 from tidelog.checkpoint.manifest import Checkpoint, Entry, decode_descriptor
+from tidelog.checkpoint.retention import counted
 from tidelog.checkpoint.slots import SlotLog
+from tidelog.concurrency import AT_ONCE, together
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.events import Event
 from tidelog.ids import CheckpointId, Generation, Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.together import AT_ONCE, together
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,16 @@ class History:
 
 
 async def resumable(slots: SlotLog, wanted: Slot | None) -> Checkpoint | None:
-    """What a start would resume from: a look before it fences anything.
+    """The checkpoint that a start would resume from, looked up before it fences anything.
 
     Raises RestoreError, CorruptObjectError and FormatVersionError as `read_history` and
     `History.resume_from` would.
     """
-    for slot in reversed(await slots.slots()):
+    stored = await slots.slots()
+    counting: list[Slot] | None = None
+    for slot in reversed(stored):
+        if counting is not None and slot not in counting:
+            continue
         try:
             entry = await slots.read(slot)
         except ObjectNotFoundError:
@@ -67,6 +76,7 @@ async def resumable(slots: SlotLog, wanted: Slot | None) -> Checkpoint | None:
             if wanted in (None, slot):
                 raise
             continue
+        counting = counting or counted(stored, entry)
         if isinstance(entry, Checkpoint) and wanted in (None, slot):
             return entry
     if wanted is not None:
@@ -114,18 +124,19 @@ async def read_history(
 
 
 async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:
-    """What a slot holds, or why that cannot be known."""
+    """The entry of a slot, or the error of reading it."""
     try:
         return await slots.read(slot)
     except (CorruptObjectError, ObjectNotFoundError) as error:
+        Event.SLOT_UNREADABLE.log(logger, slot=slot, error=error)
         return error
 
 
 async def _inherit(store: ObjectStore, ledger: Ledger, generation: Generation) -> None:
-    """Take over what older generations wrote: retention deletes what nothing refers to."""
-    prefixes = (paths.SEGMENTS, paths.TABLES, paths.MATERIALIZATIONS)
+    """Take over the objects of older generations: retention deletes those nothing refers to."""
+    prefixes = (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS)
     for names in await together(_names(store, prefix) for prefix in prefixes):
-        owners = ((name, paths.generation_of(name)) for name in names)
+        owners = ((name, object_names.generation_of(name)) for name in names)
         ledger.inherit([name for name, owner in owners if owner is not None and owner < generation])
 
 
@@ -134,10 +145,11 @@ async def _names(store: ObjectStore, prefix: str) -> list[str]:
 
 
 async def _describe(store: ObjectStore, name: str, ledger: Ledger) -> bool:
-    """Learn a descriptor's files; False when it cannot be read."""
+    """Tell the ledger a descriptor's files; False when the descriptor cannot be read."""
     try:
         descriptor = decode_descriptor(await store.get(name), name)
-    except (CorruptObjectError, ObjectNotFoundError):
+    except (CorruptObjectError, ObjectNotFoundError) as error:
+        Event.DESCRIPTOR_UNREADABLE.log(logger, object=name, error=error)
         # The restore that needs it says so; a job that resumes elsewhere goes on without.
         return False
     ledger.describe(name, descriptor.shared_bytes)

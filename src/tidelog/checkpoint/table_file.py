@@ -3,7 +3,7 @@
 Invariant: no file is used whose length, CRC32C or content hash is not the one stored. The CRC alone
 cannot tell: a file that ends with its own CRC32C, as row files do, has the same CRC32C as every
 other such file, so two of one length could be taken for each other.
-Format: docs/format.md, "Materializations".
+Format: docs/internals/format.md, "Materializations".
 """
 
 import hashlib

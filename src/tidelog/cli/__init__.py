@@ -1,4 +1,4 @@
-"""The command line; one file per command.
+"""The command line: a room per kind of command, one file per command.
 
 Invariant: a command's module is imported only when that command runs, so `tidelog --help` costs
 no more than click itself.
@@ -8,34 +8,95 @@ from typing import Final
 
 import click
 
-from tidelog.cli.lazy import LazyGroup
+from tidelog.cli.lazy import LazyCommand, LazyGroup
 
 _COMMANDS: Final = {
-    "bench": "Run the benchmarks, compare sessions, write a report.",
-    "checkpoints": "List checkpoints and show what they hold.",
-    "doctor": "Test whether a store is safe for jobs.",
-    "estimate": "Estimate storage, requests and the bill of a job; needs no store.",
-    "fork": "Begin another store with a checkpoint of this one.",
-    "inspect": "Check every invariant of a store.",
-    "log": "Print the changes in the log, decoded.",
-    "overhead": "Measure what the changelog of a job costs, beside what formulas predict.",
-    "plan": "Find settings for a restore time and a budget; needs no store.",
-    "restore": "Write a checkpoint's state to a local directory.",
-    "run": "Run a job in this process until its input ends.",
-    "savepoint": "Take a savepoint of a running job.",
-    "simulate": "Run whole jobs in virtual time, under faults, and check what must hold.",
-    "spark": "Work with Spark Structured Streaming: settings, jar, checkpoints.",
-    "stop": "Stop a running job with a savepoint.",
-    "sweep": "Delete objects that crashes left behind.",
-    "verify": "Restore every checkpoint and compare it with what it should be.",
+    "checkpoints": LazyCommand(
+        "tidelog.cli.store.checkpoints",
+        "List checkpoints and show what they hold.",
+    ),
+    "doctor": LazyCommand(
+        "tidelog.cli.store.doctor",
+        "Test whether a store is safe for jobs.",
+    ),
+    "estimate": LazyCommand(
+        "tidelog.cli.estimate.estimate",
+        "Estimate storage, requests and the bill of a job; needs no store.",
+    ),
+    "fork": LazyCommand(
+        "tidelog.cli.store.fork",
+        "Begin another store with a checkpoint of this one.",
+    ),
+    "inspect": LazyCommand(
+        "tidelog.cli.store.inspect",
+        "Check every invariant of a store.",
+    ),
+    "log": LazyCommand(
+        "tidelog.cli.store.log",
+        "Print the changes in the log, decoded.",
+    ),
+    "overhead": LazyCommand(
+        "tidelog.cli.estimate.overhead",
+        "Measure what the changelog of a job costs, beside what formulas predict.",
+    ),
+    "plan": LazyCommand(
+        "tidelog.cli.estimate.plan",
+        "Find settings for a restore time and a budget; needs no store.",
+    ),
+    "restore": LazyCommand(
+        "tidelog.cli.store.restore",
+        "Write a checkpoint's state to a local directory.",
+    ),
+    "run": LazyCommand(
+        "tidelog.cli.run.run",
+        "Run a job in this process until its input ends.",
+    ),
+    "savepoint": LazyCommand(
+        "tidelog.cli.run.control:savepoint_command",
+        "Take a savepoint of a running job.",
+    ),
+    "spark": LazyCommand(
+        "tidelog.cli.spark.group",
+        "Work with Spark Structured Streaming: settings, jar, checkpoints.",
+    ),
+    "stop": LazyCommand(
+        "tidelog.cli.run.control:stop_command",
+        "Stop a running job with a savepoint.",
+    ),
+    "sweep": LazyCommand(
+        "tidelog.cli.store.sweep",
+        "Delete objects that crashes left behind.",
+    ),
+    "verify": LazyCommand(
+        "tidelog.cli.store.verify",
+        "Restore every checkpoint and compare it with what it should be.",
+    ),
 }
-"""What `tidelog --help` says; the module of the same name has the rest as `command`."""
+"""The commands of the library; `bench` and `simulate` are entry points of their own packages."""
 
 
-@click.group(cls=LazyGroup, about=_COMMANDS)
+@click.group(cls=LazyGroup, lazy=_COMMANDS, entry_points="tidelog.commands")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="warning",
+    show_default=True,
+    help="Least level of log records on standard error.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of log records: lines for people, or a JSON document per line.",
+)
 @click.version_option(package_name="tidelog", prog_name="tidelog", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context, log_level: str, log_format: str) -> None:
     """Durable state for stream processing: run jobs, look into their stores, mend them.
 
     A store URL is a path, file:///path, s3://bucket/prefix, or a URL of any scheme fsspec knows.
     """
+    from tidelog.cli.logs import show_logs  # noqa: PLC0415  # not needed for --help
+
+    show_logs(context, log_level, log_format)

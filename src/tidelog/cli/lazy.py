@@ -1,37 +1,70 @@
-"""Groups of commands, one file per command.
+"""Groups of commands that are imported when they run.
 
 Invariant: a command's module is imported only when that command runs, so `--help` costs no more
 than click itself.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 import click
 
 
-class LazyGroup(click.Group):
-    """A group whose commands lie in `tidelog.cli.<prefix><name>` as `command`."""
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command that is imported when it runs."""
 
-    def __init__(self, *args: Any, about: Mapping[str, str], prefix: str = "", **rest: Any) -> None:
+    place: str
+    """The module that has it as `command`, or MODULE:NAME."""
+    about: str
+    """One line for `--help`."""
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        module, _, name = self.place.partition(":")
+        command: click.Command = getattr(import_module(module), name or "command")
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group of lazy commands, and of those that other packages add.
+
+    `entry_points` names a group of entry points; each refers to a LazyCommand.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy: Mapping[str, LazyCommand],
+        entry_points: str | None = None,
+        **rest: Any,
+    ) -> None:
         super().__init__(*args, **rest)
-        self._about = about
-        self._prefix = prefix
+        self._lazy = lazy
+        self._entry_points = entry_points
+
+    @cached_property
+    def lazy_commands(self) -> dict[str, LazyCommand]:
+        """All commands by name, sorted."""
+        found = dict(self._lazy)
+        if self._entry_points is not None:
+            found |= {point.name: point.load() for point in entry_points(group=self._entry_points)}
+        return dict(sorted(found.items()))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, sorted."""
-        return sorted(self._about)
+        return list(self.lazy_commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command's module."""
-        if cmd_name not in self._about:
-            return None
-        module = import_module(f"tidelog.cli.{self._prefix}{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
-        return command
+        command = self._lazy.get(cmd_name) or self.lazy_commands.get(cmd_name)
+        return None if command is None else command.load()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(self._about.items()))
+            formatter.write_dl([(name, each.about) for name, each in self.lazy_commands.items()])

@@ -19,9 +19,9 @@ Cell = str | int | None
 
 
 class Step(Protocol):
-    """Shows how far something is."""
+    """Shows how far something is, and `what` when that has changed."""
 
-    def __call__(self, done: int, total: int) -> None: ...
+    def __call__(self, done: float, total: float, what: str | None = None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Output:
     def progress(self, what: str) -> Iterator[Step]:
         """A progress bar with the time left, on a terminal."""
         if self.as_json or not sys.stderr.isatty():
-            yield lambda done, total: None
+            yield lambda done, total, what=None: None
             return
         # Heavy: only a terminal pays for it.
         from rich.console import Console  # noqa: PLC0415
@@ -69,7 +69,15 @@ class Output:
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            yield lambda done, total, what=None: bar.update(
+                task, completed=done, total=total, description=what
+            )
+
+
+def fields_of(value: object, *without: str) -> dict[str, Any]:
+    """The fields of a dataclass or Struct as JSON, but for some."""
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    return {name: field for name, field in fields.items() if name not in without}
 
 
 def error_fields(error: TidelogError) -> dict[str, Any]:
@@ -87,25 +95,6 @@ def error_fields(error: TidelogError) -> dict[str, Any]:
 def text(value: object) -> str:
     """A decoded value for people: as JSON."""
     return msgspec.json.encode(value).decode()
-
-
-def size(count: int) -> str:
-    """A number of bytes for people."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
-
-
-def age(milliseconds: int) -> str:
-    """A length of time for people."""
-    seconds = max(0, milliseconds) // 1000
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
 
 
 def _text(cell: Cell) -> str:

@@ -25,7 +25,7 @@ from tidelog.state.processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 GAP_MS: Final = 30_000
 MAX_DELAY_MS: Final = 5_000

@@ -6,14 +6,15 @@ the files from the log of its file source, and words from `str.split` itself.
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import add
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import click
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, Row, SparkSession
 
 SHOWN: Final = 20
@@ -41,11 +42,12 @@ def report(spark: "SparkSession", checkpoint: str, top: int) -> int:
     if batch is None:
         click.echo(f"no batch is committed in {checkpoint}: nothing to compare", err=True)
         return 1
+    stored = state(spark, checkpoint, batch).cache()
     if top:
-        counts = state(spark, checkpoint, batch).orderBy("count", "word", ascending=[False, True])
+        counts = stored.orderBy("count", "word", ascending=[False, True])
         for row in counts.limit(top).collect():
             click.echo(f"{row[1]:>12,} {row.word}")
-    found = compare(spark, checkpoint, batch)
+    found = compare(stored, counted_files(spark, checkpoint, batch), batch)
     sizes = f"{found.words:,} words, {found.occurrences:,} occurrences, {found.files:,} files"
     if not found.differing:
         click.echo(f"verified: the state of batch {batch} equals a batch count ({sizes})")
@@ -71,25 +73,43 @@ def state(spark: "SparkSession", checkpoint: str, batch: int) -> "DataFrame":
     return stored.selectExpr("key.word as word", "value.count as count")
 
 
-def compare(spark: "SparkSession", checkpoint: str, batch: int) -> Comparison:
-    """Compare the state of a committed batch with a batch count of the files behind it.
+def compare(stored: "DataFrame", files: list[str], batch: int) -> Comparison:
+    """Compare the state of a committed batch, word and count, with a count of its input files.
 
-    A file that was changed after the query has read it makes a difference; one that is gone is
-    Spark's AnalysisException.
+    A word that is twice in the state differs. So does what a file that was changed after the query
+    has read it holds; a file that is gone is Spark's AnalysisException.
     """
-    files = counted_files(spark, checkpoint, batch)
-    lines = spark.read.text([literal(path) for path in files]).rdd
-    counted = lines.mapPartitions(
-        # Not a function of this module: executors may have no tidelog.
-        lambda part: Counter(word for line in part for word in line.value.split()).items()
-    ).reduceByKey(add)
-    expected = spark.createDataFrame(counted, "word string, files long")
-    stored = state(spark, checkpoint, batch).cache()
-    both = stored.join(expected, "word", "full_outer")
-    differing = both.where("not (count <=> files)").orderBy("word").limit(SHOWN).collect()
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    expected = _counted(stored.sparkSession.read.text([literal(path) for path in files]))
+    # One aggregation over both: a join would sort all words of both.
+    both = stored.unionByName(expected, allowMissingColumns=True).groupBy("word")
+    sums = both.agg(
+        f.sum("count").alias("count"), f.sum("part").alias("files"), f.count("count").alias("rows")
+    )
+    wrong = sums.where("rows > 1 or not (count <=> files)").drop("rows")
+    differing = wrong.orderBy("word").limit(SHOWN).collect()
     known, occurrences = stored.selectExpr("count(*)", "coalesce(sum(count), 0)").collect()[0]
-    stored.unpersist()
     return Comparison(batch, len(files), known, occurrences, differing)
+
+
+def _counted(lines: "DataFrame") -> "DataFrame":
+    """How often each word is in the lines: word, part; a word has a row per partition."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    # Not a function of this module: executors may have no tidelog.
+    def count(batches: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+        from pyarrow import RecordBatch  # noqa: PLC0415
+
+        counts: Counter[str] = Counter()
+        for batch in batches:
+            counts.update("\n".join(batch.column(0).to_pylist()).split())
+        columns = {"word": list(counts), "part": list(counts.values())}
+        yield RecordBatch.from_pydict(columns)
+
+    # Of bytes that are no UTF-8, Java makes what the query has seen; no line has a line feed.
+    decoded = lines.select(f.split("value", "\n")[0])
+    return decoded.mapInArrow(count, "word string, part long")
 
 
 def counted_files(spark: "SparkSession", checkpoint: str, batch: int) -> list[str]:

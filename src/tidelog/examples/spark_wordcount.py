@@ -12,18 +12,19 @@ rename. As everywhere in Spark, names that begin with `_` or `.` are not seen.
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.examples.spark_check import literal, report
 from tidelog.spark import configure
-from tidelog.spark.settings import FILE_MANAGER, FIXED, PLUGINS
-from tidelog.spark.toolchain import SUPPORTED_TEXT, find_java, find_spark
+from tidelog.spark.plugin.settings import FILE_MANAGER, FIXED, PLUGINS
+from tidelog.spark.plugin.toolchain import require_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,19 @@ SEPARATORS: Final = (
 )
 """What `str.split` splits at, as a pattern; Java's own classes of white space are others."""
 
+_QUICK_AND_QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Half the CPU of a run of a minute or two goes into the second compiler.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Or each of up to ten thousand files that are compared is looked at by a task of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+    # Or a task takes no more than 32 files, however small they are, and combines few counts.
+    "spark.sql.files.openCostInBytes": "64k",
+}
 _SEQUEL: Final = re.compile(r"\n+(?=JVM stacktrace|=== Streaming Query|Driver stacktrace)")
+_ABORTED: Final = 130
+"""What shells say of a process that Ctrl-C has ended."""
 
 
 class _Misfit(click.ClickException):
@@ -46,23 +59,14 @@ class _Misfit(click.ClickException):
 
 def session(master: str, conf: dict[str, str], *, stock: bool) -> "SparkSession":
     """A session with the plug-in, or with Spark's RocksDB state store alone; raises ConfigError."""
-    home = find_spark().home
-    find_java()
-    if find_spec("pyspark") is None:
-        raise ConfigError(
-            "module pyspark",
-            expected=f"pyspark {SUPPORTED_TEXT} in this Python",
-            found=f"only the Spark at {home}",
-            action="pip install 'tidelog[spark]'",
-        )
+    home = require_pyspark().home
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("SPARK_HOME", str(home))  # where local-cluster finds its workers
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("tidelog word count").master(master)
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     own = {key: FIXED[key] for key in FIXED.keys() - {PLUGINS, FILE_MANAGER}} if stock else {}
-    for key, value in {**quiet, **own, **conf}.items():
+    for key, value in {**_QUICK_AND_QUIET, **own, **conf}.items():
         builder = builder.config(key, value)
     return (builder if stock else configure(builder)).getOrCreate()
 
@@ -73,17 +77,24 @@ def start(
     *,
     directory: str,
     include: str,
-    files_per_batch: int,
+    bytes_per_batch: int,
+    files_per_batch: int | None,
     once: bool,
     interval: str,
 ) -> "StreamingQuery":
     """Start the query: `once` over the files there are, else a batch every `interval`."""
     from pyspark.sql import functions as f  # noqa: PLC0415
 
+    # A batch costs about a second whatever is in it, so small files go together.
+    limit = (
+        {"maxBytesPerTrigger": bytes_per_batch}
+        if files_per_batch is None
+        else {"maxFilesPerTrigger": files_per_batch}
+    )
     lines = spark.readStream.format("text").options(
+        **limit,
         recursiveFileLookup=True,
         pathGlobFilter=include,
-        maxFilesPerTrigger=files_per_batch,
         maxFileAge="36500d",  # by default an old file that arrives late is passed over
     )
     words = lines.load(literal(directory)).select(f.explode(f.split("value", SEPARATORS)))
@@ -95,21 +106,58 @@ def start(
     return sink.trigger(processingTime=interval).start()
 
 
-def watch(query: "StreamingQuery") -> None:
-    """Print a line per batch until the query ends or Ctrl-C stops it."""
+def watch(spark: "SparkSession", query: "StreamingQuery", interrupted: Event) -> None:
+    """Print a line per batch until the query ends; an interruption stops it."""
     printed = -1
     ended: bool | None = False
     while not ended:
-        try:
-            ended = query.awaitTermination(1)
-        except KeyboardInterrupt:
-            query.stop()
-            ended = True
+        if interrupted.is_set():
+            _stop_quietly(spark, query)
+        ended = query.awaitTermination(1)
         for progress in query.recentProgress:
             # An idle query reports too, with the number of a batch that has not run.
             if progress.batchId > printed and "addBatch" in progress.durationMs:
                 printed = progress.batchId
                 click.echo(_line(progress))
+
+
+def _stop_quietly(spark: "SparkSession", query: "StreamingQuery") -> None:
+    """Spark calls it an error that the batch which runs is given up; here it was asked for.
+
+    Its log stays off, because the tasks of that batch end later. What else fails is an exception.
+    """
+    spark.sparkContext.setLogLevel("OFF")
+    query.stop()
+
+
+def _abort() -> NoReturn:
+    """End this process, and with it the JVM, which is not to log what that breaks off."""
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        SparkSession.active().sparkContext.setLogLevel("OFF")
+    finally:  # whether there is a session or not
+        os._exit(_ABORTED)
+
+
+def _aside(work: Callable[[Event], int]) -> int:
+    """Do the work in a thread, and tell it of Ctrl-C by the event; a second one aborts the process.
+
+    In the main thread Ctrl-C would break into whatever py4j reads from the JVM at the moment, and
+    pyspark puts a handler there that calls the JVM in the midst of it.
+    """
+    interrupted = Event()
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(work, interrupted)
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            click.echo("stopping; Ctrl-C again to abort", err=True)
+            interrupted.set()
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            _abort()
 
 
 def _line(progress: "StreamingQueryProgress") -> str:
@@ -133,7 +181,8 @@ def _pairs(context: object, parameter: object, values: tuple[str, ...]) -> dict[
 @click.option("--once/--follow", default=True, help="End with the files there are, or go on.")
 @click.option("--interval", default="1 second", show_default=True, help="--follow: a batch every.")
 @click.option("--include", default="*", show_default=True, help="Names of files to count.")
-@click.option("--files-per-batch", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--bytes-per-batch", type=click.IntRange(1), default=16 << 20, show_default=True)
+@click.option("--files-per-batch", type=click.IntRange(1), help="Instead of --bytes-per-batch.")
 @click.option("--partitions", type=click.IntRange(1), default=8, show_default=True)
 @click.option("--verify", is_flag=True, help="Run no query: only compare what is there.")
 @click.option("--top", type=click.IntRange(0), default=0, help="Show the N most frequent words.")
@@ -157,14 +206,18 @@ def main(
     if query["directory"] is None and not verify:
         raise click.UsageError("--input is missing")
     conf = {"spark.sql.shuffle.partitions": str(partitions), **conf}
-    with _reported():
+
+    def run(interrupted: Event) -> int:
         spark = session(master, conf, stock=stock)
         try:
             if not verify:
-                watch(start(spark, checkpoint, **query))
-            code = report(spark, checkpoint, top)
+                watch(spark, start(spark, checkpoint, **query), interrupted)
+            return report(spark, checkpoint, top)
         finally:
             spark.stop()
+
+    with _reported():
+        code = _aside(run)
     click.get_current_context().exit(code)
 
 

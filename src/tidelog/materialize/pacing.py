@@ -1,9 +1,27 @@
-"""Pacing: table uploads are spread over time.
+"""Pacing: how the files of all tables of a process share the link with its log.
 
-Invariant: over any longer time table uploads take no more than their share of bandwidth.
+Invariants: over any longer time table uploads take no more than the bandwidth they are given; a
+file gives way to checkpoints, but only while its table can still be whole in time; few files are in
+memory at once.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.changelog.cadence import Cadence
 from tidelog.effects import Clock
+
+TRANSFERS: Final = 4
+"""Files on their way at a time: on a store that answers slowly one alone leaves the link idle."""
+HELD_BYTES: Final = 32 << 20
+"""Bytes of files in memory at a time; a file beyond it travels alone."""
+PATIENCE_S: Final = 2.0
+"""How long a file waits at most for a gap between checkpoints."""
+_SMALL_BYTES: Final = 64 << 10
+"""Up to this size a transfer tells the store's latency, above it the speed of the link."""
 
 
 class Pace:
@@ -23,3 +41,104 @@ class Pace:
         self._free_at = max(self._free_at, now) + size / self._rate
         if wait > 0:
             await self._clock.sleep(wait)
+
+
+@dataclass(slots=True)
+class Remaining:
+    """What of a table is still to be uploaded, and when it is to be there (monotonic seconds)."""
+
+    finish_by: float
+    files: int
+    bytes: int
+
+    def patience(self, now: float, seconds: float) -> float:
+        """How long the next file may wait when the rest takes so many seconds to transfer.
+
+        What time is left is shared by the files that are left: a table that is late waits no more.
+        """
+        spare = self.finish_by - now - seconds
+        return max(0.0, min(PATIENCE_S, spare / max(1, self.files)))
+
+
+class Speed:
+    """How long transfers take: estimates from those before, half old and half the last one."""
+
+    def __init__(self, latency_s: float = 0.03, bytes_per_s: float = 50e6) -> None:
+        self._latency_s = latency_s
+        self._bytes_per_s = bytes_per_s
+
+    def seconds(self, size: int, transfers: int = 1) -> float:
+        """Seconds that `size` bytes take in this many transfers one after the other."""
+        return transfers * self._latency_s + size / self._bytes_per_s
+
+    def observed(self, size: int, seconds: float) -> None:
+        """Account for one transfer."""
+        if size <= _SMALL_BYTES:
+            self._latency_s += (seconds - self._latency_s) / 2
+        elif seconds > self._latency_s:
+            self._bytes_per_s += (size / (seconds - self._latency_s) - self._bytes_per_s) / 2
+
+
+class Lane:
+    """The way of table files to the store, one for all subtasks of a process."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        cadence: Cadence | None = None,
+        bytes_per_s: float | None = None,
+        limit_bytes: int = HELD_BYTES,
+    ) -> None:
+        self.speed = Speed()
+        self.held_bytes = 0
+        """Files in memory, on their way or waiting for a gap."""
+        self._clock = clock
+        self._cadence = cadence
+        self._pace = Pace(clock, bytes_per_s)
+        self._limit_bytes = limit_bytes
+        self._transfers = 0
+        self._door = asyncio.Lock()
+        """First come, first served: a large file is not overtaken for ever by small ones."""
+        self._left = asyncio.Event()
+
+    @asynccontextmanager
+    async def place(self, size: int, remaining: Remaining | None) -> AsyncIterator[None]:
+        """Within, a file of `size` bytes may be read and put.
+
+        A file of a materialization keeps to the pace and out of the way of checkpoints; with None
+        it is part of a checkpoint and hurries.
+        """
+        if remaining is not None:
+            await self._pace.spend(size)
+        async with self._door:
+            while not self._has_room(size):
+                self._left.clear()
+                await self._left.wait()
+            self._transfers += 1
+            self.held_bytes += size
+        try:
+            if remaining is not None:
+                await self._gap(size, remaining)
+            started = self._clock.monotonic()
+            yield
+            self.speed.observed(size, self._clock.monotonic() - started)
+            if remaining is not None:
+                remaining.files -= 1
+                remaining.bytes -= size
+        finally:
+            self._transfers -= 1
+            self.held_bytes -= size
+            self._left.set()
+
+    def _has_room(self, size: int) -> bool:
+        if self._transfers == 0:
+            return True
+        return self._transfers < TRANSFERS and self.held_bytes + size <= self._limit_bytes
+
+    async def _gap(self, size: int, remaining: Remaining) -> None:
+        """Wait for a moment that disturbs no checkpoint, as long as the table has time."""
+        if self._cadence is None:
+            return
+        rest = self.speed.seconds(remaining.bytes, remaining.files + 1)
+        patience = remaining.patience(self._clock.monotonic(), rest)
+        await self._cadence.room_for(self.speed.seconds(size), patience)

@@ -6,6 +6,13 @@ together; an unchanged table is never uploaded again; a failure moves only its o
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+WAIT_SHARE: Final = 0.25
+"""Share of the interval after which a materialization gives way to checkpoints no more: with what
+waits in front of it, it is less than half an interval late wherever the link carries the tables."""
+LATE_INTERVALS: Final = 2.0
+"""A materialization later than this many intervals is worth a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +21,13 @@ class MaterializeConfig:
 
     interval: float = 180.0
     log_factor: float = 4.0
-    """Early, when the log is this many times the size of the table ..."""
+    """Materialize early when the log is this many times the size of the table."""
     min_log_bytes: int = 256 << 20
-    """... and at least this big."""
+    """Bytes of the smallest log that `log_factor` applies to."""
     replay_target: float = 2.0
-    """Early, when replaying the log is estimated to take longer than this ..."""
+    """Materialize early when the log's replay is estimated to take longer than this."""
     replay_share: float = 0.2
-    """... and than this share of the time the table itself takes to load."""
+    """Replay must also exceed this share of the time that the table takes to load."""
     replay_rate: float = 700_000.0
     """Changes per second a restore replays, for that estimate."""
     load_rate: float = 100e6
@@ -61,6 +68,16 @@ def next_due(due: float, interval: float, now: float) -> float:
     """The next time on the subtask's own phase after `now`."""
     missed = int((now - due) // interval) + 1 if now >= due else 0
     return due + missed * interval
+
+
+def missed(due: float, interval: float, now: float) -> int:
+    """Whole intervals that passed since it was due: materializations that never took place."""
+    return max(0, int((now - due) // interval))
+
+
+def finish_by(due: float, interval: float, now: float) -> float:
+    """When an upload that starts now is to be done: until then it may wait for others."""
+    return min(due, now) + WAIT_SHARE * interval
 
 
 def reason_to_start(

@@ -4,14 +4,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
-from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import ConfigError
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.channels.messages import BarrierOrder
+from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
 from tidelog.state.backend import FlushConfig
 from tidelog.state.key_groups import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
-from tidelog.state.restore import RestoreConfig
+from tidelog.state.restore.restorer import RestoreConfig
 
 Mode = Literal["exactly-once", "at-least-once"]
 UnalignedMode = Literal["off", "timeout", "always"]
@@ -22,15 +23,16 @@ class UnalignedConfig:
     """Whether barriers overtake records, which then are stored with the checkpoint."""
 
     mode: UnalignedMode = "timeout"
-    """Never, once a checkpoint takes longer than `timeout`, or always. Exactly once only."""
+    """When barriers overtake: never, once a checkpoint takes longer than `timeout`, or at once. In
+    mode "at-least-once" they never do."""
     timeout: float = 30.0
     """Seconds since the start of the checkpoint."""
     overdraft: int = 5
-    """Buffers that an output lends to what makes more output than it has room for."""
+    """Buffers that may wait in an output beyond its own, for one input that makes much output."""
 
     @property
     def order(self) -> BarrierOrder:
-        """What barriers do."""
+        """The order that the driver gives to barriers."""
         orders: dict[UnalignedMode, BarrierOrder] = {
             "off": "aligned",
             "timeout": "may-switch",
@@ -56,11 +58,24 @@ class JobConfig:
     restart on this machine reads them from it. None: everything comes from the store.
     """
     local_recovery_bytes: int = 32 << 30
-    """Most that these copies take."""
+    """Most bytes that the copies in `local_recovery` take."""
+    memory: int = DEFAULT_MEMORY
+    """Bytes for write buffers, caches, memtables, channels and uploads of all subtasks together.
+    Python itself, what user functions keep and tables of kind "memory" come on top.
+    """
     channel_buffers: int = 2
     """Buffers a channel holds before its sender waits."""
+    buffer_bytes: int = 1 << 20
+    """Most bytes of memory that a buffer takes, fewer where `memory` has no room for all buffers; a
+    larger record is a buffer of its own."""
+    buffer_records: int = 8192
+    """Most records of a buffer."""
     retain: int = 3
     """Checkpoints kept besides savepoints and pinned slots."""
+    allow_dropped_state: tuple[str, ...] = ()
+    """Operators (`NAME`) and states (`NAME/STATE`) that the job no longer has: what the checkpoint
+    holds of them is lost. Operators and states that hold nothing need not be listed.
+    """
     drop_in_flight: bool = False
     """Restore without the in-flight data of the checkpoint: those records are lost."""
     schedule: Schedule = field(default_factory=Schedule)
@@ -72,11 +87,14 @@ class JobConfig:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for settings out of range."""
-        _require("parallelism", self.parallelism, 1, self.key_groups)
         _require("key groups", self.key_groups, 1, MAX_KEY_GROUPS)
+        self._check_parallelism("parallelism", self.parallelism)
         _require("retained checkpoints", self.retain, 1, None)
         _require("bytes of local copies", self.local_recovery_bytes, 0, None)
+        _require("bytes of memory", self.memory, LEAST_MEMORY, None)
         _require("channel buffers", self.channel_buffers, 1, None)
+        _require("bytes of a buffer", self.buffer_bytes, 1, None)
+        _require("records of a buffer", self.buffer_records, 1, None)
         _positive("checkpoint interval", self.schedule.interval)
         _positive("checkpoint timeout", self.schedule.timeout)
         _positive("time until a checkpoint is unaligned", self.unaligned.timeout)
@@ -90,8 +108,13 @@ class JobConfig:
 
     @property
     def overtakes(self) -> bool:
-        """Barriers may overtake records."""
+        """Whether barriers may overtake records."""
         return self.mode == "exactly-once" and self.unaligned.mode != "off"
+
+    @property
+    def memory_parts(self) -> MemoryParts:
+        """How the memory is divided."""
+        return MemoryParts.of(self.memory)
 
     def table_of(self, *, keyed: bool) -> Literal["rocksdb", "memory"]:
         """The kind of table of an operator."""
@@ -100,7 +123,24 @@ class JobConfig:
 
     def check_parallelism(self, operator: str, parallelism: int) -> None:
         """Raises ConfigError when an operator has no subtask, or one without key groups."""
-        _require(f"parallelism of {operator!r}", parallelism, 1, self.key_groups)
+        self._check_parallelism(f"parallelism of {operator!r}", parallelism)
+
+    def _check_parallelism(self, what: str, parallelism: int) -> None:
+        if 1 <= parallelism <= self.key_groups:
+            return
+        action = "raise it"
+        if parallelism > 0:
+            action = (
+                f"lower it, or set --key-groups (JobConfig.key_groups) to {parallelism} or more "
+                "while the store has no checkpoint: the first one fixes them, and only a run from "
+                "the start, on an empty store, can have others"
+            )
+        raise ConfigError(
+            what,
+            expected=f"a number from 1 to {self.key_groups}, the number of key groups",
+            found=str(parallelism),
+            action=action,
+        )
 
 
 def _positive(what: str, value: float) -> None:

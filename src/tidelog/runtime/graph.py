@@ -1,8 +1,7 @@
-"""The job graph: what users build, and its compilation into vertices.
+"""The job graph: what users build.
 
-Invariants: operator ids are unique within a job and do not depend on anything but the order and
-names of the calls that built it, so the same program finds its state again; a vertex is a chain
-of operators between which records pass by function call.
+Invariant: operator ids are unique within a job and do not depend on anything but the order and
+names of the calls that built it, so the same program finds its state again.
 """
 
 import itertools
@@ -13,13 +12,17 @@ from typing import Any, Literal
 from tidelog.errors import ConfigError
 from tidelog.runtime.operators.aggregate import Aggregate
 from tidelog.runtime.operators.broadcast import OnRecord, OnRule, Rules, WithBroadcast
+from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.operators.process import Process
-from tidelog.runtime.operators.stateless import AssignEventTime, Filter, FlatMap, Map, MapBatches
+from tidelog.runtime.operators.stateless import Filter, FlatMap, Map, MapBatches
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
 from tidelog.state.processor import StatefulProcessor, TimeMode
+from tidelog.state.registry import Definition
+from tidelog.state.schema.types import Declared, declared
+from tidelog.storage import object_names
 
 Routing = Literal["forward", "rebalance", "broadcast", "key"]
 
@@ -34,8 +37,22 @@ class Node:
     sink: Sink | None = None
     operator: OperatorFactory | None = None
     parallelism: int | None = None
-    """None: the job's."""
+    """None: as the streams in front, or as the job after an exchange and for sources."""
     keyed: bool = False
+    value_types: Declared | None = None
+    """The declared types of the values that the operator keeps by key."""
+    side_output: str | None = None
+    """The tag of its side output."""
+    makes_watermarks: bool = False
+    silent: tuple["Edge", ...] = ()
+    """Inputs whose records never lead to output at once."""
+    state: Definition | None = None
+    """The only state that it keeps by key, where that is known before it opens."""
+
+    @property
+    def key_types(self) -> Declared | None:
+        """Types of the keys that the operator keeps state for."""
+        return next((edge.key_types for edge in self.inputs if edge.key_types), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,13 +62,24 @@ class Edge:
     node: Node
     routing: Routing
     key_of: Callable[[Any], Any] | None = None
+    key_types: Declared | None = None
+    tag: str | None = None
+    """The side output of `node` that this is; None: its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTag:
+    """The name of a side output, as in Flink: who emits there and who reads there pass the same."""
+
+    name: str
 
 
 class Job:
     """A named graph of sources, operators and sinks.
 
-    `record_types` are the types that records are made of, besides Python's basic types, dates,
-    decimals and UUIDs: an unaligned checkpoint stores records that are on their way.
+    An unaligned checkpoint stores records that are on their way. `record_types` are types of theirs
+    besides basic ones, dates, decimals, UUIDs, rows and a module's own named tuples, dataclasses,
+    msgspec structs and enums; their constructors may run when a checkpoint is read.
     """
 
     def __init__(self, name: str, *, record_types: Iterable[type] = ()) -> None:
@@ -69,6 +97,7 @@ class Job:
         return Stream(self, [Edge(node, "forward")])
 
     def _add(self, name: str, inputs: list[Edge], parallelism: int | None = None) -> Node:
+        object_names.check_operator(name)
         count = self._counts[name] = self._counts.get(name, 0) + 1
         node = Node(name if count == 1 else f"{name}-{count}", inputs, parallelism=parallelism)
         if any(other.id == node.id for other in self.nodes):
@@ -114,18 +143,37 @@ class Stream:
         time_of: Callable[[Any], int],
         *,
         max_delay_ms: int = 0,
+        idle_after_ms: int | None = None,
+        max_ahead_ms: int = 60_000,
         name: str = "event-time",
     ) -> "Stream":
-        """Assign event times (milliseconds); records later than the delay count as late."""
-        return self._then(name, lambda: AssignEventTime(time_of, max_delay_ms))
+        """Assign event times (milliseconds since 1970) and make watermarks of them.
+
+        Each split of the source has a watermark of its own, `max_delay_ms` behind the greatest time
+        read there; event time is as far as the least of the splits that are not read to their
+        end. A split that gave no records for `idle_after_ms` holds event time back no longer; one
+        that is more than `max_ahead_ms` ahead of another with records to read waits for it. See
+        docs/guides/event-time.md, also for `event_time` behind keyed operators.
+        """
+        options = EventTimeOptions(max_delay_ms, idle_after_ms, max_ahead_ms)
+        stream = self._then(name, lambda: AssignEventTime(time_of, options))
+        stream._edges[0].node.makes_watermarks = True
+        return stream
 
     def rebalance(self) -> "Stream":
-        """Spread buffers evenly over the next operator's subtasks."""
-        return Stream(self._job, [Edge(edge.node, "rebalance") for edge in self._edges])
+        """Spread buffers evenly over the next operator's subtasks, as many as the job has.
+
+        Records that one subtask emits may overtake each other here.
+        """
+        return Stream(
+            self._job, [Edge(edge.node, "rebalance", tag=edge.tag) for edge in self._edges]
+        )
 
     def broadcast(self) -> "Stream":
         """Send every record to all of the next operator's subtasks."""
-        return Stream(self._job, [Edge(edge.node, "broadcast") for edge in self._edges])
+        return Stream(
+            self._job, [Edge(edge.node, "broadcast", tag=edge.tag) for edge in self._edges]
+        )
 
     def with_broadcast(
         self, rules: "Stream", *, on_rule: OnRule, on_record: OnRecord, name: str = "with-broadcast"
@@ -134,33 +182,79 @@ class Stream:
 
         `on_rule(rule, known)` changes the map of what is known; every subtask calls it with every
         rule. `on_record(record, known)` reads it and returns output records. The map, of msgpack
-        values, is part of every checkpoint; keep it small. No order between rules and records.
+        values, is part of every checkpoint; keep it small. The rules of one subtask of `rules`
+        come in its order, also where it has another parallelism; rules and records in any.
         """
         told = rules._then(f"{name}-rules", Rules).broadcast()
         both = Stream(self._job, [*self._edges, *told._edges])
-        return both._then(name, lambda: WithBroadcast(on_rule, on_record))
+        handled = both._then(name, lambda: WithBroadcast(on_rule, on_record))
+        handled._edges[0].node.silent = tuple(told._edges)
+        return handled
 
     def union(self, *others: "Stream") -> "Stream":
         """Merge streams; no order between them."""
         return Stream(self._job, list(itertools.chain(self._edges, *(o._edges for o in others))))
 
-    def key_by(self, key_of: Callable[[Any], Any]) -> "KeyedStream":
+    def key_by(
+        self,
+        key_of: Callable[[Any], Any],
+        *,
+        key_type: Any = None,
+        migrate: Callable[[Any], Any] | None = None,
+    ) -> "KeyedStream":
         """Partition by a key: a str, int (64 bits), bool, bytes, float, None or a tuple of these.
 
         Floats are compared as in Spark: 0.0 and -0.0 are one key, and so are all NaNs. Keys of
         different types are different, also 1, 1.0 and True.
+
+        After a restart a key of a type that the checkpoint does not have is refused. `key_type`,
+        an annotation such as `str | tuple[str, int]`, declares all that there may be; `migrate`
+        makes one of these of a stored key that is not.
         """
-        return KeyedStream(self._job, [Edge(edge.node, "key", key_of) for edge in self._edges])
+        types = declared(key_type, "key_by(..., key_type=...)", migrate, keys=True)
+        edges = [Edge(edge.node, "key", key_of, types, edge.tag) for edge in self._edges]
+        return KeyedStream(self._job, edges)
+
+    def side_output(self, tag: OutputTag) -> "Stream":
+        """The stream that the operator before this emits under a tag; raises ConfigError.
+
+        Its records have their event times, and event time there is that of the operator.
+        """
+        for edge in self._edges:
+            if edge.node.side_output != tag.name:
+                raise ConfigError(
+                    f"side output {tag.name!r} of operator {edge.node.id!r}",
+                    expected="an operator that was given this tag",
+                    found=f"the tag {edge.node.side_output!r}",
+                    action="pass late= to the operator, and call side_output on what it returns",
+                )
+        return Stream(self._job, [Edge(edge.node, "forward", tag=tag.name) for edge in self._edges])
 
     def sink(self, sink: Sink, *, name: str = "sink", parallelism: int | None = None) -> None:
-        """End the stream in a sink."""
+        """End the stream in a sink; without a parallelism it has that of the stream.
+
+        With fewer or more subtasks than the stream has, what one of those emits goes to one subtask
+        of the sink, in its order; `rebalance()` before it spreads the records instead.
+        """
         node = self._job._add(name, self._edges, parallelism)
         node.sink = sink
 
-    def _then(self, name: str, operator: OperatorFactory, *, keyed: bool = False) -> "Stream":
+    def _then(
+        self,
+        name: str,
+        operator: OperatorFactory,
+        *,
+        keyed: bool = False,
+        value_types: Declared | None = None,
+        late: OutputTag | None = None,
+        state: Definition | None = None,
+    ) -> "Stream":
         node = self._job._add(name, self._edges)
+        node.side_output = _name_of(late)
         node.operator = operator
         node.keyed = keyed
+        node.value_types = value_types
+        node.state = state
         return Stream(self._job, [Edge(node, "forward")])
 
 
@@ -173,15 +267,25 @@ class KeyedStream(Stream):
         combine: Callable[[Any, Any], Any],
         *,
         emit_updates: bool = False,
+        value_type: Any = None,
+        migrate: Callable[[Any], Any] | None = None,
         name: str = "aggregate",
     ) -> Stream:
         """Combine a value of every record per key.
 
         Emits (key, value) for every key at the end of the data, or after every buffer for the
         keys it changed when `emit_updates` is set. Values are msgpack values.
+
+        After a restart a value of a type that the checkpoint does not have is refused; numbers go
+        for one type. `value_type`, an annotation such as `int | str`, declares all that there may
+        be; `migrate` makes one of these of a stored value that is not.
         """
         return self._then(
-            name, lambda: Aggregate(value_of, combine, emit_updates=emit_updates), keyed=True
+            name,
+            lambda: Aggregate(value_of, combine, emit_updates=emit_updates),
+            keyed=True,
+            value_types=declared(value_type, Aggregate.value_option, migrate, keys=False),
+            state=Aggregate.state,
         )
 
     def window(
@@ -191,15 +295,28 @@ class KeyedStream(Stream):
         *,
         value_of: Callable[[Any], Any],
         combine: Callable[[Any, Any], Any],
+        value_type: Any = None,
+        migrate: Callable[[Any], Any] | None = None,
+        late: OutputTag | None = None,
         name: str = "window",
     ) -> Stream:
         """Combine a value of every record per key and event-time window.
 
         Emits (key, window start, value) when the watermark passes the window's end. Tumbling
-        without a slide.
+        without a slide. `value_type` and `migrate` are those of `aggregate`.
+
+        A record all of whose windows have fired is late: it is counted, and dropped or, as it is,
+        emitted to the side output `late`, which `side_output(late)` of the result gives.
         """
         span = WindowSpan(size_ms, slide_ms or size_ms)
-        return self._then(name, lambda: AggregateWindow(span, value_of, combine), keyed=True)
+        return self._then(
+            name,
+            lambda: AggregateWindow(span, value_of, combine, _name_of(late)),
+            keyed=True,
+            late=late,
+            value_types=declared(value_type, AggregateWindow.value_option, migrate, keys=False),
+            state=AggregateWindow.state(span),
+        )
 
     def window_records(
         self,
@@ -207,69 +324,46 @@ class KeyedStream(Stream):
         slide_ms: int | None = None,
         *,
         function: Callable[[Any, int, list[Any]], Any],
+        record_type: Any = None,
+        migrate: Callable[[Any], Any] | None = None,
+        late: OutputTag | None = None,
         name: str = "window",
     ) -> Stream:
         """Like `window`, but keeps the records (msgpack values) until the window fires.
 
-        Emits what the function makes of (key, window start, records).
+        Emits what the function makes of (key, window start, records). `record_type` and `migrate`
+        are for a record what those of `aggregate` are for a value.
         """
         span = WindowSpan(size_ms, slide_ms or size_ms)
-        return self._then(name, lambda: RecordsWindow(span, function), keyed=True)
+        return self._then(
+            name,
+            lambda: RecordsWindow(span, function, _name_of(late)),
+            keyed=True,
+            late=late,
+            value_types=declared(record_type, RecordsWindow.value_option, migrate, keys=False),
+            state=RecordsWindow.state(span),
+        )
 
     def transform_with_state(
         self,
         processor: Callable[[], StatefulProcessor],
         *,
         time_mode: TimeMode = "none",
+        late: OutputTag | None = None,
         name: str = "process",
     ) -> Stream:
-        """Run a `StatefulProcessor` (a class or factory; one instance per subtask)."""
-        return self._then(name, lambda: Process(processor(), time_mode), keyed=True)
+        """Run a `StatefulProcessor` (a class or factory; one instance per subtask).
 
-
-@dataclass(slots=True, eq=False)
-class Vertex:
-    """A chain of operators that runs as one task per subtask."""
-
-    id: str
-    nodes: list[Node]
-    parallelism: int
-    inputs: list[tuple["Vertex", Edge]] = field(default_factory=list)
-
-    @property
-    def head(self) -> Node:
-        """The operator that owns the vertex's state."""
-        return self.nodes[0]
-
-
-def compile_job(job: Job, parallelism: int) -> list[Vertex]:
-    """Chain operators into vertices, sources first; raises ConfigError for an incomplete job."""
-    if not any(node.source for node in job.nodes) or not any(node.sink for node in job.nodes):
-        raise ConfigError(
-            f"job {job.name!r}",
-            expected="at least one source and one sink",
-            action="end every stream with .sink(...)",
+        In time mode "event", records at or below the watermark go to the side output `late`, or are
+        dropped; they are counted.
+        """
+        return self._then(
+            name,
+            lambda: Process(processor(), time_mode, _name_of(late)),
+            keyed=True,
+            late=late,
         )
-    consumers = {
-        id(node): [n for n in job.nodes for edge in n.inputs if edge.node is node]
-        for node in job.nodes
-    }
-    vertex_of: dict[int, Vertex] = {}
-    vertices: list[Vertex] = []
-    for node in job.nodes:
-        wanted = parallelism if node.parallelism is None else node.parallelism
-        if _chains(node, consumers) and vertex_of[id(node.inputs[0].node)].parallelism == wanted:
-            vertex = vertex_of[id(node.inputs[0].node)]
-            vertex.nodes.append(node)
-        else:
-            vertex = Vertex(node.id, [node], wanted)
-            vertex.inputs = [(vertex_of[id(edge.node)], edge) for edge in node.inputs]
-            vertices.append(vertex)
-        vertex_of[id(node)] = vertex
-    return vertices
 
 
-def _chains(node: Node, consumers: dict[int, list[Node]]) -> bool:
-    if len(node.inputs) != 1 or node.inputs[0].routing != "forward":
-        return False
-    return len(consumers[id(node.inputs[0].node)]) == 1
+def _name_of(tag: OutputTag | None) -> str | None:
+    return None if tag is None else tag.name

@@ -5,39 +5,41 @@ checkpoint, let sinks recover, then run. Any task's failure ends the incarnation
 the next start resumes from the last slot.
 """
 
-import shutil
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.checkpoint.collector import Collector
-from tidelog.checkpoint.manifest import (
-    Author,
-    Checkpoint,
-    Savepoint,
-    SavepointFormat,
-)
+from tidelog.checkpoint.local_first import LocalFirstStore
+from tidelog.checkpoint.manifest import Author, Savepoint, SavepointFormat
 from tidelog.checkpoint.request import SavepointRequest
-from tidelog.checkpoint.slots import SlotLog
-from tidelog.checkpoint.startup import read_history
-from tidelog.dstl.uploader import Uploader
+from tidelog.checkpoint.retention import checkpoint_objects
+from tidelog.checkpoint.slots import SlotLog, TakeOver
+from tidelog.checkpoint.startup import History, read_history
 from tidelog.effects import Effects
-from tidelog.errors import SavepointFailedError
-from tidelog.ids import CheckpointId, Generation, Slot
-from tidelog.runtime.assembly import Blueprint, assemble
-from tidelog.runtime.checkpointing import CheckpointDriver
+from tidelog.errors import SavepointFailedError, TidelogError
+from tidelog.events import Event
+from tidelog.ids import Generation, Slot
+from tidelog.materialize.materializer import warn_of_lag
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.deploy import Deployment
-from tidelog.runtime.graph import Job, Vertex, compile_job
-from tidelog.runtime.local_recovery import with_local_copies
-from tidelog.runtime.matching import match_states
-from tidelog.runtime.restore_from import RestoreFrom, Resumption, confirmed, look_ahead
+from tidelog.runtime.graph import Job
+from tidelog.runtime.restore.choose import (
+    RestoreFrom,
+    Resumption,
+    check_name,
+    confirmed,
+    look_ahead,
+)
+from tidelog.runtime.restore.fit import RestorePlan, fit
+from tidelog.runtime.restore.rehearsal import rehearse
+from tidelog.runtime.subtasks.incarnation import Blueprint, Incarnation
+from tidelog.runtime.subtasks.work_dir import open_work_dir, remove_work_dir
 from tidelog.runtime.supervise import run_until_done
 from tidelog.runtime.tasks.stream_task import StreamTask
-from tidelog.runtime.workdir import open_work_dir
-from tidelog.state.progress import RestoreProgress
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
 """How often tasks learn that processing time passed."""
@@ -69,26 +71,19 @@ class JobRunner:
         restore_slot: Slot | None = None,
         restore_from: RestoreFrom | None = None,
     ) -> None:
+        """Raises ConfigError and its kinds for a job that cannot run with this configuration."""
         self.job = job
         self.store = store
-        self.objects: ObjectStore = store
-        """Where log and tables are read and written: the store, or copies in front of it."""
         self.config = config or JobConfig()
         self.effects = effects or Effects()
         self.restore_slot = restore_slot
         self.restore_from = restore_from
-        self.resumption = Resumption(None, None, detached=False, claimed=None)
         self.generation: Generation | None = None
-        self.restored: Checkpoint | None = None
-        self.progress: RestoreProgress | None = None
-        self.deployment: Deployment | None = None
-        self.driver: CheckpointDriver | None = None
-        self.uploader: Uploader | None = None
-        self.collector: Collector | None = None
+        """The number of this start; None until the store is taken over."""
+        self.incarnation: Incarnation | None = None
+        """What runs; None until the restored state is known."""
         self.running = False
-        self._vertices: list[Vertex] = compile_job(job, self.config.parallelism)
-        for vertex in self._vertices:
-            self.config.check_parallelism(vertex.id, vertex.parallelism)
+        fit(job, Resumption(None, None, detached=False, claimed=None), self.config)
 
     async def run(self, on_started: Callable[[], None] | None = None) -> JobResult:
         """Run to the end of the data, or until cancelled.
@@ -99,20 +94,22 @@ class JobRunner:
         slots = SlotLog(self.store, self.effects)
         # A job that could not resume must not fence the one that runs.
         seen = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
-        match_states(self._vertices, seen.checkpoint, self.config)
-        self.resumption = seen
+        check_name(self.job.name, seen)
+        plan = fit(self.job, seen, self.config)
+        rehearse(plan, self.config, self.effects)
         directory = open_work_dir(self.config.work_dir, self.store.url)
+        ended = False
         try:
             taken = await slots.take_over(self.job.name)
             self.generation = taken.generation
-            return await self._run(
-                slots, Author(taken.generation, taken.attempt), taken.slots, directory, on_started
-            )
+            result = await self._run(slots, taken, plan, directory, on_started)
+            ended = True
+            return result
         finally:
             self.running = False
-            if self.deployment is not None:
-                self.deployment.close()
-            shutil.rmtree(directory, ignore_errors=True)
+            if self.incarnation is not None:
+                self.incarnation.deployment.close(quietly=not ended)
+            remove_work_dir(directory)
 
     async def savepoint(
         self,
@@ -126,9 +123,7 @@ class JobRunner:
         Raises ConfigError for a name that is not free, and SavepointFailedError when there is no
         savepoint; the job goes on either way.
         """
-        driver = self._asked()
-        name = driver.savepoints.name(name, self.effects.clock.now_ms())
-        return await driver.savepoint(SavepointRequest(name, format, timeout_s=timeout_s))
+        return await self._take_savepoint(name, format, timeout_s)
 
     async def stop(
         self,
@@ -138,124 +133,140 @@ class JobRunner:
         drain: bool = False,
         timeout_s: float | None = None,
     ) -> Savepoint:
-        """Stop the running job with a savepoint: `run` returns behind it.
+        """Stop the running job with a savepoint: `run` returns after it.
 
-        Without `drain` nothing is emitted behind the savepoint's barrier, and the next start goes
+        Without `drain` nothing is emitted after the savepoint's barrier, and the next start goes
         on exactly there. With it all windows and timers fire as at the end of the data, and the
         job is complete. Raises as `savepoint`; the job goes on, but not from a drain.
         """
-        driver = self._asked()
-        name = driver.savepoints.name(name, self.effects.clock.now_ms())
-        return await driver.savepoint(
-            SavepointRequest(name, format, stop=True, drain=drain, timeout_s=timeout_s)
-        )
+        return await self._take_savepoint(name, format, timeout_s, stop=True, drain=drain)
 
-    def _asked(self) -> CheckpointDriver:
-        """Who takes savepoints; raises SavepointFailedError before the start and after the end."""
-        if self.driver is not None and self.running:
-            return self.driver
-        raise SavepointFailedError(
-            f"savepoint of job {self.job.name!r}",
-            expected="a running job",
-            found="one that has not started, or has ended",
-            action="ask again when it is running",
-        )
+    async def _take_savepoint(
+        self,
+        name: str | None,
+        format: SavepointFormat,
+        timeout_s: float | None,
+        *,
+        stop: bool = False,
+        drain: bool = False,
+    ) -> Savepoint:
+        if self.incarnation is None or not self.running:
+            raise SavepointFailedError(
+                f"savepoint of job {self.job.name!r}",
+                expected="a running job",
+                found="one that has not started, or has ended",
+                action="ask again when it is running",
+            )
+        driver = self.incarnation.driver
+        free = driver.savepoints.name(name, self.effects.clock.now_ms())
+        return await driver.savepoint(SavepointRequest(free, format, stop, drain, timeout_s))
 
     async def _run(
         self,
         slots: SlotLog,
-        author: Author,
-        earlier: tuple[Slot, ...],
+        taken: TakeOver,
+        plan: RestorePlan,
         directory: Path,
         on_started: Callable[[], None] | None,
     ) -> JobResult:
-        ledger = Ledger()
-        history = await read_history(self.store, slots, earlier, ledger, author.generation)
-        self.resumption = confirmed(self.resumption, history, self._chosen_slot())
-        self.restored = restored = self.resumption.checkpoint
-        self.objects = await with_local_copies(
-            self.store, self.config, self.effects, history, ledger
+        try:
+            incarnation = await self._start(slots, taken, plan, directory)
+        except TidelogError:
+            # A newer generation may have dropped what this one needs: that is the true reason.
+            await slots.prove_newest(Slot(taken.generation), taken.generation)
+            raise
+        restored, driver = incarnation.plan.checkpoint, incarnation.driver
+        Event.JOB_RESTORED.log(
+            logger,
+            generation=taken.generation,
+            job=self.job.name,
+            slot=restored.slot if restored is not None else None,
         )
-        next_id = max(history.next_checkpoint_id, restored.checkpoint_id + 1 if restored else 1)
-        self._prepare(slots, author, ledger, directory, CheckpointId(next_id))
-        deployment, driver, collector = self.deployment, self.driver, self.collector
-        assert deployment is not None and driver is not None and collector is not None
-        collector.spared = None if history.complete else author.generation
-        collector.claimed = self.resumption.claimed
-        driver.savepoints.known(history.checkpoints)
-        for checkpoint in history.checkpoints:
-            collector.retain(checkpoint)
-        await deployment.build(self._vertices, restored)
-        driver.tasks = deployment.tasks
         self.running = True
         if on_started is not None:
             on_started()
         if restored is None or not restored.final:
-            await self._supervise(driver, collector)
+            await self._supervise(incarnation)
         # The job has ended: only retained checkpoints still need objects.
-        collector.live = set
-        await collector.collect()
-        last = driver.next_slot - 1
+        await incarnation.collector.collect(set)
         return JobResult(
-            generation=author.generation,
+            generation=taken.generation,
             restored_slot=restored.slot if restored else None,
-            last_slot=Slot(last) if driver.metrics.completed else None,
+            last_slot=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
             already_complete=restored is not None and restored.final,
             stopped=driver.savepoints.stopped,
         )
 
-    def _prepare(
-        self,
-        slots: SlotLog,
-        author: Author,
-        ledger: Ledger,
-        directory: Path,
-        next_id: CheckpointId,
-    ) -> None:
-        """Make the parts; nothing runs yet."""
-        plan = Blueprint(
+    async def _start(
+        self, slots: SlotLog, taken: TakeOver, plan: RestorePlan, directory: Path
+    ) -> Incarnation:
+        """Restore, let sinks recover, and build the tasks; nothing runs yet."""
+        ledger, generation = Ledger(), taken.generation
+        history = await read_history(self.store, slots, taken.slots, ledger, generation)
+        resumption = confirmed(plan.resumption, history, self._chosen_slot(plan.resumption))
+        if resumption is not plan.resumption:
+            plan = fit(self.job, resumption, self.config)
+        for dropped in plan.dropped:
+            Event.STATE_DROPPED.log(logger, job=self.job.name, dropped=dropped)
+        incarnation = self.incarnation = Blueprint(
             self.job,
-            self._vertices,
             self.config,
             self.effects,
-            self.objects,
+            plan,
+            Author(generation, taken.attempt),
+            history,
+            await self._with_local_copies(history, ledger),
             slots,
-            author,
             ledger,
             directory,
-            next_id,
-            self.restored,
-            self.resumption,
+        ).assemble()
+        await incarnation.deployment.build(lambda: slots.prove_newest(Slot(generation), generation))
+        # A start that is refused changes nothing of what it found.
+        await slots.remove_left_over(taken.left_over)
+        return incarnation
+
+    async def _with_local_copies(self, history: History, ledger: Ledger) -> ObjectStore:
+        """The store itself when local recovery is off, else with copies in front of it.
+
+        Only copies that a retained checkpoint needs are left, so the disk is bounded by retention
+        also when another machine ran the job in between. Raises StorageError and its kinds when
+        the directory cannot be used at all.
+        """
+        if self.config.local_recovery is None:
+            return self.store
+        limit = self.config.local_recovery_bytes
+        copies = await LocalFirstStore.open(
+            self.store, self.config.local_recovery, limit, self.effects
         )
-        parts = assemble(plan)
-        self.uploader, self.progress = parts.uploader, parts.progress
-        self.collector, self.driver = parts.collector, parts.driver
-        self.deployment = parts.deployment
+        needed = set[str]().union(*map(checkpoint_objects, history.checkpoints))
+        await copies.prune(ledger.closure(needed))
+        return copies
 
-    async def _supervise(self, driver: CheckpointDriver, collector: Collector) -> None:
+    async def _supervise(self, incarnation: Incarnation) -> None:
         """Run everything until the final checkpoint; the first failure stops all of it."""
-        deployment = self._deployed()
+        deployment, states = incarnation.deployment, incarnation.deployment.states
         lives = [deployment.live(task) for task in deployment.tasks]
-        services = [collector.run(), self._tick()]
-        if self.uploader is not None:
-            services.append(self.uploader.run())
-        await run_until_done([driver.run(), *lives], services)
+        services = [
+            incarnation.collector.run(deployment.live_objects),
+            self._tick(incarnation),
+            warn_of_lag(
+                lambda: states.materializers, self.config.materialize.interval, self.effects.clock
+            ),
+        ]
+        if incarnation.uploader is not None:
+            services.append(incarnation.uploader.run())
+        await run_until_done([incarnation.driver.run(), *lives], services)
 
-    async def _tick(self) -> None:
+    async def _tick(self, incarnation: Incarnation) -> None:
         while True:
             await self.effects.clock.sleep(TICK_S)
-            for task in self._deployed().tasks:
+            for task in incarnation.deployment.tasks:
                 if isinstance(task, StreamTask) and not task.exited:
                     task.gate.poke()
 
-    def _chosen_slot(self) -> Slot | None:
+    def _chosen_slot(self, seen: Resumption) -> Slot | None:
         """The slot of the job's own store that the user chose."""
         if self.restore_from is None:
             return self.restore_slot
-        seen = self.resumption
         return seen.checkpoint.slot if seen.checkpoint and self.restore_from.store is None else None
-
-    def _deployed(self) -> Deployment:
-        assert self.deployment is not None
-        return self.deployment

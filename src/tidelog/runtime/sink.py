@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.ids import CheckpointId, Generation
-from tidelog.state.redistribute import successor
+from tidelog.state.restore.redistribute import successor
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,10 @@ class SinkContext:
     parallelism: int
     generation: Generation
     attempt: str
+    retained: tuple[bytes, ...] | None = ()
+    """The transactions of all sinks that a retained checkpoint names, so that a restore may ask
+    for them; None when a checkpoint could not be read.
+    """
 
     def answers_for(self, subtask: int) -> bool:
         """Whether what a subtask of that number left open, at whatever parallelism the job then
@@ -32,13 +36,22 @@ class SinkContext:
         """
         return successor(subtask, self.parallelism) == self.subtask
 
+    def may_abort(self, generation: int, subtask: int) -> bool:
+        """Whether what a subtask of that number and generation left open is this one's to remove.
+
+        Never what a newer generation wrote: this process may have been held while it started, and
+        a successor may count on it.
+        """
+        return generation <= self.generation and self.answers_for(subtask)
+
 
 class SinkWriter(ABC):
     """The writer of one subtask; calls never overlap, slow ones run in a thread."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Before any new data: commit these (again), abort all other open ones of this subtask,
-        and of those it answers for.
+        """Before any new data: commit these (again), and abort the others that are open, that no
+        retained checkpoint names and that `SinkContext.may_abort` allows: those of this subtask
+        and of the ones it answers for, written by this generation or an older one.
         """
 
     @abstractmethod
@@ -50,7 +63,7 @@ class SinkWriter(ABC):
 
         A TidelogError gives up the checkpoint, and the job goes on: whether the failure came
         before or after the effect, the records must then be part of the next transaction. Any other
-        exception stops the job; the next start's `recover` aborts what was left.
+        exception, and FencedError, stops the job; the next start's `recover` aborts what was left.
         """
         return None
 
@@ -58,7 +71,7 @@ class SinkWriter(ABC):
         """Make a pre-committed transaction visible; idempotent."""
 
     def close(self) -> None:
-        """Release resources; never commits."""
+        """Release resources; never commits. Called once, when no other call is under way."""
 
 
 class Sink(ABC):

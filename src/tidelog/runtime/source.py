@@ -15,7 +15,10 @@ class SplitReader(ABC):
     position: Any
     """Where the next `read` goes on; stored in every checkpoint."""
     delay_s: float = 0.0
-    """After an empty `read` of an endless split: how long to wait before the next one."""
+    """Seconds to wait for the next `read` of an endless split after an empty one."""
+    trickles: bool = False
+    """A blocking `read` waits for a record and returns it at once, alone: it is called many times
+    in a row, and what it returned so far goes on while it waits."""
 
     @abstractmethod
     def read(self) -> list[Any] | None:
@@ -27,6 +30,9 @@ class SplitReader(ABC):
         Readers that do not are asked again after `delay_s`.
         """
 
+    def pause(self) -> None:
+        """Other splits are read for a while: let go of what is scarce, such as an open file."""
+
     def close(self) -> None:
         """Release resources."""
 
@@ -35,9 +41,12 @@ class Source(ABC):
     """Finds splits and opens them."""
 
     blocking: bool = False
-    """Reads block on I/O and run in a thread."""
+    """Splits are opened and read in threads, and may wait there as long as they like: barriers and
+    other splits go on meanwhile."""
     rediscover_s: float | None = None
     """Look for new splits this often; None: once, the input is bounded."""
+    splits_grow: bool = False
+    """Splits have no end: those that an earlier run has read to their end are read on."""
 
     @abstractmethod
     def discover(self) -> Iterable[str]:

@@ -5,10 +5,15 @@ Invariant: whatever ends it, nothing that was started is left running.
 
 import asyncio
 import contextlib
+import logging
+import sys
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from tidelog.errors import TidelogError
+from tidelog.events import Event
+
+logger = logging.getLogger(__name__)
 
 Loop = Coroutine[Any, Any, None]
 
@@ -28,10 +33,8 @@ async def run_until_done(main: Iterable[Loop], services: Iterable[Loop]) -> None
     finally:
         for task in running:
             task.cancel()
+        first = sys.exception()
         with contextlib.suppress(asyncio.CancelledError, TidelogError):
-            await asyncio.gather(*running, return_exceptions=True)
-
-
-async def run_while(main: Loop, service: Loop) -> None:
-    """Run both until the main one ends; raises the first error of either."""
-    await run_until_done([main], [service])
+            for ended in await asyncio.gather(*running, return_exceptions=True):
+                if isinstance(ended, Exception) and ended is not first:
+                    Event.FURTHER_FAILURE.log(logger, error=ended)

@@ -12,9 +12,8 @@ The public API is `__all__`. Invariant: nothing here imports pyspark before the 
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.spark.compiler import compile_jar
-from tidelog.spark.jar import plugin_jar
-from tidelog.spark.settings import configure, settings
+from tidelog.spark.plugin.jar import compile_jar, plugin_jar
+from tidelog.spark.plugin.settings import configure, settings
 
 if TYPE_CHECKING:
     from tidelog.spark.processor.transform import transform

@@ -7,26 +7,33 @@ Invariants:
 - the table and the buffer belong to one task; nothing else touches them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
 from tidelog.changelog.block import SealedBlock, seal_metadata
+from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.row_memory import RowAccount, RowMemory
 from tidelog.changelog.write_buffer import StateRows, WriteBuffer
 from tidelog.checkpoint.manifest import StateInfo
-from tidelog.dstl.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
+from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
 from tidelog.state.registry import StateRegistry
+from tidelog.state.ttl import TtlSweep
 from tidelog.table.port import Table
 
 _NO_CHANGE = SeqNo(0)
-SWEEP_PAUSE_S = 1.0
-"""Seconds between two steps of the removal of expired state."""
+SWEPT_PER_STEP = 2048
+"""Rows with a time to live that are visited without a pause: a millisecond or two."""
+MOST_SWEPT = 16_384
+"""Rows visited after one buffer; the rest comes after the next."""
+MAX_BATCH_BYTES = 8 << 20
+"""A flush of more than this is several batches: table and log copy each as a whole."""
 
 
 class ChangeSink(Protocol):
@@ -43,7 +50,7 @@ class FlushConfig:
 
     rows: int = 65_536
     bytes: int = 5 << 19
-    """Of rows as the log stores them: 65,536 small ones, or some thousands of large ones."""
+    """Bytes of rows as the log stores them; reached before `rows` when rows are large."""
     max_age: float = 1.0
     """Seconds a change may stay unflushed while the job is busy."""
     cache_rows: int = 131_072
@@ -56,9 +63,9 @@ class FlushMetrics:
 
     flushes: int = 0
     changes: int = 0
-    """Rows that reached table and log ..."""
+    """Rows that flushes wrote to table and log."""
     updates: int = 0
-    """... and the puts, deletes and appends that they combine."""
+    """Puts, deletes and appends that `changes` combine."""
     expired: int = 0
     """Rows removed because their time to live was over."""
 
@@ -77,25 +84,29 @@ class KeyedBackend:
     cadence: Cadence | None = None
     """When checkpoints come; None: they come without notice."""
     config: FlushConfig = field(default_factory=FlushConfig)
+    memory: RowMemory = field(default_factory=RowMemory)
+    """What the rows of all subtasks may take."""
     seqno: SeqNo = _NO_CHANGE
     updates: int = 0
     """What the changes below `seqno` combine, as far as it was counted."""
     metrics: FlushMetrics = field(default_factory=FlushMetrics)
-    sweeps: list[Callable[[int], int]] = field(default_factory=list)
-    """Removers of expired state; each call looks at a few rows and returns what it removed."""
+    sweeps: list[TtlSweep] = field(default_factory=list)
+    """One for each state with a time to live."""
+    event_time: EventTime = field(default_factory=EventTime)
     key_prefix: bytes = b""
     """Key group of the current key, set by `use_key`."""
     key: bytes = b""
     """The current key, encoded."""
     _buffer: WriteBuffer = field(init=False)
+    _account: RowAccount = field(init=False)
     _row_bytes: float = field(init=False, default=64.0)
     _flushed_at: float = field(init=False)
     _metadata_due: bool = field(init=False, default=True)
     _broken: Exception | None = field(init=False, default=None)
-    _swept_at: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self._buffer = WriteBuffer(self.table)
+        self._account = self.memory.account(self._shed)
         self._flushed_at = self.monotonic()
 
     def rows(
@@ -106,11 +117,16 @@ class KeyedBackend:
         *,
         scanned: bool = False,
         cached: bool = True,
+        observe: Callable[[list[Any]], None] | None = None,
     ) -> StateRows:
-        """The rows of a registered state; one that is only scanned needs no cache."""
+        """The rows of a registered state; one that is only scanned needs no cache.
+
+        `observe` sees the values of every flush before anything is written, and may refuse them.
+        """
         self._metadata_due = True
+        cache_rows = self.config.cache_rows if cached else 0
         return self._buffer.state(
-            encode, decode, cache_rows=self.config.cache_rows if cached else 0, scanned=scanned
+            encode, decode, cache_rows=cache_rows, scanned=scanned, observe=observe
         )
 
     def use_key(self, key: object) -> None:
@@ -122,12 +138,20 @@ class KeyedBackend:
         self.key = encoded
         self.key_prefix = key_group(encoded, self.key_groups).to_bytes(2, "big")
 
-    def grew(self, elements: int) -> None:
+    def grew(self, elements: int, newest: object = None) -> None:
         """Count elements that were appended to rows already in the buffer."""
-        self._buffer.extra += elements
+        self._buffer.grew(elements, newest)
+
+    def rows_bytes(self) -> int:
+        """About how much memory the rows take that are buffered or cached."""
+        return self._buffer.memory_bytes
 
     def flush_due(self) -> bool:
-        """The buffer is full or old."""
+        """The buffer is full or old.
+
+        To be asked after every few records: this is where memory is counted.
+        """
+        self._account.holds(self._buffer.memory_bytes)
         size = len(self._buffer)
         if size == 0:
             self._flushed_at = self.monotonic()
@@ -149,6 +173,28 @@ class KeyedBackend:
             and self.cadence.leads(self._flushed_at, FLUSH_LEAD_S)
         )
 
+    def make_room(self) -> Iterator[None]:
+        """Let rows leave memory while those of all subtasks take too much, some at a time."""
+        return self.memory.make_room()
+
+    def _shed(self) -> Iterator[None]:
+        """Free the memory of all rows: those that only the buffer has go to table and log."""
+        self._buffer.drop_cached()
+        for steps in (self._free(), self.flush_in_steps(cache=False)):
+            for _ in steps:
+                self._account.holds(self._buffer.memory_bytes)
+                yield
+        self._account.holds(self._buffer.memory_bytes)
+
+    def _free(self) -> Iterator[None]:
+        while self._buffer.free():
+            yield
+
+    def release(self) -> None:
+        """The subtask needs its rows no more."""
+        self._buffer.drop_cached()
+        self._account.close()
+
     def flush(self) -> None:
         """Write all buffered changes to table and log.
 
@@ -156,39 +202,64 @@ class KeyedBackend:
         same error ever after: changes that left the buffer and reached neither table nor log are
         lost, so no checkpoint may be taken of this backend any more.
         """
+        self._flush_some()
+        while len(self._buffer):
+            self._flush_some()
+
+    def flush_in_steps(self, *, cache: bool = True) -> Iterator[None]:
+        """Like `flush`, some rows at a time; between two steps others may have their turn.
+
+        Without `cache` the rows leave memory. What is put in between is flushed as far as its
+        turn comes; whoever wants nothing left calls `flush` at the end.
+        """
+        left = len(self._buffer)
+        while left > 0:
+            left = min(left - self._flush_some(cache=cache), len(self._buffer))
+            if left > 0:
+                yield
+        yield from self._free()
+
+    def _flush_some(self, *, cache: bool = True) -> int:
+        """One batch of rows goes to table and log; says how many rows."""
         if self._broken is not None:
             raise self._broken
         try:
-            self._flush()
+            return self._write_batch(cache=cache)
         except Exception as error:
             self._broken = error
             raise
 
-    def _flush(self) -> None:
+    def _write_batch(self, *, cache: bool) -> int:
         self._flushed_at = self.monotonic()
         if self._metadata_due:
             self._metadata_due = False
             self.log.submit_metadata(
                 seal_metadata(msgspec.json.encode(self.registry.infos()), self.seqno)
             )
-        self._sweep_expired()
-        updates = self._buffer.updates
-        keys, values = self._drain()
+        for sweep in self.sweeps:
+            sweep.count(self.now_ms())
+        updates = self._buffer.take_updates()
+        keys, values = self._drain(cache=cache)
+        for sweep in self.sweeps:
+            sweep.flushed()
         if not keys:
-            return
-        batch = ChangeBatch(self.seqno, keys, values)
-        self.table.write(keys, values)
-        self.log.submit(batch)
-        self.seqno = batch.end
-        self.metrics.flushes += 1
+            return 0
+        raw_bytes = 0
+        for batch in ChangeBatch(self.seqno, keys, values).split(MAX_BATCH_BYTES):
+            self.table.write(batch.keys, batch.values)
+            self.log.submit(batch)
+            self.seqno = batch.end
+            raw_bytes += batch.raw_bytes
+        self.metrics.flushes += not len(self._buffer)
         self.metrics.changes += len(keys)
         self.metrics.updates += updates
         self.updates += updates
-        self._row_bytes = batch.raw_bytes / len(keys)
+        self._row_bytes = raw_bytes / len(keys)
+        return len(keys)
 
-    def _drain(self) -> tuple[list[bytes], list[bytes | None]]:
+    def _drain(self, *, cache: bool) -> tuple[list[bytes], list[bytes | None]]:
         try:
-            return self._buffer.drain()
+            return self._buffer.drain(cache=cache)
         except (TypeError, OverflowError, UnicodeEncodeError, RecursionError) as cause:
             raise StateSchemaError(
                 f"a value in the state of operator {self.registry.operator!r}",
@@ -198,12 +269,20 @@ class KeyedBackend:
                 "checkpoint",
             ) from cause
 
-    def _sweep_expired(self) -> None:
-        now = self.monotonic()
-        if self.sweeps and now - self._swept_at >= SWEEP_PAUSE_S:
-            self._swept_at = now
-            for sweep in self.sweeps:
-                self.metrics.expired += sweep(self.now_ms())
+    def tidy(self) -> Iterator[None]:
+        """Remove expired rows as far as it is due, and free rows that are not cached any more.
+
+        Some at a time: one step per item. Between two steps others may have their turn. Reads are
+        right without.
+        """
+        yield from self._free()
+        for sweep in self.sweeps:
+            now_ms = self.now_ms()
+            left = min(sweep.owed(now_ms), MOST_SWEPT)
+            while left > 0:
+                self.metrics.expired += sweep.step(now_ms, min(left, SWEPT_PER_STEP))
+                left -= SWEPT_PER_STEP
+                yield
 
     def begin_chain(self) -> None:
         """A materialization was taken here: the log that follows starts with state metadata."""

@@ -9,11 +9,11 @@ logs of checkpoints tell the history without a gap, whenever tables are uploaded
 from dataclasses import dataclass, field
 
 from tidelog.changelog.block import SealedBlock
+from tidelog.changelog.chain import ChainCapture, SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import InheritedState, MaterializationRef, SubtaskState
 from tidelog.checkpoint.retention import layer_objects
-from tidelog.dstl.chain import ChainCapture, LogChain
-from tidelog.dstl.uploader import Uploader
 from tidelog.ids import SeqNo
 
 _NO_CHANGE = SeqNo(0)
@@ -44,13 +44,13 @@ class Base:
         return cls(state.materialization, state.inherited, state.start)
 
     def objects(self) -> set[str]:
-        """Objects it names directly."""
+        """Objects that the base names directly."""
         names = set().union(*map(layer_objects, self.inherited))
         return names if self.materialization is None else names | {self.materialization.descriptor}
 
     @property
     def upto(self) -> SeqNo:
-        """The log behind it begins here."""
+        """Sequence number of the first change after the base."""
         return self.start if self.materialization is None else self.materialization.upto
 
     @property
@@ -64,7 +64,7 @@ class SubtaskLog:
     """Log of one subtask: the change sink of its backend."""
 
     uploader: Uploader
-    chain: LogChain
+    chain: SubtaskLogChain
     base: Base = field(default_factory=Base)
     complete: bool = True
     """False: the table holds more than the base and the chain, until the next snapshot."""

@@ -33,7 +33,7 @@ class ListedState:
         self._elements = list(elements)
 
     def entries(self) -> tuple[bytes, ...]:
-        """As a checkpoint stores it; raises StateSchemaError."""
+        """The encoded entries, as a checkpoint stores them; raises StateSchemaError."""
         return tuple(_encoded(self._what, element) for element in self._elements)
 
 
@@ -64,7 +64,7 @@ class BroadcastState(MutableMapping[Any, Any]):
         return len(self._values)
 
     def entries(self) -> tuple[bytes, ...]:
-        """As a checkpoint stores it; raises StateSchemaError."""
+        """The encoded entries, as a checkpoint stores them; raises StateSchemaError."""
         if self._stored is None:
             self._stored = tuple(_encoded(self._what, pair) for pair in self._values.items())
         return self._stored

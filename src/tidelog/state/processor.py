@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.list import ListState
-from tidelog.state.map import MapState
-from tidelog.state.reducing import AggregatingState, ReducingState
-from tidelog.state.row import Row
-from tidelog.state.schema import Schema
-from tidelog.state.timers import Timers
-from tidelog.state.value import ValueState
+from tidelog.state.handles.list import ListState
+from tidelog.state.handles.map import MapState
+from tidelog.state.handles.reducing import AggregatingState, ReducingState
+from tidelog.state.handles.timers import Timers
+from tidelog.state.handles.value import ValueState
+from tidelog.state.schema.row import Row
+from tidelog.state.schema.schema import Schema
 
 # Spark's interface: its spelling is the point of this module.
 
@@ -66,7 +66,6 @@ class StatefulProcessorHandle:
         ] = {}
         self._initializing = True
         self.timers = Timers(backend) if time_mode != "none" else None
-        self.watermark_ms = -1
 
     def initialized(self) -> None:
         """Called by the runtime after `init`."""
@@ -141,11 +140,12 @@ class StatefulProcessorHandle:
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Fire `handleExpiredTimer` for the current key at this time."""
         timers = self._timers("registerTimer")
-        late = self._time_mode == "event" and expiryTimestampMs <= self.watermark_ms
-        if late and self.watermark_ms != MAX_WATERMARK:
+        watermark = self._backend.event_time.of(self._backend.key_prefix)
+        late = self._time_mode == "event" and expiryTimestampMs <= watermark
+        if late and watermark != MAX_WATERMARK:
             raise ConfigError(
                 f"registerTimer({expiryTimestampMs})",
-                expected=f"a time after the watermark {self.watermark_ms}",
+                expected=f"a time after the watermark {watermark}",
                 action="register a later time, or handle the key at once",
             )
         timers.register(expiryTimestampMs)

@@ -5,19 +5,36 @@ operator share one registry; a state is never read with a definition that does n
 stored (`state.evolution`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from tidelog.checkpoint.manifest import StateInfo
+import msgspec
+
+from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import StateSchemaError
-from tidelog.state.evolution import objection
+from tidelog.state.schema.evolution import objection
+from tidelog.state.schema.types import Declared, KnownTypes, parse_type
+
+Definition = tuple[str, str, tuple[str, ...]]
+"""Name, kind and schema of a state."""
 
 
 class StateRegistry:
     """Hands out state ids and refuses incompatible registrations."""
 
-    def __init__(self, operator: str, restored: Iterable[StateInfo] = ()) -> None:
+    def __init__(
+        self,
+        operator: str,
+        restored: Iterable[StateInfo] = (),
+        keys: KnownTypes | None = None,
+        values: Declared | None = None,
+    ) -> None:
         self.operator = operator
+        self.keys = keys or KnownTypes(f"keys of operator {operator!r}")
+        self._declared = values
         self._states = {info.name: info for info in restored}
+        self._values: dict[str, KnownTypes] = {}
+        self._stored = frozenset(self._states)
+        self._wanted: set[str] = set()
 
     def register(
         self, name: str, kind: str, schema: tuple[str, ...], ttl_ms: int | None = None
@@ -26,19 +43,54 @@ class StateRegistry:
 
         Raises StateSchemaError when the name is known with a definition that does not go with it.
         """
+        self._wanted.add(name)
         known = self._states.get(name)
         if known is None:
             taken = (info.id for info in self._states.values())
             info = StateInfo(max(taken, default=-1) + 1, name, kind, schema, ttl_ms)
         else:
-            info = StateInfo(known.id, name, kind, schema, ttl_ms)
+            info = StateInfo(known.id, name, kind, schema, ttl_ms, known.types)
             self._check(known, info)
         self._states[name] = info
         return info
 
+    def check_renamed(self, allowed: Collection[str]) -> tuple[str, ...]:
+        """The stored states that the operator no longer has, once it has registered all it has.
+
+        Raises StateSchemaError when it has new ones instead: a state under another name would
+        begin empty. `allowed` has the operator, or `OPERATOR/STATE`, where that is meant.
+        """
+        if not self._wanted:  # it has finished, and registers nothing any more
+            return ()
+        gone, new = (
+            {name for name in names if not name.startswith("$")}
+            for names in (self._stored - self._wanted, self._wanted - self._stored)
+        )
+        lost = sorted(n for n in gone if not {self.operator, f"{self.operator}/{n}"} & {*allowed})
+        if lost and new:
+            raise StateSchemaError(
+                f"states of operator {self.operator!r}",
+                expected=f"{', '.join(map(repr, lost))}, as the checkpoint has it",
+                found=f"{', '.join(map(repr, sorted(new)))} instead, which would begin empty",
+                action="give the state its name back; or, where another state is meant, let go of "
+                f"it with --allow-dropped-state {self.operator}/{lost[0]} "
+                "(JobConfig.allow_dropped_state)",
+            )
+        return tuple(sorted(gone))
+
+    def value_types(self, info: StateInfo, option: str) -> KnownTypes:
+        """The types of the values of a state without a schema; `option` is what declares them."""
+        if info.name not in self._values:
+            self._values[info.name] = known_values(self.operator, info, self._declared, option)
+        return self._values[info.name]
+
     def infos(self) -> tuple[StateInfo, ...]:
         """All states ever registered, by id; those a job no longer uses keep their rows."""
-        return tuple(sorted(self._states.values(), key=lambda info: info.id))
+        return tuple(sorted(map(self._with_types, self._states.values()), key=lambda info: info.id))
+
+    def _with_types(self, info: StateInfo) -> StateInfo:
+        known = self._values.get(info.name)
+        return info if known is None else msgspec.structs.replace(info, types=known.names())
 
     def _check(self, known: StateInfo, wanted: StateInfo) -> None:
         reason = objection(known, wanted)
@@ -51,6 +103,27 @@ class StateRegistry:
                 action="use the stored definition, or give the changed state a new name",
                 retry_safe=True,
             )
+
+
+def known_keys(
+    operator: str, stored: OperatorState | None, declared: Declared | None
+) -> KnownTypes:
+    """The types of the keys of an operator, as its checkpoint and the job have them."""
+    types = frozenset(map(parse_type, stored.key_types if stored else ()))
+    return KnownTypes(f"keys of operator {operator!r}", types, declared)
+
+
+def known_values(
+    operator: str, info: StateInfo, declared: Declared | None, option: str
+) -> KnownTypes:
+    """The types of the values of a state, as its checkpoint and the job have them."""
+    return KnownTypes(
+        f"values of operator {operator!r}",
+        frozenset(map(parse_type, info.types)),
+        declared,
+        numbers_alike=True,
+        option=declared.option if declared else option,
+    )
 
 
 def _describe(info: StateInfo) -> str:

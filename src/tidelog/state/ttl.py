@@ -2,19 +2,39 @@
 
 Invariants: reads never return expired values whether they were removed or not; a removal is a
 logged change like any other; a sweep visits every row of the state once before it starts over.
+
+What is stored although it has expired stays a small share of the rest at any write rate: every row
+that is written may expire once, and when that time has come the sweep owes `ROWS_PER_EXPIRY` visits
+for it. So in one round through the table no more rows expire than that part of the rows visited.
+Rows that are written again before they expire cost fewer visits: the sweep learns from each round
+how many of the rows that may have expired really had.
 """
 
+from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from tidelog.changelog.change import prefix_end
 from tidelog.changelog.write_buffer import StateRows
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.table.port import Table
 
-SWEEP_ROWS = 1024
-"""Rows looked at per step: a step takes about a millisecond."""
+ROWS_PER_EXPIRY = 8
+"""Rows visited for each that has expired."""
+ROWS_PER_SECOND = 1024
+"""Rows visited besides: what expired before the restart, or was not counted, goes too."""
+_MOST_OWED_S = 1.0
+_PARTS = 64
+"""Parts of the time to live in which writes are counted."""
+_LEAST_YIELD = 1 / 16
+_TELLING = 1024
+"""Visits after which a round says something about those that follow."""
+
+Expired = Callable[[bytes, bytes], bool]
+"""Whether a stored value has expired at a time, which is encoded as expiry times are."""
 
 
 class TtlSweep:
@@ -26,44 +46,119 @@ class TtlSweep:
         rows: StateRows,
         state: bytes,
         owned: KeyGroupRange,
-        expired: Callable[[Any, int], bool],
+        ttl_ms: int,
+        expired: Expired,
     ) -> None:
         self._table = table
         self._rows = rows
         self._state = state
         self._owned = owned
+        self._ttl_ms = ttl_ms
         self._expired = expired
         self._group = int(owned.first)
         self._after = b""
+        self._counted = 0
+        """Rows of the write buffer that are in `_written`, or were deleted here."""
+        self._written: deque[tuple[int, int]] = deque()
+        """Groups of written rows: when the last row of each expires, and the number of rows."""
+        self._owed = 0.0
+        self._new = 0.0
+        """The part of `_owed` that was added in this round."""
+        self._paid_ms: int | None = None
+        self._yield = 1.0
+        """How many of the rows that may have expired really had, in the last round."""
+        self._may_have = 0
+        self._visited = 0
+        self._removed = 0
 
-    def step(self, now_ms: int) -> int:
-        """Look at the next rows; returns how many were removed."""
+    def count(self, now_ms: int) -> None:
+        """Count what was written since the last call; to be called before every flush, too."""
+        changed = len(self._rows)
+        written = changed - self._counted if changed >= self._counted else changed
+        self._counted = changed
+        if written:
+            part = max(1, self._ttl_ms // _PARTS)
+            expires = (now_ms + self._ttl_ms) // part * part + part
+            if self._written and self._written[-1][0] == expires:
+                written += self._written.pop()[1]
+            self._written.append((expires, written))
+
+    def flushed(self) -> None:
+        """Rows left the write buffer."""
+        self._counted = len(self._rows)
+
+    def owed(self, now_ms: int) -> int:
+        """Rows to visit by now."""
+        self.count(now_ms)
+        while self._written and self._written[0][0] <= now_ms:
+            _, rows = self._written.popleft()
+            self._may_have += rows
+            self._owe(rows * ROWS_PER_EXPIRY * self._yield)
+        since = 0 if self._paid_ms is None else now_ms - self._paid_ms
+        self._paid_ms = now_ms
+        self._owe(min(max(since / 1000, 0.0), _MOST_OWED_S) * ROWS_PER_SECOND)
+        return int(self._owed)
+
+    def _owe(self, rows: float) -> None:
+        self._owed += rows
+        self._new += rows
+
+    def step(self, now_ms: int, limit: int) -> int:
+        """Visit so many of the rows owed at most; returns how many were removed."""
+        now = now_ms.to_bytes(8, "big")
+        left = min(limit, int(self._owed))
+        if left <= 0:
+            return 0
         removed = 0
-        left = SWEEP_ROWS
         for _ in range(self._owned.last - self._owned.first + 1):
             prefix = self._group.to_bytes(2, "big") + self._state
             scan = self._table.scan(max(prefix, self._after), prefix_end(prefix))
-            seen = [key for key, _ in islice(scan, left)]
-            # The table's value may be older than the buffer's: only the newest one counts.
-            for key in seen:
-                held = self._rows.get(key)
-                if held is not None and self._expired(held, now_ms):
-                    self._rows.delete(key)
-                    removed += 1
+            seen = list(islice(scan, left))
+            removed += self._remove([key for key, stored in seen if self._expired(stored, now)])
+            self._visited += len(seen)
+            self._owed = max(0.0, self._owed - len(seen))
             left -= len(seen)
             if left <= 0:
-                self._after = seen[-1] + b"\x00"
+                self._after = seen[-1][0] + b"\x00" if seen else self._after
                 break
-            self._after = b""
-            self._group = self._group + 1 if self._group < self._owned.last else self._owned.first
+            self._next_group()
+        else:
+            # Everything was visited: what expired before now is gone.
+            self._owed = 0.0
         return removed
 
+    def _remove(self, keys: list[bytes]) -> int:
+        # What the write buffer has is newer than what the table has, and has not expired yet.
+        gone = [key for key in keys if self._rows.changed(key) is None]
+        for key in gone:
+            self._rows.delete(key)
+        self._counted += len(gone)
+        self._removed += len(gone)
+        if self._visited >= _TELLING and self._removed * ROWS_PER_EXPIRY > self._visited:
+            self._yield = 1.0
+        return len(gone)
 
-def value_expired(held: Any, now_ms: int) -> bool:
-    """Whether a held value of a state with TTL has expired."""
-    return bool(held[0] <= now_ms)
+    def _next_group(self) -> None:
+        self._after = b""
+        if self._group < self._owned.last:
+            self._group += 1
+            return
+        self._group = int(self._owned.first)
+        if self._may_have:
+            self._yield = min(1.0, max(_LEAST_YIELD, self._removed / self._may_have))
+        self._may_have = self._visited = self._removed = 0
+        # All that had expired when the round began is gone.
+        self._owed, self._new = min(self._owed, self._new), 0.0
 
 
-def list_expired(held: Any, now_ms: int) -> bool:
-    """Whether all elements of a list row have expired."""
-    return all(element[0] <= now_ms for element in held)
+def value_expired(stored: bytes, now: bytes) -> bool:
+    """Whether a stored value has expired: it begins with its expiry time."""
+    return stored[:8] <= now
+
+
+def list_expired(stored: bytes, now: bytes) -> bool:
+    """Whether all elements of a stored list row have expired."""
+    return all(element[:8] <= now for element in _elements(stored))
+
+
+_elements: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(list[bytes]).decode

@@ -2,7 +2,7 @@
 
 Invariant: a document is `{"crc32c": "<8 hex>", "body": {...}}`, its checksum covers the body's
 bytes as stored, and no field of a body is looked at before checksum and format version passed.
-Keys are sorted, so equal contents are equal bytes. Format: docs/format.md, "Documents".
+Keys are sorted, so equal contents are equal bytes. Format: docs/internals/format.md, "Documents".
 """
 
 from typing import TypeVar

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from tidelog.effects import Clock
 from tidelog.errors import StorageError
+from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.port import ObjectInfo, ObjectStore
-from tidelog.storage.raising import object_at, store_unreachable
 
 T = TypeVar("T")
 

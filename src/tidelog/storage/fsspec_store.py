@@ -12,8 +12,8 @@ from fsspec.core import url_to_fs
 
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError
-from tidelog.storage import raising
-from tidelog.storage.paths import check_name
+from tidelog.storage import errors
+from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectInfo
 
 _ATOMIC_CREATE: Final = frozenset({"gs", "gcs", "abfs", "abfss", "az"})
@@ -39,7 +39,7 @@ def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) ->
             action="correct the scheme or install the library it needs",
         ) from error
     except OSError as error:
-        raise raising.from_os_error(error, f"store {url}") from error
+        raise errors.from_os_error(error, f"store {url}") from error
     return FsspecStore(url, filesystem, root, effects, atomic_create=scheme in _ATOMIC_CREATE)
 
 
@@ -74,10 +74,10 @@ class FsspecStore:
 
         Raises ConditionalPutError when the file system's create is not known to be atomic.
         """
-        raising.check_content(name, data)
+        errors.check_content(name, data)
         if not self._atomic_create:
             found = f"{type(self._filesystem).__name__}, whose create is not known to be atomic"
-            raise raising.no_conditional_put(self.url, found)
+            raise errors.no_conditional_put(self.url, found)
         await self._write(name, data, mode="create")
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
@@ -107,7 +107,7 @@ class FsspecStore:
         self._filesystem.invalidate_cache()
         info = await self._call(name, "info", self._path(name))
         if info["type"] != "file":
-            raise raising.object_not_found(self.url, name)
+            raise errors.object_not_found(self.url, name)
         return ObjectInfo(name, info["size"])
 
     async def delete(self, name: str) -> None:
@@ -141,11 +141,11 @@ class FsspecStore:
             raise self._translated(error, name) from error
 
     def _translated(self, error: Exception, name: str) -> StorageError:
-        what = raising.object_at(self.url, name)
+        what = errors.object_at(self.url, name)
         if isinstance(error, FileExistsError):
-            return raising.object_exists(self.url, name)
+            return errors.object_exists(self.url, name)
         if isinstance(error, FileNotFoundError):
-            return raising.object_not_found(self.url, name)
+            return errors.object_not_found(self.url, name)
         if isinstance(error, OSError):
-            return raising.from_os_error(error, what)
-        return raising.storage_failed(what, f"{type(error).__name__}: {error}")
+            return errors.from_os_error(error, what)
+        return errors.storage_failed(what, f"{type(error).__name__}: {error}")

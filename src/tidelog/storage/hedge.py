@@ -5,12 +5,16 @@ answer wins, and only "unreachable" is no answer while another try is still unde
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from tidelog.effects import Clock
 from tidelog.errors import StoreUnreachableError
+from tidelog.events import Event
 from tidelog.storage.metrics import OperationMetrics
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -19,6 +23,7 @@ async def first_answer(
     clock: Clock,
     send: Callable[[], Awaitable[T]],
     counters: OperationMetrics,
+    name: str,
     *,
     timeout_s: float,
     hedge_after_s: float | None,
@@ -26,7 +31,7 @@ async def first_answer(
     """Answer of `send()`, or of a second `send()` started after `hedge_after_s` seconds.
 
     Raises what the winning try raised, or TimeoutError when neither answers in `timeout_s`
-    seconds. Tries are counted in `counters`.
+    seconds. Tries are counted in `counters`; `name` is the object asked for, in the log.
     """
     counters.attempts += 1
     first: asyncio.Future[T] = asyncio.ensure_future(send())
@@ -38,6 +43,7 @@ async def first_answer(
             if not await _answered(tries, clock, hedge_after_s):
                 counters.attempts += 1
                 counters.hedges += 1
+                Event.REQUEST_HEDGED.log(logger, object=name, after_s=hedge_after_s)
                 tries.append(asyncio.ensure_future(send()))
         if not await _answered(tries, clock, rest_s):
             raise TimeoutError

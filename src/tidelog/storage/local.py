@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, StorageError
-from tidelog.storage import local_files, raising
-from tidelog.storage.paths import check_name
+from tidelog.storage import errors, local_files
+from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectInfo
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class LocalStore:
 
         Raises ConditionalPutError where the file system knows no hard links.
         """
-        raising.check_content(name, data)
+        errors.check_content(name, data)
         await self._run(name, self._write, name, data, self._link)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
@@ -99,11 +99,11 @@ class LocalStore:
         try:
             local_files.link(temp, path)
         except FileExistsError:
-            raise raising.object_exists(self.url, path.relative_to(self._root).as_posix()) from None
+            raise errors.object_exists(self.url, path.relative_to(self._root).as_posix()) from None
         except OSError as error:
             if error.errno in _NO_LINKS:
                 found = f"a file system without hard links ({error.strerror})"
-                raise raising.no_conditional_put(self.url, found) from error
+                raise errors.no_conditional_put(self.url, found) from error
             raise
 
     async def _read(self, name: str, function: Callable[..., T], *args: int) -> T:
@@ -111,7 +111,7 @@ class LocalStore:
             return await self._effects.offload.run(function, self._path(name), *args)
         except OSError as error:
             if error.errno in _ABSENT:
-                raise raising.object_not_found(self.url, name) from None
+                raise errors.object_not_found(self.url, name) from None
             raise self._translated(error, name) from error
 
     async def _run(self, name: str, function: Callable[..., T], *args: object) -> T:
@@ -121,7 +121,7 @@ class LocalStore:
             raise self._translated(error, name) from error
 
     def _translated(self, error: OSError, name: str) -> StorageError:
-        return raising.from_os_error(error, raising.object_at(self.url, name))
+        return errors.from_os_error(error, errors.object_at(self.url, name))
 
     def _path(self, name: str) -> Path:
         check_name(name)

@@ -5,6 +5,7 @@ its name by one atomic call; temp files carry the host and process that own them
 walked; directories are synced after the names in them changed.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,8 +13,11 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
+from tidelog.events import Event
 from tidelog.storage.disk import is_running, make_directory, sync_directory
 from tidelog.storage.port import ObjectInfo
+
+logger = logging.getLogger(__name__)
 
 TEMP_DIRECTORY: Final = ".tidelog-tmp"
 
@@ -51,8 +55,10 @@ def remove_stale_temps(root: Path, host: str) -> None:
     for temp in (root / TEMP_DIRECTORY).iterdir():
         owner, _, pid = temp.name.rpartition("-")[0].rpartition("-")
         if owner == host and pid.isdecimal() and not is_running(int(pid)):
-            with suppress(OSError):
+            try:
                 temp.unlink(missing_ok=True)
+            except OSError as error:
+                Event.FILE_NOT_DELETED.log(logger, path=temp, error=error)
 
 
 def write(

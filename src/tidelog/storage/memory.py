@@ -8,9 +8,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator
 from typing import Final
 
-from tidelog.storage.paths import check_name
+from tidelog.storage.errors import check_content, object_exists, object_not_found
+from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectInfo
-from tidelog.storage.raising import check_content, object_exists, object_not_found
 
 
 class MemoryStore:

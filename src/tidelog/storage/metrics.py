@@ -22,7 +22,7 @@ class OperationMetrics:
     hedge_wins: int = 0
     failures: int = 0
     seconds: float = 0.0
-    recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ class ObjectStore(Protocol):
         ...
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name`; raises ObjectNotFoundError."""
+        """Size of `name` in bytes; raises ObjectNotFoundError."""
         ...
 
     async def delete(self, name: str) -> None:

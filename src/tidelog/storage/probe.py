@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from tidelog.effects import Effects
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError, TidelogError
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.create_once import create_once
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.probe_report import Check, Latency, ProbeReport
@@ -137,7 +137,7 @@ class _Probe:
         for name in names:
             await store.put(name, b"listed")
         expected = sorted(names)
-        prefix = paths.probe(self._token, "list/")
+        prefix = object_names.probe(self._token, "list/")
         listed = await self._timed("list", self._list(prefix))
         _demand(listed == expected, f"a listing of {listed} where {expected} was expected")
         rest = await self._timed("list", self._list(prefix, expected[1]))
@@ -164,7 +164,7 @@ class _Probe:
         return [info.name async for info in self.stores[0].list(prefix, start_after)]
 
     def _name(self, leaf: str) -> str:
-        name = paths.probe(self._token, leaf)
+        name = object_names.probe(self._token, leaf)
         self._names.append(name)
         return name
 

@@ -6,6 +6,7 @@ our own object. A create that is retried after a lost answer can still report it
 `create_once` resolves that by reading back.
 """
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +20,13 @@ from tidelog.errors import (
     StoreUnreachableError,
     TidelogError,
 )
+from tidelog.events import Event
+from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.hedge import first_answer
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
 from tidelog.storage.port import ObjectInfo, ObjectStore
-from tidelog.storage.raising import object_at, store_unreachable
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -71,7 +75,7 @@ LOCAL_POLICY: Final = RetryPolicy(attempt_timeout_s=300, hedge_after_s=None, dea
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What one call does: where it is counted, on what, how large, whether it may be doubled."""
+    """One call: its counters, the object, its size in bytes, whether it may be hedged."""
 
     counters: OperationMetrics
     name: str
@@ -169,7 +173,7 @@ class RetryingStore:
         finally:
             seconds = clock.monotonic() - started
             counters.seconds += seconds
-            counters.recent_seconds.append(seconds)
+            counters.latency_s.append(seconds)
 
     async def _until_answered(
         self, request: _Request, send: Callable[[], Awaitable[T]], started: float
@@ -185,9 +189,19 @@ class RetryingStore:
             except StoreUnreachableError as error:
                 pause = policy.backoff_s(retry, self._effects.rng.random())
                 if clock.monotonic() + pause >= deadline:
+                    Event.REQUEST_GIVEN_UP.log(
+                        logger, object=request.name, attempts=retry + 1, error=error.found
+                    )
                     found = f"{retry + 1} attempts without an answer, the last: {error.found}"
                     what = object_at(self.url, request.name)
                     raise store_unreachable(what, found) from error
+                Event.REQUEST_RETRIED.log(
+                    logger,
+                    object=request.name,
+                    attempt=retry + 2,
+                    pause_s=pause,
+                    error=error.found,
+                )
             await clock.sleep(pause)
             retry += 1
             request.counters.retries += 1
@@ -203,6 +217,7 @@ class RetryingStore:
                 self._effects.clock,
                 send,
                 request.counters,
+                request.name,
                 timeout_s=timeout_s,
                 hedge_after_s=None if hedge_s is None else hedge_s + transfer_s,
             )

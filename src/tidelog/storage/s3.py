@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from s3fs import S3FileSystem
 
 from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.storage.errors import check_content
 from tidelog.storage.port import ObjectInfo
-from tidelog.storage.raising import check_content
 from tidelog.storage.s3_errors import EmptyRangeError, translated
 
 T = TypeVar("T")

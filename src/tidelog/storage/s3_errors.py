@@ -12,7 +12,7 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from tidelog.errors import ConfigError, TidelogError
-from tidelog.storage import raising
+from tidelog.storage import errors
 
 _NO_CREDENTIALS: Final = (
     boto.NoCredentialsError,
@@ -50,14 +50,14 @@ def translated(error: Exception, url: str, name: str, *, creates: bool) -> Excep
 
     `creates` says that the request was a create-if-absent.
     """
-    what = raising.object_at(url, name)
+    what = errors.object_at(url, name)
     response = _response(error)
     if response is not None:
         return _from_response(response, url, name, creates=creates)
     if isinstance(error, _NO_CREDENTIALS):
-        return raising.access_denied(what, str(error))
+        return errors.access_denied(what, str(error))
     if isinstance(error, _NO_ANSWER):
-        return raising.store_unreachable(what, str(error) or type(error).__name__)
+        return errors.store_unreachable(what, str(error) or type(error).__name__)
     if isinstance(error, boto.BotoCoreError | ValueError | TypeError):
         return ConfigError(
             f"S3 settings for {url}",
@@ -65,7 +65,7 @@ def translated(error: Exception, url: str, name: str, *, creates: bool) -> Excep
             found=str(error),
             action="correct the storage options or the AWS environment",
         )
-    return raising.storage_failed(what, f"{type(error).__name__}: {error}")
+    return errors.storage_failed(what, f"{type(error).__name__}: {error}")
 
 
 def _response(error: BaseException | None) -> Mapping[str, Any] | None:
@@ -81,17 +81,17 @@ def _response(error: BaseException | None) -> Mapping[str, Any] | None:
 def _from_response(response: Mapping[str, Any], url: str, name: str, *, creates: bool) -> Exception:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = str(response.get("Error", {}).get("Code", ""))
-    what, found = raising.object_at(url, name), _description(response, status, code)
+    what, found = errors.object_at(url, name), _description(response, status, code)
     if code == "NoSuchBucket":
         return _no_bucket(url, found)
     if status == 404 and code in _ABSENT:
-        return raising.object_not_found(url, name)
+        return errors.object_not_found(url, name)
     if status == 416:
         return EmptyRangeError()
     if status == 412:
-        return raising.object_exists(url, name)
+        return errors.object_exists(url, name)
     if status == _UNSUPPORTED and creates:
-        return raising.no_conditional_put(url, found)
+        return errors.no_conditional_put(url, found)
     return _refused(status, code, url, what, found)
 
 
@@ -101,12 +101,12 @@ def _refused(status: int, code: str, url: str, what: str, found: str) -> Tidelog
             f"region of {url}", expected="the bucket's own", found=found, action="set AWS_REGION"
         )
     if status in _DENIED or code == _UNKNOWN_USER:
-        return raising.access_denied(what, found)
+        return errors.access_denied(what, found)
     if status in _FULL:
-        return raising.store_full(what, found)
+        return errors.store_full(what, found)
     if status in _TRANSIENT or (status >= 500 and status != _UNSUPPORTED):
-        return raising.store_unreachable(what, found)
-    return raising.storage_failed(what, found)
+        return errors.store_unreachable(what, found)
+    return errors.storage_failed(what, found)
 
 
 def _no_bucket(url: str, found: str) -> ConfigError:

@@ -4,15 +4,19 @@ Invariant: a shared file is never changed, and each store may delete its own nam
 keeps the bytes until the last name is gone. So nobody has to know who else uses them.
 """
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from tidelog.effects import Effects
+from tidelog.events import Event
 from tidelog.storage.disk import make_directory, sync_directory
-from tidelog.storage.paths import check_name
+from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 _SCHEME: Final = "file"
 
@@ -29,7 +33,8 @@ async def share(source: ObjectStore, target: ObjectStore, name: str, effects: Ef
     check_name(name)
     try:
         await effects.offload.run(_link, there, here, name)
-    except OSError:
+    except OSError as error:
+        Event.OBJECT_NOT_LINKED.log(logger, object=name, error=error)
         return False
     return True
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from tidelog.table.failures import translate
 from tidelog.table.frame import Row, crc32c, encode_rows, read_rows
-from tidelog.table.port import TableFile
+from tidelog.table.port import Freeze, TableFile
 
 INDEX_NAME = "INDEX"
 
@@ -66,20 +66,18 @@ class MemoryTable:
         self._keys = [key for key, _ in kept]
         self._bytes = sum(len(key) + len(value) for key, value in kept)
 
+    def crowded(self) -> bool:
+        return False
+
     def prepare_snapshot(self) -> None:
         """Nothing is slow enough to be done ahead."""
 
+    def freeze(self, directory: Path) -> Freeze:
+        rows, shared = self.scan(b"", None), self._bytes > _PRIVATE_BYTES
+        return lambda: _lay_out(directory, rows, shared=shared)
+
     def snapshot(self, directory: Path) -> list[TableFile]:
-        try:
-            directory.mkdir(parents=True)
-            chunks = [
-                _write_chunk(directory, chunk, shared=self._bytes > _PRIVATE_BYTES)
-                for chunk in self._chunks()
-            ]
-            index = encode_rows([(chunk.name.encode(), b"") for chunk in chunks])
-            return [*chunks, _write(directory / INDEX_NAME, index, shared=False)]
-        except OSError as error:
-            raise translate(error, directory) from error
+        return self.freeze(directory)()
 
     def size_bytes(self) -> int:
         return self._bytes
@@ -94,15 +92,26 @@ class MemoryTable:
             self._keys = sorted(self._rows)
         return self._keys
 
-    def _chunks(self) -> Iterator[list[Row]]:
-        chunk: list[Row] = []
-        for row in self.scan(b"", None):
-            chunk.append(row)
-            if crc32c(row[0]) % _ROWS_PER_CHUNK == 0:
-                yield chunk
-                chunk = []
-        if chunk:
+
+def _lay_out(directory: Path, rows: Iterator[Row], *, shared: bool) -> list[TableFile]:
+    try:
+        directory.mkdir(parents=True)
+        chunks = [_write_chunk(directory, chunk, shared=shared) for chunk in _chunks(rows)]
+        index = encode_rows([(chunk.name.encode(), b"") for chunk in chunks])
+        return [*chunks, _write(directory / INDEX_NAME, index, shared=False)]
+    except OSError as error:
+        raise translate(error, directory) from error
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    chunk: list[Row] = []
+    for row in rows:
+        chunk.append(row)
+        if crc32c(row[0]) % _ROWS_PER_CHUNK == 0:
             yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
 
 
 def _write_chunk(directory: Path, rows: list[Row], *, shared: bool) -> TableFile:
@@ -120,6 +129,8 @@ class MemoryTableFactory:
     """Opens tables in memory; their directories hold nothing but a snapshot to restore."""
 
     kind: ClassVar[str] = "memory"
+    memtable_bytes: ClassVar[int] = 0
+    block_cache_bytes: ClassVar[int] = 0
 
     def create(self, directory: Path) -> MemoryTable:
         return MemoryTable()

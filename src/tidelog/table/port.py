@@ -8,7 +8,7 @@ Invariants every table keeps (`tests/unit/table/conformance.py` proves them):
 - `prepare_snapshot` may run in another thread while the owner reads and writes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,10 @@ class TableFile:
     path: Path
     size: int
     shared: bool
+
+
+Freeze = Callable[[], list[TableFile]]
+"""Lays a frozen content out as files; blocking, callable from a thread while the owner goes on."""
 
 
 class Table(Protocol):
@@ -53,12 +57,22 @@ class Table(Protocol):
         """Remove every entry but those with lower <= key < upper, without reading them all."""
         ...
 
+    def crowded(self) -> bool:
+        """Whether unflushed writes of all tables of the factory take more memory than they may:
+        `prepare_snapshot` before the next write brings it back.
+        """
+        ...
+
     def prepare_snapshot(self) -> None:
         """Do the slow part of the next snapshot ahead of it; blocking, callable from a thread."""
         ...
 
+    def freeze(self, directory: Path) -> Freeze:
+        """Freeze the present content for a snapshot under `directory` (absent before); short."""
+        ...
+
     def snapshot(self, directory: Path) -> list[TableFile]:
-        """Freeze the present content as files under `directory` (absent before); short."""
+        """Freeze the present content and lay it out at once."""
         ...
 
     def size_bytes(self) -> int:
@@ -74,6 +88,16 @@ class TableFactory(Protocol):
     @property
     def kind(self) -> str:
         """Name of the kind, as descriptors store it."""
+        ...
+
+    @property
+    def memtable_bytes(self) -> int:
+        """Bytes of all tables' changes in memory that their budget counts."""
+        ...
+
+    @property
+    def block_cache_bytes(self) -> int:
+        """Bytes of all tables' cached blocks that their budget counts."""
         ...
 
     def create(self, directory: Path) -> Table:

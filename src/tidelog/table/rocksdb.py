@@ -5,8 +5,8 @@ the log replays it. Scans check the iterator's status, because a RocksDB iterato
 a damaged block.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar, cast
@@ -23,12 +23,15 @@ from rocksdict import (
     WriteOptions,
 )
 
+from tidelog.events import Event
 from tidelog.table.failures import translate
 from tidelog.table.frame import Row
 from tidelog.table.ingest import ingest
-from tidelog.table.port import TableFile
+from tidelog.table.port import Freeze, TableFile
 from tidelog.table.rocksdb_options import RocksOptions, table_options
 from tidelog.table.rocksdb_snapshot import pack, unpack
+
+logger = logging.getLogger(__name__)
 
 _SIZE_PROPERTIES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
 
@@ -39,8 +42,15 @@ _INGEST_ROWS = 64 << 10
 class RocksTable:
     """One RocksDB database without a WAL."""
 
-    def __init__(self, directory: Path, db_options: Options, target_file_bytes: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        db_options: Options,
+        target_file_bytes: int,
+        memtables: WriteBufferManager,
+    ) -> None:
         self._directory = directory
+        self._memtables = memtables
         self._db_options = db_options
         self._target_file_bytes = target_file_bytes
         self._db = Rdict(str(directory), db_options)
@@ -128,6 +138,10 @@ class RocksTable:
         except Exception as error:
             raise translate(error, self._directory) from error
 
+    def crowded(self) -> bool:
+        # RocksDB's own remedy would stop the event loop until the disk has them.
+        return self._memtables.get_usage() > self._memtables.get_buffer_size()
+
     def prepare_snapshot(self) -> None:
         try:
             with self._flushing:
@@ -135,13 +149,16 @@ class RocksTable:
         except Exception as error:
             raise translate(error, self._directory) from error
 
-    def snapshot(self, directory: Path) -> list[TableFile]:
+    def freeze(self, directory: Path) -> Freeze:
         try:
             directory.parent.mkdir(parents=True, exist_ok=True)
             Checkpoint(self._db).create_checkpoint(str(directory))
-            return pack(directory)
         except Exception as error:
             raise translate(error, directory) from error
+        return lambda: pack(directory)
+
+    def snapshot(self, directory: Path) -> list[TableFile]:
+        return self.freeze(directory)()
 
     def size_bytes(self) -> int:
         try:
@@ -152,8 +169,11 @@ class RocksTable:
     def close(self) -> None:
         # RocksDB flushes first, which a full disk refuses: a table needs no durability of its own,
         # and whoever closes it after a failure has a better error to tell.
-        with self._flushing, suppress(Exception):
-            self._db.close()
+        with self._flushing:
+            try:
+                self._db.close()
+            except Exception as error:
+                Event.TABLE_NOT_CLOSED.log(logger, directory=self._directory, error=error)
 
 
 class RocksTableFactory:
@@ -164,7 +184,20 @@ class RocksTableFactory:
     def __init__(self, options: RocksOptions | None = None) -> None:
         self._options = options or RocksOptions()
         self._cache = Cache.new_hyper_clock_cache(self._options.block_cache_bytes, 0)
-        self._buffers = WriteBufferManager(self._options.write_buffers_bytes, False)
+        # Memtables count as part of the cache: together they keep one limit.
+        self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
+            self._options.write_buffers_bytes, False, self._cache
+        )
+
+    @property
+    def memtable_bytes(self) -> int:
+        """Bytes of the memtables of all tables."""
+        return self._buffers.get_usage()
+
+    @property
+    def block_cache_bytes(self) -> int:
+        """Bytes of the cached blocks of all tables."""
+        return max(0, self._cache.get_usage() - self.memtable_bytes)
 
     def create(self, directory: Path) -> RocksTable:
         return self._open(directory, new=True)
@@ -182,6 +215,6 @@ class RocksTableFactory:
         options.set_error_if_exists(new)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            return RocksTable(directory, options, self._options.target_file_bytes)
+            return RocksTable(directory, options, self._options.target_file_bytes, self._buffers)
         except Exception as error:
             raise translate(error, directory) from error

@@ -8,7 +8,7 @@ never been written.
 
 from pathlib import Path
 
-from tidelog.table.failures import corrupt
+from tidelog.table.failures import corrupt, translate
 from tidelog.table.frame import Row, encode_rows, read_rows
 from tidelog.table.port import TableFile
 
@@ -19,6 +19,13 @@ _SST_SUFFIX = ".sst"
 
 def pack(directory: Path) -> list[TableFile]:
     """Turn RocksDB's checkpoint directory into SST files and one SNAPSHOT file."""
+    try:
+        return _pack(directory)
+    except OSError as error:
+        raise translate(error, directory) from error
+
+
+def _pack(directory: Path) -> list[TableFile]:
     files: list[TableFile] = []
     rows: list[Row] = []
     for path in sorted(directory.iterdir()):

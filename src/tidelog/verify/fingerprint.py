@@ -15,7 +15,7 @@ _MODULUS: Final = 1 << 8 * _BYTES
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Of a set of rows: their number, and the sum of their 128-bit hashes modulo 2^128."""
+    """A set of rows: their number, and the sum of their 128-bit hashes modulo 2^128."""
 
     rows: int = 0
     total: int = 0

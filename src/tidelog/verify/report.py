@@ -6,14 +6,14 @@ it; the verification passes only when nothing is wrong and something was verifie
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from tidelog.verify.bench import Restored, UnitResult
+from tidelog.checkpoint.finding import Finding
+from tidelog.spark.checkpoint.location import Layout
+from tidelog.verify.expected.comparison import TruthResult
 from tidelog.verify.fingerprint import Fingerprint, combined
-from tidelog.verify.layout import Layout
-from tidelog.verify.problems import Problem, Problems
-from tidelog.verify.truth.result import TruthResult
+from tidelog.verify.unit import Restored, UnitResult
 
 Verdict = Literal["sound", "doubtful", "unusable", "expired", "gone"]
 
@@ -50,15 +50,17 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a verification says."""
+    """The result of a verification."""
 
     url: str
     layout: Layout
     engine: str
     checkpoints: tuple[CheckpointReport, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     unchecked: tuple[tuple[str, str, tuple[int, ...]], ...]
     """(partition, why it was not restored a second way, checkpoints)."""
+    all_seen: bool = True
+    """Whether every checkpoint was looked at, not only a chosen one."""
     truth: TruthResult | None = None
 
     @property
@@ -77,7 +79,7 @@ class Report:
 def checkpoint_reports(
     ids: Mapping[int, int | None],
     results: Sequence[UnitResult],
-    problems: Sequence[Problem],
+    problems: Sequence[Finding],
     present: Collection[int],
     expired: Collection[int] = (),
 ) -> tuple[CheckpointReport, ...]:
@@ -145,7 +147,7 @@ def _contents(parts: Iterable[Restored]) -> tuple[Content, ...]:
 
 
 def _total(parts: Iterable[Restored]) -> Fingerprint | None:
-    """Of all rows; None when some of them are not known."""
+    """The fingerprint of all rows; None when that of a part is not known."""
     found = [part.fingerprint for part in parts]
     known = [each for each in found if each is not None]
     return combined(known) if len(known) == len(found) else None
@@ -162,20 +164,3 @@ def not_checked(
                 reasons[part.partition, part.reason].update(part.checkpoints)
     found = ((*key, tuple(sorted(n & set(present)))) for key, n in sorted(reasons.items()))
     return tuple(each for each in found if each[2])
-
-
-def still_concerning(problems: Problems, present: Collection[int]) -> tuple[Problem, ...]:
-    """Problems without the checkpoints that a running job has dropped meanwhile.
-
-    A checkpoint that is gone takes its objects with it: that is no damage.
-    """
-    kept = []
-    for problem in problems.all():
-        left = replace(
-            problem,
-            unusable=tuple(number for number in problem.unusable if number in present),
-            doubtful=tuple(number for number in problem.doubtful if number in present),
-        )
-        if left.checkpoints or not problem.checkpoints:
-            kept.append(left)
-    return tuple(kept)

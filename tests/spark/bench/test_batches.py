@@ -4,14 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.children import in_child
-from tidelog.bench.experiments import spark_bill, spark_commit, spark_restore
-from tidelog.bench.measurement import Cell, Reading, Size, Trial
-from tidelog.bench.spark.stores import STORES
+from tidelog_bench.experiments import spark_bill, spark_commit, spark_restore
+from tidelog_bench.measurement import Cell, Reading, Size, Trial
+from tidelog_bench.session.children import in_child
+from tidelog_bench.spark.stores import STORES
 
 pytestmark = pytest.mark.usefixtures("spark_or_skip")
 
-ALL_QUERIES = {"partitions": 2, "latency_ms": 0, "warm": 2, "batches": 4, "limit_s": 600}
+ALL_QUERIES = {
+    "queries": ",".join(spark_commit.QUERIES),
+    "partitions": 2,
+    "latency_ms": 0,
+    "warm": 2,
+    "batches": 4,
+    "limit_s": 600,
+}
 
 
 def trial(cell: Cell, variant: str, directory: Path, **smaller: object) -> Trial:

@@ -1,36 +1,36 @@
 """The ways in which the benchmarks read a log give the same rows: all changes, each once."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidelog.bench.embedded.cells import settings_of
-from tidelog.bench.embedded.run import measure
-from tidelog.bench.embedded.workload import Workload
-from tidelog.bench.experiments import changes_view
-from tidelog.bench.measurement import Trial
 from tidelog.errors import InvariantError
+from tidelog_bench.embedded.run import measure
+from tidelog_bench.embedded.workload import Workload
+from tidelog_bench.experiments import changes_view
+from tidelog_bench.measurement import Trial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORDS = Workload(2_000, 16, draws=10_000)
-SETTINGS: dict[str, Any] = settings_of(WORDS) | {"records": 10_000, "reads": 1, "cores": 2}
+SETTINGS: dict[str, Any] = asdict(WORDS) | {"records": 10_000, "reads": 1, "cores": 2}
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """The log of a job that has counted 12,000 words."""
     trial = Trial(SETTINGS, "tidelog", 1, tmp_path)
-    measure(changes_view.spec_of(trial.settings, trial.seed), store=tmp_path / "store")
+    measure(changes_view.log_spec(trial), store=tmp_path / "store")
     return tmp_path / "store"
 
 
 def test_each_way_reads_every_change_of_the_job_once(
     spark: "SparkSession", store: Path, tmp_path: Path
 ) -> None:
-    from tidelog.bench.spark import changes  # noqa: PLC0415  (pyspark)
+    from tidelog_bench.spark import changes  # noqa: PLC0415  (pyspark)
 
     changes.register(spark)
     found = [

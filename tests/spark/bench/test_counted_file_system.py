@@ -11,13 +11,11 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from tests.golden.golden_latencies import golden_bits
-from tidelog.bench.spark.counted import SCHEME, counted_settings, uploads
-from tidelog.bench.spark.jar import benchmark_jar
-from tidelog.bench.store.latency import Kind, latency_ms
-from tidelog.bench.store.manners import NONE, Manners
-from tidelog.bench.store.pricing import dollars_per_day
-from tidelog.bench.store.traffic import Traffic
-from tidelog.spark.toolchain import find_java, find_spark
+from tidelog.spark.plugin.toolchain import find_java, find_spark
+from tidelog_bench.spark.job import SCHEME, benchmark_jar, counted_settings
+from tidelog_bench.store.latency import NONE, Kind, LatencyProfile, latency_ms
+from tidelog_bench.store.modelled import Traffic
+from tidelog_bench.store.pricing import dollars_per_day
 
 MB = 1_000_000
 
@@ -37,10 +35,16 @@ def jvm(spark_or_skip: None) -> Iterator[Any]:
     gateway.shutdown()
 
 
+def uploads(lines: str) -> list[tuple[float, float]]:
+    """Parses `Requests.uploadedOverTime`: (seconds on the clock of `msAt`, bytes in 0.1 s)."""
+    fields = (line.split() for line in lines.splitlines())
+    return [(int(ms) / 1e3, float(size)) for ms, size in fields]
+
+
 class Files:
     """A `counted://` file system below a directory."""
 
-    def __init__(self, jvm: Any, root: Path, manners: Manners) -> None:
+    def __init__(self, jvm: Any, root: Path, manners: LatencyProfile) -> None:
         conf = jvm.org.apache.hadoop.conf.Configuration(False)
         for key, value in counted_settings(manners).items():
             conf.set(key, value)
@@ -152,7 +156,7 @@ def test_a_put_that_must_not_overwrite_is_refused_and_counted(jvm: Any, tmp_path
 
 
 def test_requests_wait_for_the_latencies_of_the_model(jvm: Any, tmp_path: Path) -> None:
-    manners = Manners(latency_ms=20.0, mb_per_s=0, seed=3, connection_mb_per_s=0)
+    manners = LatencyProfile(latency_ms=20.0, mb_per_s=0, seed=3, connection_mb_per_s=0)
     least = sum(latency_ms(20.0, 3, Kind.PUT, n) + latency_ms(20.0, 3, Kind.GET, n) for n in (0, 1))
     files = Files(jvm, tmp_path, manners)
 
@@ -165,7 +169,7 @@ def test_requests_wait_for_the_latencies_of_the_model(jvm: Any, tmp_path: Path) 
 
 
 def test_no_transfers_together_are_faster_than_the_link(jvm: Any, tmp_path: Path) -> None:
-    files = Files(jvm, tmp_path, Manners(latency_ms=0, mb_per_s=10.0))
+    files = Files(jvm, tmp_path, LatencyProfile(latency_ms=0, mb_per_s=10.0))
     files.put("down", bytes(MB))
     calls = [lambda: files.put("up", bytes(MB)), lambda: files.get("down")]
     threads = [threading.Thread(target=call) for call in calls]
@@ -180,7 +184,7 @@ def test_no_transfers_together_are_faster_than_the_link(jvm: Any, tmp_path: Path
 
 
 def test_the_time_line_has_every_uploaded_byte_once(jvm: Any, tmp_path: Path) -> None:
-    files = Files(jvm, tmp_path, Manners(latency_ms=0, mb_per_s=4.0))
+    files = Files(jvm, tmp_path, LatencyProfile(latency_ms=0, mb_per_s=4.0))
     requests = jvm.tidelog.benchmark.Requests
     before = uploads(requests.uploadedOverTime())
     files.put("commits/7", bytes(MB))

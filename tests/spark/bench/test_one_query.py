@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tidelog.bench.children import in_child
-from tidelog.bench.experiments import spark_commit
-from tidelog.bench.measurement import Size, Trial
+from tidelog_bench.experiments import spark_commit
+from tidelog_bench.measurement import Size, Trial
+from tidelog_bench.session.children import in_child
 
 
 def test_a_batch_of_sessions_is_one_segment_and_one_commit(

@@ -17,6 +17,7 @@ import pytest
 from tests.spark.support.application import CLUSTER, Application, Job
 from tests.spark.support.applications import settings
 from tests.spark.support.census import assert_complete
+from tests.spark.support.patience import TEST_S
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.zoo.all import QUERIES
@@ -27,7 +28,7 @@ MANY = int(os.environ.get("TIDELOG_SPARK_KILLS", "1"))
 pytestmark = [
     pytest.mark.plugin_only,
     pytest.mark.usefixtures("spark_or_skip"),
-    pytest.mark.timeout(900 * MANY),
+    pytest.mark.timeout(TEST_S * MANY),
 ]
 
 SEED = int(os.environ.get("TIDELOG_SPARK_SEED", "20"))

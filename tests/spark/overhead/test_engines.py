@@ -13,14 +13,14 @@ from tests.support.damage import last_segment
 from tests.support.jobs import filled
 from tests.unit.overhead.jobs import aggregated, windowed
 from tests.unit.overhead.measuring import question
+from tidelog.cost.measured.analysis import measure
+from tidelog.cost.measured.engine import Engine
+from tidelog.cost.measured.local import LocalEngine
+from tidelog.cost.measured.report import Report
+from tidelog.cost.measured.spark import SparkEngine
 from tidelog.effects import Effects
 from tidelog.errors import CorruptObjectError, TidelogError
-from tidelog.overhead.analysis import measure
-from tidelog.overhead.engine import Engine
-from tidelog.overhead.local import LocalEngine
-from tidelog.overhead.report import Report
-from tidelog.overhead.spark import SparkEngine
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.open import open_store
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_both_engines_report_the_same(name: str, spark: "SparkSession", tmp_path
 
 
 def last_slot(objects: Mapping[str, bytes]) -> int:
-    return max(slot for name in objects if (slot := paths.slot_of(name)) is not None)
+    return max(slot for name in objects if (slot := object_names.slot_of(name)) is not None)
 
 
 def test_damage_that_spark_meets_is_an_error_with_the_next_action(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidelog.state.processor import StatefulProcessor
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 HOUR_MS = 3_600_000
 TYPES = (

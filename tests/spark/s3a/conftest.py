@@ -18,7 +18,7 @@ from tests.spark.s3a import jars
 from tests.spark.s3a.access import AccessLog
 from tests.wire import servers
 from tests.wire.servers import S3Server
-from tidelog.spark.jar import plugin_jar
+from tidelog.spark.plugin.jar import plugin_jar
 
 ADVISED = {
     "fs.s3a.input.stream.type": "classic",

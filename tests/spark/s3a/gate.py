@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from threading import Event
 
+from tests.spark.support.patience import PATIENCE_S
 from tests.wire.proxy import Exchange
-
-PATIENCE = 600
-"""Seconds for what takes seconds on an idle machine."""
 
 
 class Gate:
@@ -22,12 +20,12 @@ class Gate:
         if not self._is_place(exchange):
             return False
         self._reached.set()
-        assert self._opened.wait(PATIENCE), "nobody opened the gate"
+        assert self._opened.wait(PATIENCE_S), "nobody opened the gate"
         return True
 
     def await_driver(self) -> None:
         """Until a driver stands before the gate."""
-        assert self._reached.wait(PATIENCE), "no driver came to the gate"
+        assert self._reached.wait(PATIENCE_S), "no driver came to the gate"
 
     def open(self) -> None:
         self._opened.set()

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tidelog.spark.toolchain import find_spark
+from tidelog.spark.plugin.toolchain import find_spark
 
 _TOOLS = Path(__file__).parents[3] / ".tools"
 _POM = Path(__file__).parent / "pom.xml"

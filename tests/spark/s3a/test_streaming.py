@@ -14,8 +14,6 @@ from tests.spark.s3a.gate import Gate, put_of
 from tests.spark.s3a.job import Driver, Job
 from tests.wire.proxy import Behaviour, Exchange, proxy
 
-pytestmark = pytest.mark.timeout(1200)  # each test starts up to four JVMs
-
 _checkpoints = count()
 
 

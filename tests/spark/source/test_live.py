@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from tests.spark.source.loading import Row, load, plain, rows
+from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, start
 from tests.spark.support.zoo.aggregations import TOTALS
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.plugin_only
 
 DROPPED = re.compile("has dropped it since, or it is lost|option slot, checkpoint")
-PATIENCE_S = 300
 
 
 @pytest.fixture(autouse=True)

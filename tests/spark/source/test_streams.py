@@ -17,7 +17,7 @@ from tests.unit.spark.synthetic import Synthetic
 from tidelog.ids import Slot
 from tidelog.spark import TidelogDataSource
 from tidelog.spark.source.job.follow import beginning
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +59,7 @@ class Follower:
 
 def retain(location: Path, *slots: int) -> None:
     """Let these be the checkpoints of the store."""
-    names = {slot: paths.checkpoint(Slot(slot)) for slot in (7, 8, 9)}
+    names = {slot: object_names.checkpoint(Slot(slot)) for slot in (7, 8, 9)}
     # As a job does: the new ones appear, then the old ones go.
     lay_out(location, {names[slot]: filled()[names[slot]] for slot in slots})
     for slot in names.keys() - set(slots):

@@ -14,9 +14,9 @@ from tests.unit.spark.source.changelogs import content_of
 from tests.unit.spark.source.reading import bag, read, request
 from tests.unit.spark.source.reading import planned as parts
 from tests.unit.spark.synthetic import Synthetic
-from tidelog.dstl.uploader import UploadConfig
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.spark import TidelogDataSource
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_changes_within_manifests_are_read_too(spark: "SparkSession", tmp_path: 
     location = lay_out(tmp_path, contents(memory))
     options = {"view": "changes", "slot": "all"}
     found = rows(load(spark, location, **options))
-    assert any(paths.slot_of(row["object"]) is not None for row in found)
+    assert any(object_names.slot_of(row["object"]) is not None for row in found)
     assert bag(found) == bag(expected(location, **options))
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.place import Place
 from tests.spark.support.session import ROOT
 
-PATIENCE_S = 600
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 DRIVER = b"org.apache.spark.deploy.SparkSubmit"
 LOCAL = "local[2]"

@@ -1,6 +1,6 @@
 """A census of a checkpoint: whether exactly the objects are there that its commits need.
 
-Reads the log as docs/format.md describes it, with none of the plug-in's code.
+Reads the log as docs/internals/format.md describes it, with none of the plug-in's code.
 """
 
 import json
@@ -12,7 +12,8 @@ from typing import Any
 
 import google_crc32c
 
-PATIENCE_S = 30
+from tests.spark.support.patience import PATIENCE_S
+
 HADOOP_CHECKSUM = re.compile(r"\..*\.crc")
 SEGMENT = re.compile(r"([0-9a-f]{8})-.*-[0-9]{8}\.seg")
 ROLL_UP = re.compile(r"[0-9]{10}\.json")

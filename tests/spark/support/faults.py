@@ -12,14 +12,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.session import ROOT
-from tidelog.spark.compiler import compile_jar
-from tidelog.spark.jar import cache_directory
-from tidelog.spark.toolchain import find_spark
+from tidelog.spark.plugin.jar import cache_directory, compile_jar
+from tidelog.spark.plugin.toolchain import find_spark
 
 SOURCES = ROOT / "native/spark-state-store/src/test/scala/tidelog/spark/faults"
 CLASS = "tidelog.spark.faults.FaultyFileSystem"
-PATIENCE_S = 120
 
 SEGMENT = r"/_tidelog/segments/[^/]+\.seg$"
 ROLL_UP = r"/_tidelog/index/[^/]+\.json$"

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.session import ROOT, SMALL_JVM
-from tidelog.spark.toolchain import find_java, find_spark
+from tidelog.spark.plugin.toolchain import find_java, find_spark
 
-PATIENCE_S = 60
 _DEPLOY = "org.apache.spark.deploy"
 _WORKER_LINE = re.compile(r"Registering worker ")
 _MASTER_LINE = re.compile(r"Starting Spark master at (spark://\S+)")

@@ -7,8 +7,8 @@ Spark's RocksDB store instead: what fails there too is not the plug-in's fault.
 import os
 from pathlib import Path
 
-from tidelog.spark.jar import plugin_jar
-from tidelog.spark.settings import FIXED, PLUGINS, settings
+from tidelog.spark.plugin.jar import plugin_jar
+from tidelog.spark.plugin.settings import FIXED, PLUGINS, settings
 
 VARIABLE = "TIDELOG_SPARK_STORE"
 STOCK = "stock"

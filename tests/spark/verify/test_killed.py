@@ -54,7 +54,6 @@ MOMENTS = {
 
 
 @pytest.mark.plugin_only
-@pytest.mark.timeout(600)
 def test_both_engines_find_every_batch_of_a_killed_driver_sound(
     spark: "SparkSession", place: Place, tmp_path: Path
 ) -> None:

@@ -16,15 +16,14 @@ from tests.spark.support.running import run_in_rounds
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.support.cli import files, lay_out
 from tests.support.damage import damaged, flipped, last_segment, missing
+from tests.support.documentation import BLOCKS
 from tests.support.jobs import filled, store_of, virtual_effects
 from tidelog.cli import main
 from tidelog.effects import Effects
 from tidelog.errors import AccessDeniedError, RestoreError
-from tidelog.verify.bench import Bench, UnitResult
-from tidelog.verify.local import LocalEngine
-from tidelog.verify.spark import SparkEngine
-from tidelog.verify.store.verification import verify_store
-from tidelog.verify.worker import Workplace
+from tidelog.verify.engines import LocalEngine, SparkEngine, WorkerConfig
+from tidelog.verify.job.verification import verify_store
+from tidelog.verify.unit import UnitResult, Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +52,7 @@ def test_spark_finds_what_one_process_finds(spark: "SparkSession", tmp_path: Pat
     assert code == 1 and document["engine"] == "spark"
 
     store, virtual = store_of(objects), virtual_effects()
-    engine = LocalEngine(store, virtual, Workplace(store.url), jobs=1)
+    engine = LocalEngine(store, virtual, WorkerConfig(store.url), jobs=1)
     here = asyncio.run(verify_store(store, engine))
     assert [p["where"] for p in document["problems"]] == [p.where for p in here.problems]
     assert [tuple(p["unusable"]) for p in document["problems"]] == [
@@ -67,8 +66,7 @@ def test_spark_finds_what_one_process_finds(spark: "SparkSession", tmp_path: Pat
 def test_a_sound_store_passes_and_equals_what_spark_counts(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documented = Path(__file__).parents[3] / "docs" / "verify.md"
-    by_frame = re.findall(r"```python\n(.*?)```", documented.read_text(), re.DOTALL)[1]
+    by_frame = BLOCKS["verify 1"]
     assert by_frame.count('"input"') == 1
     by_frame = by_frame.replace("input", str(tmp_path / "input"))
     (tmp_path / "documented_frame.py").write_text(by_frame)
@@ -104,12 +102,12 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def check(self, bench: Bench) -> UnitResult:
+    async def check(self, workspace: Workspace) -> UnitResult:
         raise self.error
 
 
 def engine_run(spark: "SparkSession", effects: Effects, error: Exception) -> None:
-    engine = SparkEngine(spark, effects, Workplace("memory://spark-verify"))
+    engine = SparkEngine(spark, effects, WorkerConfig("memory://spark-verify"))
     asyncio.run(engine.run([Failing(error)], lambda done, total: None))
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidelog.verify.truth.asking import Asked
+    from tidelog.verify.expected.function import Request
 
 
-def totals(asked: "Asked") -> "DataFrame":
+def totals(asked: "Request") -> "DataFrame":
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     assert asked.spark is not None and asked.positions["0"]["logOffset"] >= 0
@@ -17,5 +17,5 @@ def totals(asked: "Asked") -> "DataFrame":
     return records.groupBy("k").agg(f.struct(f.count("*"), f.sum("v"), f.max("v")))
 
 
-def half_of_them(asked: "Asked") -> "DataFrame":
+def half_of_them(asked: "Request") -> "DataFrame":
     return totals(asked).where("k < 'k5'")

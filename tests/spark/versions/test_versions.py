@@ -23,7 +23,6 @@ from tests.spark.support.zoo.all import QUERIES
 pytestmark = [
     pytest.mark.plugin_only,
     pytest.mark.usefixtures("spark_or_skip"),
-    pytest.mark.timeout(900),  # compiles the plug-in, and runs nine queries twice
 ]
 
 VERSIONS = ("4.1", "4.2")

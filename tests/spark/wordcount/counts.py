@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.spark.support.patience import PATIENCE_S
 from tidelog.errors import ConfigError
-from tidelog.spark.toolchain import find_java, find_spark
+from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 ROOT = Path(__file__).parents[3]
-GIVE_UP_S = 240
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half the CPU of a short run
 SMALL_JVMS = (
     *("--conf", "spark.driver.memory=1g"),
@@ -75,7 +75,7 @@ class WordCount:
     def finish(self, *more: str) -> subprocess.CompletedProcess[str]:
         """Run to the end, whatever it is."""
         with self.running(*more) as process:
-            out, err = process.communicate(timeout=GIVE_UP_S)
+            out, err = process.communicate(timeout=PATIENCE_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def kill_after(self, batches: int, pause_s: float) -> list[int]:
@@ -93,6 +93,28 @@ class WordCount:
             time.sleep(pause_s)
             assert process.poll() is None, "the job must live until it is killed"
         return seen
+
+    def interrupt_after(
+        self, batches: int, *, twice: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Run until so many batches are reported, then Ctrl-C, and wait for the end; `twice` has
+        another one follow the answer to the first.
+        """
+        seen = answer = ""
+        with self.running() as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                seen += line
+                if len(_BATCH.findall(seen)) >= batches:
+                    break
+            os.killpg(process.pid, signal.SIGINT)
+            if twice:
+                assert process.stderr is not None
+                answer = next(line for line in process.stderr if "Ctrl-C again" in line)
+                os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE_S)
+        done = (process.args, process.returncode, seen + out, answer + err)
+        return subprocess.CompletedProcess(*done)
 
     @contextmanager
     def running(self, *more: str) -> Iterator["subprocess.Popen[str]"]:

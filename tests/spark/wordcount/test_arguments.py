@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from tests.spark.wordcount.counts import missing
 from tidelog.examples.spark_wordcount import SEPARATORS, main
-from tidelog.spark.toolchain import find_spark
+from tidelog.spark.plugin.toolchain import find_spark
 
 
 def run(directory: Path, *options: str) -> Result:

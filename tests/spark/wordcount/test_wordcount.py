@@ -83,3 +83,34 @@ def test_two_executor_processes_count_the_same(
     assert done.returncode == 0, done.stderr
     assert "verified: the state of batch 5 " in done.stdout
     assert listed(done.stdout) == tree.words()
+
+
+def test_small_files_go_together_by_their_bytes(tree: Tree, count: WordCount) -> None:
+    for _ in range(40):
+        tree.add("word " * 200)
+    count.options = ("--partitions", "2", "--bytes-per-batch", "20000")
+    done = count.finish("--top", "1")
+    assert done.returncode == 0, done.stderr
+    assert "verified: the state of batch 1 " in done.stdout
+    assert listed(done.stdout) == tree.words()
+
+
+def test_ctrl_c_ends_a_run_with_a_comparison_and_no_error(tree: Tree, count: WordCount) -> None:
+    plant(tree, 60, seed=4)
+    count.options = ("--partitions", "2", "--files-per-batch", "1")
+    done = count.interrupt_after(batches=3)
+    assert done.returncode == 0, done.stderr
+    assert "verified: the state of batch " in done.stdout
+    assert "state of batch 59" not in done.stdout, "it was interrupted"
+    assert "ERROR" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_second_ctrl_c_ends_a_run_at_once_and_with_no_error(tree: Tree, count: WordCount) -> None:
+    plant(tree, 60, seed=5)
+    count.options = ("--partitions", "2", "--files-per-batch", "1")
+    done = count.interrupt_after(batches=3, twice=True)
+    assert done.returncode == 130, done.stderr
+    assert "verified" not in done.stdout
+    assert "ERROR" not in done.stderr
+    assert "Traceback" not in done.stderr

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.bench.embedded.archive import Archive
 from tidelog.errors import ObjectNotFoundError
 from tidelog.storage.memory import MemoryStore
+from tidelog_bench.embedded.stores import Archive
 
 LOG = "segments/00000001-p-0000000001.seg"
 TABLE = "tables/00000001/a.sst"

@@ -13,8 +13,8 @@ from click.testing import Result
 
 from tests.support import bench_toy
 from tests.support.cli import tidelog
-from tidelog.bench import experiments as registry
-from tidelog.bench.records import (
+from tidelog_bench import experiments as registry
+from tidelog_bench.session.records import (
     FailureRecord,
     ResultRecord,
     SessionRecord,
@@ -32,8 +32,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The registry holds the toys alone."""
     found = {experiment.name: experiment for experiment in bench_toy.EXPERIMENTS}
     monkeypatch.setattr(registry, "experiments", lambda: found)
-    for module in ("bench_list", "bench_compare"):
-        monkeypatch.setattr(f"tidelog.cli.{module}.experiments", lambda: found)
+    for module in ("list", "compare"):
+        monkeypatch.setattr(f"tidelog_bench.cli.{module}.experiments", lambda: found)
     yield
 
 
@@ -157,7 +157,9 @@ def test_a_session_does_not_go_on_with_another_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench(tmp_path, "run", "toy-value", "--quick")
-    monkeypatch.setattr("tidelog.bench.environment.source_digest", lambda: "0123456789abcdef")
+    monkeypatch.setattr(
+        "tidelog_bench.session.environment.source_digest", lambda: "0123456789abcdef"
+    )
     result = bench(tmp_path, "run", "--resume", "latest")
     assert result.exit_code == 2
     assert "source of the library" in result.stderr and "begin a new session" in result.stderr
@@ -196,7 +198,7 @@ def test_a_killed_session_takes_its_trial_with_it_and_goes_on(tmp_path: Path) ->
     script = tmp_path / "bench.py"
     script.write_text(
         "from tests.support import bench_toy\n"
-        "from tidelog.bench import experiments as registry\n"
+        "from tidelog_bench import experiments as registry\n"
         "found = {e.name: e for e in bench_toy.EXPERIMENTS}\n"
         "if __name__ == '__main__':\n"
         "    registry.experiments = lambda: found\n"
@@ -285,9 +287,11 @@ def test_sessions_are_listed_and_an_ambiguous_name_is_refused(tmp_path: Path) ->
     path.with_name(path.stem + "-again.jsonl").write_text(path.read_text())
     rows = json.loads(bench(tmp_path, "sessions", "--json").stdout)
     assert [row["trials"] for row in rows] == [2, 2]
-    result = bench(tmp_path, "compare", path.stem, "latest")
+    result = bench(tmp_path, "compare", path.stem[:-1], "latest")
     assert result.exit_code == 2
     assert "2 of 2 sessions" in result.stderr
+    # A whole name is meant, though another one begins with it.
+    assert bench(tmp_path, "compare", path.stem, "latest").exit_code == 0
 
 
 FREE = {"settings", "figures", "series", "notes", "machine", "versions", "ratios"}
@@ -323,6 +327,6 @@ def test_every_field_of_the_json_output_is_documented(
             lines = [bench(tmp_path, *command, "--json").stdout]
     found = {key for line in lines for key in keys(json.loads(line))}
     assert found
-    document = (ROOT / "docs" / "cli-json.md").read_text()
+    document = (ROOT / "docs" / "reference" / "cli-json.md").read_text()
     section = document[document.index("## tidelog bench list") :]
     assert {key for key in found - {"kind"} if f"`{key}`" not in section} == set()

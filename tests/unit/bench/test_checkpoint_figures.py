@@ -2,11 +2,11 @@
 
 import pytest
 
-from tidelog.bench.embedded import checkpoint_figures
-from tidelog.bench.embedded.checkpoints import Phases, Taken
 from tidelog.checkpoint.manifest import Author, Checkpoint
 from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.ids import CheckpointId, Generation, Slot
+from tidelog_bench.embedded import checkpoint_figures
+from tidelog_bench.embedded.checkpoints import Phases, Taken
 
 ENTRY = Checkpoint(Slot(1), Author(Generation(0), "a"), CheckpointId(1), 0, "job", ())
 

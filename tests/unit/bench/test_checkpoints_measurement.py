@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.embedded import loads, predictions
-from tidelog.bench.embedded.checkpoints import Taken, taken
-from tidelog.bench.embedded.run import RunSpec, measure
-from tidelog.bench.embedded.running import Running
-from tidelog.bench.embedded.stored import stored_over_time
-from tidelog.bench.embedded.workload import Workload
-from tidelog.bench.experiments import checkpoints
-from tidelog.bench.measurement import Reading, Setting, Size, Trial
-from tidelog.bench.store.manners import Manners
-from tidelog.overhead.report import BytesPerChange, OperatorReport
-from tidelog.storage import paths
+from tidelog.cost.measured.report import BytesPerChange, OperatorReport
+from tidelog.storage import object_names
+from tidelog_bench.embedded import loads, predictions
+from tidelog_bench.embedded.checkpoints import Taken, taken
+from tidelog_bench.embedded.run import RunSpec, measure
+from tidelog_bench.embedded.running import Running, stored_over_time
+from tidelog_bench.embedded.workload import Workload
+from tidelog_bench.experiments import checkpoints
+from tidelog_bench.measurement import Reading, Setting, Size, Trial
+from tidelog_bench.store.latency import LatencyProfile
 
 SMALL: dict[str, Setting] = {
     "latency_ms": 1.0,
@@ -86,7 +85,7 @@ def test_what_the_store_holds_at_each_moment_is_what_was_written_and_not_deleted
         warm_s=0.4,
         seconds=1.0,
         rate=3_000,
-        link=Manners(1.0, 100.0),
+        link=LatencyProfile(1.0, 100.0),
         in_memory_store=True,
     )
     seen: list[tuple[Running, list[Taken]]] = []
@@ -101,7 +100,7 @@ def test_what_the_store_holds_at_each_moment_is_what_was_written_and_not_deleted
     there = [w for w in running.store.writes if w.ended <= running.stages.end.wall]
     everything = stored_over_time(running)
     assert everything[-1][1] == sum(w.size for w in there if w.name not in gone)
-    log = stored_over_time(running, paths.SEGMENTS)
+    log = stored_over_time(running, object_names.SEGMENTS)
     assert max(size for _, size in log) < max(size for _, size in everything)
 
     assert [checkpoint.at_s for checkpoint in found] == sorted(c.at_s for c in found)
@@ -124,7 +123,7 @@ def test_an_estimate_knows_the_settings_of_the_run() -> None:
         checkpoint_s=1.0,
         materialize_s=10.0,
         rate=10_000.0,
-        link=Manners(30.0, 50.0),
+        link=LatencyProfile(30.0, 50.0),
     )
     on = predictions.estimated(spec)
     off = predictions.estimated(dataclasses.replace(spec, changelog=False))
@@ -134,7 +133,7 @@ def test_an_estimate_knows_the_settings_of_the_run() -> None:
     # About 10,000 changes a second of 230 bytes, for ten seconds and what retention adds.
     assert 20e6 < on.log.peak_bytes < 50e6
     assert 0.06 < on.checkpoint_s < 0.2 < off.checkpoint_s
-    slow = predictions.estimated(dataclasses.replace(spec, link=Manners(300.0, 50.0)))
+    slow = predictions.estimated(dataclasses.replace(spec, link=LatencyProfile(300.0, 50.0)))
     assert slow.checkpoint_s is not None and slow.checkpoint_s > on.checkpoint_s + 0.5
 
 

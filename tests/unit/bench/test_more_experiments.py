@@ -1,21 +1,26 @@
 """The group `more`: each measurement's smallest run, checked where its values are determined."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tidelog.bench.embedded.cells import settings_of, workload_of
-from tidelog.bench.embedded.workload import WORKLOADS, Workload
-from tidelog.bench.experiments import chosen, memory_limit, rescale, verify, write_buffer
-from tidelog.bench.measurement import Reading, Setting, Size, Trial
+from tidelog_bench.embedded.workload import WORKLOADS, Workload
+from tidelog_bench.experiments import chosen, memory_limit, rescale, verify, write_buffer
+from tidelog_bench.measurement import Reading, Setting, Size, Trial
 
 SMALL = Workload(2_000, 16, draws=20_000)
 NAMES = {"write-buffer", "memory-limit", "rescale", "changes-view", "verify"}
 
 
+def workload_of(settings: Mapping[str, Setting]) -> Workload:
+    return Trial(settings, "", 1, Path()).read(Workload)
+
+
 def reading(tmp_path: Path, measure: object, variant: str, **settings: Setting) -> Reading:
     assert callable(measure)
-    found = measure(Trial(settings_of(SMALL) | settings, variant, 1, tmp_path))
+    found = measure(Trial(asdict(SMALL) | settings, variant, 1, tmp_path))
     assert isinstance(found, Reading)
     return found
 
@@ -38,7 +43,7 @@ def test_every_cell_compares_something_and_a_full_session_has_every_ratio(name: 
 
 
 def test_a_workload_survives_the_settings_of_a_cell() -> None:
-    assert [workload_of(settings_of(each)) for each in WORKLOADS.values()] == [*WORKLOADS.values()]
+    assert [workload_of(asdict(each)) for each in WORKLOADS.values()] == [*WORKLOADS.values()]
 
 
 def test_direct_updates_count_every_word_that_was_read(tmp_path: Path) -> None:
@@ -67,6 +72,8 @@ def test_what_is_held_while_the_store_hangs_stays_near_its_limit(tmp_path: Path)
         memory_limit.run,
         "stalled",
         limit_mb=limit_mb,
+        memory_mb=64.0,
+        row_bytes=0,
         warm_s=0.1,
         calm_s=0.3,
         stall_s=2.5,
@@ -75,6 +82,11 @@ def test_what_is_held_while_the_store_hangs_stays_near_its_limit(tmp_path: Path)
     held = found.figures["held_mb_max"]
     assert limit_mb <= held <= limit_mb + flush_mb
     assert found.figures["held_over_limit"] == pytest.approx(held / limit_mb)
+    assert 0 < found.figures["used_over_memory"] < 1
+    assert found.figures["used_mb_max"] == pytest.approx(64 * found.figures["used_over_memory"])
+    assert 0 < found.figures["rss_mb_before"] <= found.figures["rss_mb_max"]
+    grown = found.figures["rss_mb_max"] - found.figures["rss_mb_before"]
+    assert found.figures["rss_over_memory"] == pytest.approx(grown / 64)
     assert found.figures["backpressured_s"] > 0
     assert max(value for _, value in found.series["held_mb"]) == pytest.approx(held, abs=1e-3)
     handled = [value for _, value in found.series["records"]]
@@ -120,6 +132,6 @@ def test_a_verification_that_fails_is_no_reading(tmp_path: Path) -> None:
 
 
 def test_only_the_engine_that_needs_spark_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify.toolbox, "missing", lambda variant: "no Spark here")
+    monkeypatch.setattr(verify.prerequisites, "missing", lambda variant: "no Spark here")
     assert verify.missing("spark") == "no Spark here"
     assert verify.missing("local") is None

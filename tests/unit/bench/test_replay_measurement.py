@@ -5,24 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.embedded.failing import FailingStages, InjectedFailure
-from tidelog.bench.embedded.jobs import word_count
-from tidelog.bench.embedded.restarting import Restart, restart
-from tidelog.bench.embedded.run import RunSpec
-from tidelog.bench.embedded.running import BuildJob
-from tidelog.bench.embedded.stages import Stages
-from tidelog.bench.embedded.workload import Words, Workload
-from tidelog.bench.experiments import replay
-from tidelog.bench.measurement import Setting, Size, Trial
-from tidelog.bench.store.manners import Manners
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.graph import Job
+from tidelog_bench.embedded.jobs import word_count
+from tidelog_bench.embedded.restarting import FailingStages, InjectedFailure, Restart, restart
+from tidelog_bench.embedded.run import RunSpec
+from tidelog_bench.embedded.running import BuildJob
+from tidelog_bench.embedded.stages import Stages
+from tidelog_bench.embedded.workload import Words, Workload
+from tidelog_bench.experiments import replay
+from tidelog_bench.measurement import Setting, Size, Trial
+from tidelog_bench.store.latency import LatencyProfile
 
 RATE = 3_000.0
 BUFFER = 60
 """What comes in 20 ms."""
 SPEC = RunSpec(
-    Workload(2_000, 16, draws=20_000), checkpoint_s=0.1, rate=RATE, link=Manners(1.0, 100.0)
+    Workload(2_000, 16, draws=20_000), checkpoint_s=0.1, rate=RATE, link=LatencyProfile(1.0, 100.0)
 )
 
 
@@ -40,8 +39,9 @@ def test_a_job_goes_on_at_its_newest_checkpoint_and_handles_what_came_meanwhile(
     found = restarted(tmp_path)
     stages, first, second = found.stages, found.first, found.second
     assert stages.failed and stages.resumed and stages.caught_up and found.up
-    assert first.driver is not None and second.restored is not None
-    assert second.restored.slot == first.driver.next_slot - 1
+    assert first.incarnation is not None and second.incarnation is not None
+    restored = second.incarnation.plan.checkpoint
+    assert restored is not None and restored.slot == first.incarnation.driver.next_slot - 1
     again = stages.failed.records - stages.resumed.records
     assert again >= 0 and again % BUFFER == 0
     # What was due while the job was down has been handled when it has caught up.

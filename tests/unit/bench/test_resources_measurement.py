@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.experiments import resources
-from tidelog.bench.measurement import Reading, Setting, Size, Trial
+from tidelog_bench.experiments import resources
+from tidelog_bench.measurement import Reading, Setting, Size, Trial
 
 SMALL: dict[str, Setting] = {
     "latency_ms": 1.0,

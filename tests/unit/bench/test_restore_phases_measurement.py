@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.embedded.leaving import fill, log_behind
-from tidelog.bench.experiments import restore_phases
-from tidelog.bench.measurement import Setting, Size, Trial
+from tidelog_bench.embedded.restore_fixture import fill, log_behind
+from tidelog_bench.experiments import restore_phases
+from tidelog_bench.measurement import Setting, Size, Trial
 
 STORE: dict[str, Setting] = {"latency_ms": 1.0, "mb_per_s": 100.0, "checkpoint_s": 0.05}
 WORDS = STORE | {"job": "wordcount", "key_bytes": 200, "keys": 3_000, "log_records": 4_000}

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.embedded.sampler import Sample, Sampler, mean, per_second
-from tidelog.bench.store.bandwidth import CHUNK
-from tidelog.bench.store.manners import Manners
-from tidelog.bench.store.modelled import ModelledStore
 from tidelog.effects import SystemClock
 from tidelog.storage.memory import MemoryStore
+from tidelog_bench.embedded.sampler import Sample, Sampler, mean, per_second
+from tidelog_bench.store.latency import LatencyProfile
+from tidelog_bench.store.modelled import CHUNK, ModelledStore
 
 
 def totals(*values: tuple[float, float]) -> list[Sample]:
@@ -36,7 +35,7 @@ def test_steps_are_as_long_as_asked_for_and_a_rest_is_left_out() -> None:
 
 
 def test_a_sampler_sees_the_bytes_on_the_wire_in_the_disk_and_the_requests(tmp_path: Path) -> None:
-    store = ModelledStore(MemoryStore(), SystemClock(), Manners(1.0, 20.0))
+    store = ModelledStore(MemoryStore(), SystemClock(), LatencyProfile(1.0, 20.0))
     sampler = Sampler(store, every_s=0.01)
 
     async def body() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tidelog.bench.embedded.meter import Mark
-from tidelog.bench.embedded.stages import BUFFER, STEP_S, Stages
-from tidelog.bench.embedded.workload import Words
+from tidelog_bench.embedded.meter import Mark
+from tidelog_bench.embedded.stages import BUFFER, STEP_S, Stages
+from tidelog_bench.embedded.workload import Words
 
 WORDS = Words(["fill"], [str(number) for number in range(10_000)])
 

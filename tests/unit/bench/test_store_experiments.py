@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.experiments import fanout, store_latency
-from tidelog.bench.measurement import Cell, Setting, Size, Trial
+from tidelog_bench.experiments import fanout, store_latency
+from tidelog_bench.measurement import Cell, Setting, Size, Trial
 
 WIDE: dict[str, Setting] = dict(fanout.cells(Size.QUICK)[0].settings) | {
     "latency_ms": 1.0,

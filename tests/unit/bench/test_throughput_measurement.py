@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.experiments import throughput
-from tidelog.bench.measurement import Reading, Setting, Size, Trial
+from tidelog_bench.experiments import throughput
+from tidelog_bench.measurement import Reading, Setting, Size, Trial
 
 SMALL: dict[str, Setting] = {
     "key_bytes": 16,

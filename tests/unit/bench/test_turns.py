@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tidelog.bench.embedded.meter import CLOCK
-from tidelog.bench.embedded.turns import Turns
-from tidelog.bench.store.manners import NONE
-from tidelog.bench.store.modelled import ModelledStore
 from tidelog.storage.memory import MemoryStore
+from tidelog_bench.embedded.checkpoint_window import CheckpointWindow
+from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.store.latency import NONE
+from tidelog_bench.store.modelled import ModelledStore
 
 WRITTEN = {"segments/a": 1000, "tables/b": 500, "materializations/c": 300, "checkpoints/d": 200}
 
@@ -22,12 +22,13 @@ class Job:
         self.store = SimpleNamespace(model=ModelledStore(MemoryStore(), CLOCK, NONE))
         self.store.writes = self.store.model.writes
         self.metrics = SimpleNamespace(completed=0, durations_s=[])
-        self.runner = SimpleNamespace(driver=SimpleNamespace(metrics=self.metrics))
+        incarnation = SimpleNamespace(driver=SimpleNamespace(metrics=self.metrics))
+        self.runner = SimpleNamespace(incarnation=incarnation)
         self.stages = SimpleNamespace(start=object(), finish=self._finish)
         self.finished_at: int | None = None
         self._checkpoints = checkpoints
 
-    async def run(self, turns: Turns) -> None:
+    async def run(self, turns: CheckpointWindow) -> None:
         watching: Any = asyncio.ensure_future(turns.watch(self))  # type: ignore[arg-type]
         for number in range(1, self._checkpoints + 1):
             for name, size in WRITTEN.items():
@@ -42,14 +43,14 @@ class Job:
         self.finished_at = self.metrics.completed
 
 
-def counted(turns: Turns) -> tuple[Job, dict[str, float]]:
+def counted(turns: CheckpointWindow) -> tuple[Job, dict[str, float]]:
     job = Job(checkpoints=8)
     asyncio.run(job.run(turns))
     return job, turns.figures()
 
 
 def test_figures_are_those_of_one_checkpoint() -> None:
-    turns = Turns(settling=2, count=4, seconds=60.0)
+    turns = CheckpointWindow(settling=2, count=4, seconds=60.0)
     job, figures = counted(turns)
     assert turns.counted == 4
     assert job.finished_at == 6
@@ -62,12 +63,12 @@ def test_figures_are_those_of_one_checkpoint() -> None:
 
 
 def test_dollars_are_of_a_checkpoint_a_second_however_fast_they_came() -> None:
-    _, figures = counted(Turns(settling=1, count=3, seconds=60.0))
+    _, figures = counted(CheckpointWindow(settling=1, count=3, seconds=60.0))
     assert figures["dollars_per_day"] == pytest.approx(4 * 86_400 * 0.005 / 1000, rel=1e-4)
 
 
 def test_time_ends_the_count_but_not_before_one_checkpoint() -> None:
-    turns = Turns(settling=3, count=100, seconds=0.0)
+    turns = CheckpointWindow(settling=3, count=100, seconds=0.0)
     job, _ = counted(turns)
     assert turns.counted == 1
     assert job.finished_at == 4

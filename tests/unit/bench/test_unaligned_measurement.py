@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.experiments import unaligned
-from tidelog.bench.measurement import Reading, Setting, Size, Trial
+from tidelog_bench.experiments import unaligned
+from tidelog_bench.measurement import Reading, Setting, Size, Trial
 
 SLOW: dict[str, Setting] = {
     "latency_ms": 1.0,
     "mb_per_s": 100.0,
     "load": "slow sink",
     "parallelism": 2,
-    "channel_buffers": 4,
+    "channel_buffers": 32,
     "sink_ms": 2.0,
     "timeout_s": 1e-3,
     "checkpoint_s": 0.1,

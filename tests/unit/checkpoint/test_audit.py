@@ -27,15 +27,15 @@ from tests.support.jobs import (
     store_of,
     word_count,
 )
-from tidelog.checkpoint.audit import AuditReport, audit
+from tidelog.catalog.audit import AuditReport, audit
+from tidelog.catalog.inventory import read_inventory
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.invariants import Invariant
-from tidelog.checkpoint.inventory import read_inventory
-from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 START, NEWEST = "checkpoints/00000004.json", "checkpoints/00000009.json"
@@ -80,21 +80,21 @@ def test_what_a_job_leaves_behind_is_sound(settings: JobConfig, deep: bool) -> N
 def test_a_missing_object_costs_exactly_the_checkpoints_that_need_it() -> None:
     objects = filled()
     for name in objects:
-        if paths.slot_of(name) is not None:
+        if object_names.slot_of(name) is not None:
             continue
         needed_by = users(objects, name)
         found = report_of(damaged(objects, name, missing)).problems
-        assert [(p.violation.where, p.violation.invariant) for p in found] == (
+        assert [(p.where, p.check) for p in found] == (
             [(name, Invariant.OBJECTS)] if needed_by else []
         )
-        assert [problem.slots for problem in found] == ([needed_by] if needed_by else [])
+        assert [problem.unusable for problem in found] == ([needed_by] if needed_by else [])
 
 
 def test_a_truncated_table_file_is_found_by_its_size() -> None:
     objects = filled()
     name = a_table_file(objects, 9)
     report = report_of(damaged(objects, name, truncated))
-    assert [(p.violation.where, p.slots) for p in report.problems] == [(name, users(objects, name))]
+    assert [(p.where, p.unusable) for p in report.problems] == [(name, users(objects, name))]
 
 
 @pytest.mark.parametrize("part", ["table file", "segment"])
@@ -104,9 +104,9 @@ def test_a_flipped_bit_is_found_by_a_deep_look_only(part: str) -> None:
     hurt = damaged(objects, name, flipped)
     assert report_of(hurt).problems == ()
     report = report_of(hurt, deep=True)
-    assert {p.violation.where for p in report.problems} == {name}
-    assert {p.violation.invariant for p in report.problems} == {Invariant.READABLE}
-    assert {slot for p in report.problems for slot in p.slots} == set(users(objects, name))
+    assert {p.where for p in report.problems} == {name}
+    assert {p.check for p in report.problems} == {Invariant.READABLE}
+    assert {slot for p in report.problems for slot in p.unusable} == set(users(objects, name))
 
 
 def _segment_of_one_block(objects: Mapping[str, bytes]) -> str:
@@ -123,16 +123,16 @@ def test_a_damaged_descriptor_costs_its_checkpoints(damage: Damage) -> None:
     objects = filled()
     name, _ = a_descriptor(objects, 9)
     report = report_of(damaged(objects, name, damage))
-    assert {p.violation.where for p in report.problems} == {name}
-    assert {slot for p in report.problems for slot in p.slots} == set(users(objects, name))
+    assert {p.where for p in report.problems} == {name}
+    assert {slot for p in report.problems for slot in p.unusable} == set(users(objects, name))
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, of_a_newer_release])
 def test_an_unreadable_checkpoint_is_reported_and_the_others_checked(damage: Damage) -> None:
     report = report_of(damaged(filled(), NEWEST, damage))
     (problem,) = report.problems
-    assert problem.violation.where == NEWEST
-    assert problem.slots == (9,)
+    assert problem.where == NEWEST
+    assert problem.unusable == (9,)
     assert problem.newer_format == (damage is of_a_newer_release)
     assert report.newest_restorable == 8
     assert [v.kind for v in report.slots][-1] == "unreadable"
@@ -141,25 +141,25 @@ def test_an_unreadable_checkpoint_is_reported_and_the_others_checked(damage: Dam
 def test_an_unreadable_start_costs_no_checkpoint() -> None:
     report = report_of(damaged(filled(), START, flipped))
     (problem,) = report.problems
-    assert problem.violation.where == START
+    assert problem.where == START
     assert report.newest_restorable == 9
 
 
 def test_a_missing_start_is_found() -> None:
     report = report_of(damaged(filled(), START, missing))
     (problem,) = report.problems
-    assert problem.violation.invariant == Invariant.STARTS
-    assert problem.violation.where == START
-    assert problem.slots == ()
+    assert problem.check == Invariant.STARTS
+    assert problem.where == START
+    assert problem.unusable == ()
 
 
 def test_a_manifest_under_another_slots_name_cannot_be_restored() -> None:
     objects = filled()
     report = report_of({**objects, "checkpoints/00000010.json": objects[NEWEST]})
     (problem,) = report.problems
-    assert problem.violation.invariant == Invariant.READABLE and problem.slots == (10,)
-    assert problem.violation.expected == "the manifest of slot 10"
-    assert problem.violation.found == "that of slot 9"
+    assert problem.check == Invariant.READABLE and problem.unusable == (10,)
+    assert problem.expected == "the manifest of slot 10"
+    assert problem.found == "that of slot 9"
     assert report.slots[-1].restorable is False and report.newest_restorable == 9
 
 
@@ -189,7 +189,9 @@ def test_a_checkpoint_that_a_running_job_drops_meanwhile_is_no_finding() -> None
     memory = MemoryStore()
     run(memory, every_kind(), config(materialize=MaterializeConfig(interval=1.0)))
     objects = contents(memory)
-    oldest, *newer = sorted(s for s in map(paths.slot_of, objects) if s is not None and s > 0)
+    oldest, *newer = sorted(
+        s for s in map(object_names.slot_of, objects) if s is not None and s > 0
+    )
     only_oldest = needs(objects, oldest).difference(*(needs(objects, slot) for slot in newer))
     assert only_oldest
     store = Dropping()
@@ -197,8 +199,8 @@ def test_a_checkpoint_that_a_running_job_drops_meanwhile_is_no_finding() -> None
     async def check() -> AuditReport:
         for name, data in objects.items():
             await store.put(name, data)
-        store.newest = paths.checkpoint(newer[-1])
-        store.dropped = (paths.checkpoint(oldest), *only_oldest)
+        store.newest = object_names.checkpoint(newer[-1])
+        store.dropped = (object_names.checkpoint(oldest), *only_oldest)
         return await audit(store, deep=True)
 
     report = asyncio.run(check())

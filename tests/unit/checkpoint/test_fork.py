@@ -23,10 +23,10 @@ from tests.support.damage import Damage, damaged, flipped, missing, truncated
 from tests.support.faults import Failure, SteerableStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
-from tidelog.checkpoint.audit import audit
-from tidelog.checkpoint.fork import Fork, Forked
+from tidelog.catalog.audit import audit
+from tidelog.catalog.fork import Fork, Forked
+from tidelog.catalog.locate import Place
 from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
-from tidelog.checkpoint.origin import Place
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -39,7 +39,7 @@ from tidelog.ids import Slot
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sink import SinkContext, SinkWriter
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
@@ -75,7 +75,7 @@ def test_a_fork_of_any_retained_slot_goes_on_from_it(slot: int) -> None:
     target = MemoryStore("memory://fork")
     forked = fork(store_of(usual()), target, Slot(slot))
     assert forked.checkpoint.slot == slot
-    assert {n for n in contents(target) if paths.slot_of(n) is None} == objects_of(slot)
+    assert {n for n in contents(target) if object_names.slot_of(n) is None} == objects_of(slot)
     assert problems(target) == []
     assert finish(target).restored_slot == slot
 
@@ -204,7 +204,7 @@ def test_a_store_in_use_is_no_target() -> None:
 
 @pytest.mark.parametrize("harm", [missing, flipped, truncated])
 def test_a_table_file_that_is_not_intact_stops_the_fork(harm: Damage) -> None:
-    name = next(n for n in sorted(objects_of(SLOTS[-1])) if n.startswith(paths.TABLES))
+    name = next(n for n in sorted(objects_of(SLOTS[-1])) if n.startswith(object_names.TABLES))
     target = MemoryStore("memory://fork")
     with pytest.raises((RestoreError, CorruptObjectError), match=name):
         fork(store_of(damaged(usual(), name, harm)), target)

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tidelog.checkpoint.plan import Plan, make_plan
+from tidelog.checkpoint.coordinator import Plan, make_plan
 
 #   a   b        two sources, one of them read by two operators
 #   |\ /

@@ -11,7 +11,8 @@ from tests.property.profiles import looking
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, config, run, word_count, words
-from tidelog.checkpoint.collector import Collector
+from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
@@ -22,11 +23,10 @@ from tidelog.checkpoint.manifest import (
 from tidelog.checkpoint.retention import garbage, subsumed, sweepable
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import read_history
-from tidelog.dstl.segment import LogRange
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, KeyGroup, SeqNo, Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.memory import MemoryStore
 
@@ -36,7 +36,7 @@ def effects() -> Effects:
 
 
 def segment(number: int, generation: int = 0) -> str:
-    return paths.segment(Generation(generation), "process", number)
+    return object_names.segment(Generation(generation), "process", number)
 
 
 def checkpoint(slot: int, *segments: str) -> Checkpoint:
@@ -65,7 +65,13 @@ def test_garbage_is_what_neither_a_checkpoint_nor_a_subtask_refers_to() -> None:
 
 
 def test_only_older_generations_are_swept_and_foreign_objects_never() -> None:
-    stored = [segment(1, 0), segment(2, 0), segment(1, 5), "notes.txt", paths.checkpoint(Slot(1))]
+    stored = [
+        segment(1, 0),
+        segment(2, 0),
+        segment(1, 5),
+        "notes.txt",
+        object_names.checkpoint(Slot(1)),
+    ]
     old, undecided = sweepable(stored, {segment(2, 0)}, Generation(5))
     assert old == [segment(1, 0)]
     assert undecided == [segment(1, 5)]
@@ -78,7 +84,7 @@ class Rig:
         self.ledger = Ledger()
         self.live: set[str] = set()
         slots = SlotLog(self.store, effects())
-        self.collector = Collector(self.store, slots, self.ledger, keep, lambda: self.live)
+        self.collector = Collector(self.store, slots, self.ledger, keep)
 
     def write(self, *names: str) -> None:
         for name in names:
@@ -87,11 +93,11 @@ class Rig:
             self.ledger.done([name])
 
     def complete(self, entry: Checkpoint) -> None:
-        asyncio.run(self.memory.put(paths.checkpoint(entry.slot), encode_entry(entry)))
+        asyncio.run(self.memory.put(object_names.checkpoint(entry.slot), encode_entry(entry)))
         self.collector.completed(entry)
 
     def collect(self) -> set[str]:
-        asyncio.run(self.collector.collect())
+        asyncio.run(self.collector.collect(lambda: self.live))
         return set(self.memory._objects)
 
 
@@ -101,9 +107,9 @@ def test_a_subsumed_checkpoint_goes_and_takes_what_only_it_named() -> None:
     rig.complete(checkpoint(1, segment(1), segment(2)))
     rig.complete(checkpoint(2, segment(2)))
     rig.live = {segment(3)}
-    assert rig.collect() == {paths.checkpoint(Slot(2)), segment(2), segment(3)}
+    assert rig.collect() == {object_names.checkpoint(Slot(2)), segment(2), segment(3)}
     assert [c for c in rig.store.calls if c[0] == "delete"] == [
-        ("delete", paths.checkpoint(Slot(1))),
+        ("delete", object_names.checkpoint(Slot(1))),
         ("delete", segment(1)),
     ], "the manifest goes before what it names"
 
@@ -113,16 +119,16 @@ def test_while_a_manifest_cannot_be_deleted_its_objects_stay() -> None:
     rig.write(segment(1))
     rig.complete(checkpoint(1, segment(1)))
     rig.complete(checkpoint(2))
-    rig.store.fail(Failure("delete", paths.CHECKPOINTS))
+    rig.store.fail(Failure("delete", object_names.CHECKPOINTS))
     assert segment(1) in rig.collect()
-    assert rig.collect() == {paths.checkpoint(Slot(2))}
+    assert rig.collect() == {object_names.checkpoint(Slot(2))}
 
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_failed_deletion_is_tried_again(after: bool) -> None:
     rig = Rig()
     rig.write(segment(1))
-    rig.store.fail(Failure("delete", paths.SEGMENTS, after))
+    rig.store.fail(Failure("delete", object_names.SEGMENTS, after))
     rig.collect()
     assert segment(1) in rig.ledger.names
     assert rig.collect() == set()
@@ -161,17 +167,17 @@ def test_whatever_is_collected_no_retained_checkpoint_misses_an_object(
         if data.draw(st.booleans()):
             slot += 1
             # A checkpoint only names what is live when it is taken.
-            stored = [n for n in rig.memory._objects if n.startswith(paths.SEGMENTS)]
+            stored = [n for n in rig.memory._objects if n.startswith(object_names.SEGMENTS)]
             named = set(data.draw(st.lists(st.sampled_from([*stored, ""])))) - {""}
             rig.complete(checkpoint(slot, *sorted(named)))
             kept[slot] = named
         else:
-            stored = [n for n in rig.memory._objects if n.startswith(paths.SEGMENTS)]
+            stored = [n for n in rig.memory._objects if n.startswith(object_names.SEGMENTS)]
             rig.live = set(data.draw(st.lists(st.sampled_from([*stored, ""])))) - {""}
             found = rig.collect()
             for number in sorted(kept)[-rig.collector.keep :]:
                 assert kept[number] <= found
-            assert {n for n in found if n.startswith(paths.SEGMENTS)} == set().union(
+            assert {n for n in found if n.startswith(object_names.SEGMENTS)} == set().union(
                 rig.live, *(kept[n] for n in sorted(kept)[-rig.collector.keep :])
             )
 
@@ -194,7 +200,7 @@ def inherited(damage: str | None, truncate: bool = True) -> tuple[set[str], list
         taken = await slots.take_over("job")
         ledger = Ledger()
         history = await read_history(memory, slots, taken.slots, ledger, taken.generation)
-        own = {n for n in ledger.names if paths.generation_of(n) is not None}
+        own = {n for n in ledger.names if object_names.generation_of(n) is not None}
         return own, [c.slot for c in history.checkpoints], list(history.damaged)
 
     return asyncio.run(read())
@@ -207,20 +213,22 @@ def test_a_newcomer_inherits_all_objects_of_older_generations() -> None:
 
 
 def test_nothing_is_inherited_while_a_retained_slot_cannot_be_read() -> None:
-    names, checkpoints, damaged = inherited(paths.CHECKPOINTS)
+    names, checkpoints, damaged = inherited(object_names.CHECKPOINTS)
     assert len(damaged) == 1 and len(checkpoints) == 2
-    assert not any(n.startswith(paths.SEGMENTS) for n in names), "the damaged slot may name them"
+    assert not any(n.startswith(object_names.SEGMENTS) for n in names), (
+        "the damaged slot may name them"
+    )
 
 
 def test_nothing_is_inherited_while_a_descriptor_cannot_be_read() -> None:
-    names, _, _ = inherited(paths.MATERIALIZATIONS)
-    assert not any(n.startswith(paths.SEGMENTS) for n in names)
+    names, _, _ = inherited(object_names.MATERIALIZATIONS)
+    assert not any(n.startswith(object_names.SEGMENTS) for n in names)
 
 
 def test_a_damaged_newest_slot_is_never_skipped_silently() -> None:
     memory = MemoryStore("memory://newest")
     run(word_count(words(), Outside()), memory)
-    newest = max(n for n in memory._objects if n.startswith(paths.CHECKPOINTS))
+    newest = max(n for n in memory._objects if n.startswith(object_names.CHECKPOINTS))
     memory._objects[newest] = b"rubbish"
     slots = SlotLog(memory, effects())
 

@@ -5,6 +5,7 @@ from dataclasses import astuple
 import msgspec
 import pytest
 
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
@@ -13,7 +14,6 @@ from tidelog.checkpoint.manifest import (
     SubtaskState,
 )
 from tidelog.checkpoint.sizes import checkpoint_sizes
-from tidelog.dstl.segment import LogRange
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 
 FILES = {

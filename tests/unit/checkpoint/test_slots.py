@@ -12,11 +12,12 @@ from tests.property.profiles import looking
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
 from tidelog.checkpoint.manifest import Author, Checkpoint, Start, encode_entry
+from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import CorruptObjectError, FencedError, ObjectExistsError, StorageError
 from tidelog.ids import CheckpointId, Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 
@@ -28,6 +29,8 @@ class Writer:
         self.taken: TakeOver | None = None
         self.next_slot = Slot(0)
         self.written: list[Slot] = []
+        self.dropped: set[Slot] = set()
+        """What retention deletes with the next checkpoint."""
 
     async def start(self) -> TakeOver:
         self.taken = await self.log.take_over("job")
@@ -37,7 +40,10 @@ class Writer:
     def checkpoint(self, number: int) -> Checkpoint:
         assert self.taken is not None
         author = Author(self.taken.generation, self.taken.attempt)
-        return Checkpoint(self.next_slot, author, CheckpointId(number), 0, "job", ())
+        history = slot_ranges({*self.taken.slots, *self.written} - self.dropped)
+        return Checkpoint(
+            self.next_slot, author, CheckpointId(number), 0, "job", (), history=history
+        )
 
     async def append(self, number: int) -> None:
         while await self.log.append(self.checkpoint(number)) is not None:
@@ -56,7 +62,7 @@ def test_the_first_generation_is_slot_zero_and_each_start_is_greater() -> None:
         assert (await first.start()).generation == 0
         await first.append(1)
         taken = await second.start()
-        assert (taken.generation, taken.slots) == (2, (0, 1))
+        assert (taken.generation, taken.slots, taken.left_over) == (2, (1,), (0,))
         assert taken.attempt != (first.taken.attempt if first.taken else None)
 
     scenario(steps)
@@ -80,13 +86,13 @@ def test_a_zombie_that_was_faster_is_seen_by_the_newcomer() -> None:
     async def steps(store: SteerableStore) -> None:
         old, new = Writer(store, 1), Writer(store, 2)
         await old.start()
-        store.hold(paths.CHECKPOINTS)
+        store.hold(object_names.CHECKPOINTS)
         starting = asyncio.ensure_future(new.start())
         await asyncio.sleep(0.0)
         await SlotLog(store.inner, new.log._effects).append(old.checkpoint(1))
         store.release()
         taken = await starting
-        assert taken.slots == (0, 1), "the zombie's checkpoint is where the newcomer resumes"
+        assert taken.slots == (1,), "the zombie's checkpoint is where the newcomer resumes"
         assert taken.generation == 2
 
     scenario(steps)
@@ -134,7 +140,7 @@ def test_a_checkpoint_given_up_because_its_answer_was_lost_keeps_its_slot() -> N
     async def steps(store: SteerableStore) -> None:
         writer = Writer(store, 1)
         await writer.start()
-        store.fail(Failure("create", paths.CHECKPOINTS, after=True))
+        store.fail(Failure("create", object_names.CHECKPOINTS, after=True))
         with pytest.raises(StorageError):
             await writer.append(1)
         await writer.append(2)
@@ -148,7 +154,7 @@ def test_a_damaged_slot_in_the_way_is_an_error_never_a_free_slot() -> None:
     async def steps(store: SteerableStore) -> None:
         writer = Writer(store, 1)
         await writer.start()
-        await store.put(paths.checkpoint(Slot(1)), encode_entry(writer.checkpoint(1))[:-9])
+        await store.put(object_names.checkpoint(Slot(1)), encode_entry(writer.checkpoint(1))[:-9])
         with pytest.raises(CorruptObjectError):
             await writer.append(1)
 
@@ -161,8 +167,8 @@ def test_a_slot_with_the_manifest_of_another_is_an_error() -> None:
         await writer.start()
         await writer.append(1)
         await writer.append(2)
-        older = await store.get(paths.checkpoint(writer.written[0]))
-        await store.put(paths.checkpoint(writer.written[1]), older)
+        older = await store.get(object_names.checkpoint(writer.written[0]))
+        await store.put(object_names.checkpoint(writer.written[1]), older)
         with pytest.raises(CorruptObjectError, match="of slot 2; found that of slot 1"):
             await writer.log.read(writer.written[1])
 
@@ -171,7 +177,7 @@ def test_a_slot_with_the_manifest_of_another_is_an_error() -> None:
 
 def test_names_that_are_no_slots_are_ignored() -> None:
     async def steps(store: SteerableStore) -> None:
-        await store.put(f"{paths.CHECKPOINTS}notes.txt", b"mine")
+        await store.put(f"{object_names.CHECKPOINTS}notes.txt", b"mine")
         assert (await Writer(store, 1).start()).slots == ()
 
     scenario(steps)
@@ -212,13 +218,14 @@ def test_a_zombie_whose_unanswered_checkpoint_was_dropped_is_fenced_all_the_same
     async def steps(store: SteerableStore) -> None:
         old, new = Writer(store, 1), Writer(store, 2)
         await old.start()
-        store.fail(Failure("create", paths.CHECKPOINTS, after=True))
+        store.fail(Failure("create", object_names.CHECKPOINTS, after=True))
         with pytest.raises(StorageError):
             await old.append(1)
         await new.start()
-        for number in (2, 3):
-            await new.append(number)
+        await new.append(2)
         # Retention: the slot that the zombie had taken without knowing is free again.
+        new.dropped = {Slot(1)}
+        await new.append(3)
         await new.log.remove(Slot(1))
         with pytest.raises(FencedError, match="generation 0 was fenced"):
             await old.append(2)
@@ -232,7 +239,7 @@ def test_a_newcomer_does_not_take_a_slot_below_those_of_the_job_that_runs() -> N
     async def steps(store: SteerableStore) -> None:
         old, new = Writer(store, 1), Writer(store, 2)
         await old.start()
-        store.hold(paths.CHECKPOINTS)
+        store.hold(object_names.CHECKPOINTS)
         starting = asyncio.ensure_future(new.start())
         while not store.waiting:
             await asyncio.sleep(0)
@@ -245,7 +252,8 @@ def test_a_newcomer_does_not_take_a_slot_below_those_of_the_job_that_runs() -> N
         store.release()
         taken = await starting
         assert taken.generation == 3
-        assert taken.slots == (0, 1, 2), "its first start stays, and the checkpoint is seen"
+        assert taken.slots == (2,), "the checkpoint is seen"
+        assert set(taken.left_over) == {0, 1}, "the old job's start, and the newcomer's first one"
         with pytest.raises(FencedError):
             await old.append(3)
 
@@ -259,7 +267,7 @@ class Dropping(SteerableStore):
         try:
             await self.inner.create(name, data)
         except ObjectExistsError:
-            if name == paths.checkpoint(Slot(1)):
+            if name == object_names.checkpoint(Slot(1)):
                 await self.inner.delete(name)
             raise
 
@@ -268,7 +276,7 @@ def test_a_slot_that_is_dropped_before_it_is_read_back_was_another_s() -> None:
     async def steps(store: SteerableStore) -> None:
         old, new = Writer(store, 1), Writer(Dropping(store.inner), 2)
         await old.start()
-        store.hold(paths.CHECKPOINTS)
+        store.hold(object_names.CHECKPOINTS)
         starting = asyncio.ensure_future(new.start())
         running = SlotLog(store.inner, old.log._effects)
         for number in (1, 2):
@@ -278,8 +286,68 @@ def test_a_slot_that_is_dropped_before_it_is_read_back_was_another_s() -> None:
 
         late = Writer(Dropping(store.inner), 1)
         late.taken, late.next_slot = old.taken, Slot(1)
-        await store.inner.put(paths.checkpoint(Slot(1)), encode_entry(old.checkpoint(1)))
+        await store.inner.put(object_names.checkpoint(Slot(1)), encode_entry(old.checkpoint(1)))
         with pytest.raises(FencedError):
             await late.append(9)
+
+    scenario(steps)
+
+
+def test_a_name_that_retention_freed_does_not_let_a_suspended_writer_go_on() -> None:
+    """A request on its way when its writer was suspended arrives after two successors."""
+
+    async def steps(store: SteerableStore) -> None:
+        old, new, newest = Writer(store, 1), Writer(store, 2), Writer(store, 3)
+        await old.start()
+        await new.start()
+        await new.append(1)
+        taken = await newest.start()
+        await newest.log.remove_left_over(taken.left_over)
+        await newest.append(2)
+        assert await newest.log.slots() == [2, 3, 4], "slot 1, which the oldest wants, is free"
+        with pytest.raises(FencedError, match="generation 0 was fenced"):
+            await old.append(9)
+        assert await newest.log.slots() == [2, 3, 4], "and it leaves no slot behind"
+
+    scenario(steps)
+
+
+def test_a_checkpoint_that_a_successor_has_seen_is_never_removed() -> None:
+    """The successor starts between the creation of the slot and the look for newer ones."""
+
+    async def steps(store: SteerableStore) -> None:
+        old, new = Writer(store, 1), Writer(store, 2)
+        await old.start()
+
+        class Overtaken(SteerableStore):
+            async def create(self, name: str, data: bytes) -> None:
+                await self.inner.create(name, data)
+                assert (await new.start()).slots == (1,)
+
+        late = SlotLog(Overtaken(store.inner), old.log._effects)
+        with pytest.raises(FencedError):
+            await late.append(old.checkpoint(1))
+        entry = await new.log.read(Slot(1))
+        assert isinstance(entry, Checkpoint) and entry.checkpoint_id == 1
+
+    scenario(steps)
+
+
+def test_the_slots_and_requests_of_a_start_do_not_grow_with_the_starts_before_it() -> None:
+    async def steps(store: SteerableStore) -> None:
+        requests = []
+        for number in range(1, 40):
+            writer = Writer(store, number)
+            before = len(store.calls)
+            taken = await writer.start()
+            await writer.log.remove_left_over(taken.left_over)
+            requests.append(len(store.calls) - before)
+            if number % 3 == 0:
+                writer.dropped = set(taken.slots)
+                await writer.append(number)
+                for slot in taken.slots:
+                    await writer.log.remove(slot)
+        assert max(requests[3:]) <= max(requests[:6])
+        assert len(await writer.log.slots()) <= 3
 
     scenario(steps)

@@ -12,8 +12,8 @@ from tests.support.jobs import config, contents, filled, run, word_count
 from tests.support.pipelines import Outside
 from tests.unit.runtime.ending.jobs import checkpoints, long, merged, settings, uneven
 from tests.unit.runtime.ending.jobs import operator as operator_of
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.finished import fully_finished, partially_finished
-from tidelog.dstl.uploader import UploadConfig
 from tidelog.storage.memory import MemoryStore
 
 
@@ -22,16 +22,15 @@ def store(tmp_path: Path) -> Path:
     return lay_out(tmp_path, filled())
 
 
-def test_list_shows_every_slot_in_order(store: Path) -> None:
+def test_list_shows_the_newest_start_and_every_checkpoint_in_order(store: Path) -> None:
     lines = tidelog("checkpoints", "list", store).stdout.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [
-        ["0", "start"],
         ["4", "start"],
         ["7", "checkpoint"],
         ["8", "checkpoint"],
         ["9", "checkpoint"],
     ]
-    assert [line.endswith("final") for line in lines[1:]] == [False] * 4 + [True]
+    assert [line.endswith("final") for line in lines[1:]] == [False] * 3 + [True]
 
 
 def test_list_as_json_counts_bytes(store: Path) -> None:
@@ -70,8 +69,8 @@ def test_list_goes_on_behind_a_damaged_slot(tmp_path: Path) -> None:
     result = tidelog("checkpoints", "list", tmp_path, "--json")
     assert result.exit_code == 1
     kinds = [(row["slot"], row["kind"]) for row in json.loads(result.stdout)["slots"]]
-    assert kinds[2:] == [(7, "checkpoint"), (8, "unreadable"), (9, "checkpoint")]
-    error = json.loads(result.stdout)["slots"][3]["error"]
+    assert kinds[1:] == [(7, "checkpoint"), (8, "unreadable"), (9, "checkpoint")]
+    error = json.loads(result.stdout)["slots"][2]["error"]
     assert "checkpoints/00000008.json" in error["what"] and error["action"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import files, tidelog
-from tidelog.cli import options
+from tidelog.cli.store import options
 from tidelog.storage.memory import MemoryStore
 
 

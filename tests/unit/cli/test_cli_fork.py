@@ -8,7 +8,7 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import filled
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "cli-json.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "cli-json.md"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/cli-json.md is complete: no command prints a field it does not name."""
+"""docs/reference/cli-json.md is complete: no command prints a field it does not name."""
 
 import json
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from tests.support.cli import lay_out, tidelog
 from tests.support.damage import damaged, flipped
 from tests.support.jobs import filled
 from tidelog.checkpoint.invariants import Invariant
-from tidelog.runtime.status import JobStatus
+from tidelog.runtime.status.status import JobStatus
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "cli-json.md").read_text()
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "cli-json.md").read_text()
 USER_FIELDS = {"letter", "times", "share", "count", "at", "length", "word"}
 
 

@@ -21,13 +21,13 @@ from tests.support.jobs import (
     store_of,
     word_count,
 )
-from tidelog.cli.log import Change, Gap, Tail
-from tidelog.cli.options import StoreCommand
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.cli.output import Output
-from tidelog.dstl.uploader import UploadConfig
+from tidelog.cli.store.log import Change, Gap, Tail
+from tidelog.cli.store.options import StoreCommand
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 
@@ -64,7 +64,7 @@ def test_inline_changes_are_part_of_the_log(tmp_path: Path) -> None:
 
 
 def _slots(names: Iterable[str]) -> list[Slot]:
-    return [slot for name in names if (slot := paths.slot_of(name)) is not None]
+    return [slot for name in names if (slot := object_names.slot_of(name)) is not None]
 
 
 def test_a_change_is_decoded(tmp_path: Path) -> None:
@@ -116,13 +116,13 @@ class _Growing(VirtualClock):
 
     async def sleep(self, seconds: float) -> None:
         if self._slots:
-            name = paths.checkpoint(Slot(self._slots.pop(0)))
+            name = object_names.checkpoint(Slot(self._slots.pop(0)))
             await self._store.put(name, filled()[name])
 
 
 def followed(first: int, then: list[int]) -> list[Change | Gap]:
     """What --follow prints from slot `first` on, while the slots `then` appear."""
-    later = {paths.checkpoint(Slot(slot)) for slot in (7, 8, 9) if slot > first}
+    later = {object_names.checkpoint(Slot(slot)) for slot in (7, 8, 9) if slot > first}
     store = store_of({name: data for name, data in filled().items() if name not in later})
     effects = Effects(clock=_Growing(store, then), offload=InlineOffload())
     tail = Tail(StoreCommand("", None, effects, store, Output(as_json=False)))

@@ -12,9 +12,8 @@ import pytest
 from tests.support.cli import tidelog
 from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
 from tests.unit.estimate.test_prices import OWN
-from tidelog.cli.estimate_output import short, span
-from tidelog.cli.estimate_values import count, latency, money, size
-from tidelog.estimate.targets import Money
+from tidelog.cli.values import count, latency, money, short, span, to_bytes
+from tidelog.cost.plan.targets import Money
 
 JOB = ("--writes-per-second", "20k", "--keys", "5M", "--skew", "1", "--parallelism", "4")
 STRATEGIES = [
@@ -30,8 +29,8 @@ STRATEGIES = [
 @pytest.fixture(autouse=True)
 def on_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of prices does not depend on when the tests run."""
-    monkeypatch.setattr("tidelog.cli.estimate.today", lambda: date(2026, 11, 1))
-    monkeypatch.setattr("tidelog.cli.plan.today", lambda: date(2026, 11, 1))
+    monkeypatch.setattr("tidelog.cli.estimate.estimate.today", lambda: date(2026, 11, 1))
+    monkeypatch.setattr("tidelog.cli.estimate.plan.today", lambda: date(2026, 11, 1))
 
 
 @pytest.mark.parametrize("command", ["estimate", "plan"])
@@ -168,7 +167,7 @@ def test_neither_command_loads_a_library_for_plots() -> None:
 
 def test_counts_sizes_and_money_are_read_with_their_units() -> None:
     assert [count(text) for text in ("200", "20k", "1.5M", "2G")] == [200, 2e4, 1.5e6, 2e9]
-    assert [size(text) for text in ("200", "2kB", "1.5MB", "2GiB", "1Ki")] == [
+    assert [to_bytes(text) for text in ("200", "2kB", "1.5MB", "2GiB", "1Ki")] == [
         *(200, 2_000, 1_500_000),
         *(2 * 2**30, 1_024),
     ]
@@ -182,8 +181,8 @@ def test_counts_sizes_and_money_are_read_with_their_units() -> None:
     [
         (count, "20x"),
         (count, "-1"),
-        (size, "2 GB"),
-        (size, "GB"),
+        (to_bytes, "2 GB"),
+        (to_bytes, "GB"),
         (money, "200"),
         (money, "200usd"),
     ],

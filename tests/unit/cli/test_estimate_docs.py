@@ -1,4 +1,4 @@
-"""docs/estimate.md shows what the commands print."""
+"""docs/guides/estimate.md shows what the commands print."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.cli import tidelog
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "estimate.md").read_text()
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "guides" / "estimate.md").read_text()
 BLOCKS = re.findall(r"^```\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
 
 

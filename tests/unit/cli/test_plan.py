@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.support.cli import tidelog
 from tidelog.cli import main
-from tidelog.cli.run import command as run_command
+from tidelog.cli.run.run import command as run_command
 
 JOB = ("--writes-per-second", "20k", "--keys", "5M", "--skew", "1", "--parallelism", "4")
 S3 = ("--provider", "aws-s3-standard")
@@ -18,7 +18,7 @@ S3 = ("--provider", "aws-s3-standard")
 @pytest.fixture(autouse=True)
 def on_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of prices does not depend on when the tests run."""
-    monkeypatch.setattr("tidelog.cli.plan.today", lambda: date(2026, 11, 1))
+    monkeypatch.setattr("tidelog.cli.estimate.plan.today", lambda: date(2026, 11, 1))
 
 
 def plan(*options: str) -> str:
@@ -39,8 +39,8 @@ def test_the_recommendation_is_marked_and_can_be_pasted() -> None:
 
 
 def test_the_target_that_binds_is_named_with_what_it_costs() -> None:
-    shown = plan("--restore", "30s", "--budget", "60USD")
-    assert "--restore 30s binds: without it" in shown
+    shown = plan("--restore", "20s", "--budget", "60USD")
+    assert "--restore 20s binds: without it" in shown
     assert "--budget" not in shown.split("recommended: ")[1].split("prices:")[0]
 
 
@@ -60,10 +60,10 @@ def test_a_target_out_of_reach_exits_with_1_and_names_the_obstacle() -> None:
 
 
 def test_targets_that_exclude_each_other_say_what_each_would_take() -> None:
-    result = tidelog("plan", *JOB, *S3, "--restore", "8s", "--budget", "42USD")
+    result = tidelog("plan", *JOB, *S3, "--restore", "8s", "--budget", "55USD")
     assert result.exit_code == 1
     assert "--restore 8s excludes the other targets; it would take" in result.stdout
-    assert "--budget 42.00 USD excludes the other targets; it would take" in result.stdout
+    assert "--budget 55.00 USD excludes the other targets; it would take" in result.stdout
 
 
 def test_checkpoints_that_cannot_be_so_frequent_are_the_obstacle() -> None:
@@ -96,11 +96,11 @@ def test_several_providers_are_compared_and_one_is_shown() -> None:
 
 
 def test_json_has_every_candidate_and_the_decision() -> None:
-    arguments = ("--restore", "30s", "--budget", "60USD", "--json")
+    arguments = ("--restore", "20s", "--budget", "60USD", "--json")
     document = json.loads(tidelog("plan", *JOB, *S3, *arguments).stdout)
     assert document["targets"] == {
         "checkpoint_s": 1.0,
-        "restore_s": 30.0,
+        "restore_s": 20.0,
         "budget": 60.0,
         "currency": "USD",
     }
@@ -108,11 +108,11 @@ def test_json_has_every_candidate_and_the_decision() -> None:
     assert one["met"] is True and one["obstacles"] == []
     nearest = one["candidates"][one["nearest"]["candidate"]]
     assert nearest == one["nearest"]
-    assert nearest["restore_s"] <= 30 and nearest["bill"]["total"] <= 60
+    assert nearest["restore_s"] <= 20 and nearest["bill"]["total"] <= 60
     assert max(nearest["misses"].values()) <= 0
     (binding,) = one["bindings"]
     instead = one["candidates"][binding["instead"]]
-    assert binding["target"] == "restore" and instead["restore_s"] > 30
+    assert binding["target"] == "restore" and instead["restore_s"] > 20
     assert one["candidates"][-1]["materialize_interval_s"] is None
 
 

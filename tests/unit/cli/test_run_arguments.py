@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tidelog.cli.durations import duration
-from tidelog.cli.loading import load_job
+from tidelog.cli.run.loading import load_job
+from tidelog.cli.values import duration
 from tidelog.errors import ConfigError, UserFunctionError
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job

@@ -7,16 +7,15 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from tidelog.cli.live import panel
-from tidelog.cli.reports import Ending, JsonLines, PlainLines, Quiet, Speed, ending_line
-from tidelog.cli.running import Speedometer, exit_code
+from tidelog.cli.run.live import panel
+from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Speed, ending_line
+from tidelog.cli.run.running import Speedometer, exit_code
 from tidelog.errors import ConfigError, FencedError, TidelogError, UserFunctionError
 from tidelog.ids import Generation, Slot
-from tidelog.runtime.distribution import Distribution
-from tidelog.runtime.status import (
+from tidelog.runtime.status.distribution import Distribution
+from tidelog.runtime.status.status import (
     CheckpointsStatus,
     JobStatus,
-    MaterializationsStatus,
     OperatorStatus,
     RestoreStatus,
     StateStatus,
@@ -70,18 +69,6 @@ def test_progress_comes_when_the_interval_is_over() -> None:
 def test_a_long_restore_shows_how_much_is_left() -> None:
     lines = lines_of(at(RESTORING, 0), at(RESTORING, 6))
     assert lines[1] == "words: restoring, 25% of slot 5, 3.0 s left"
-
-
-def test_each_new_failure_is_reported_with_its_reason_once() -> None:
-    checkpoint = replace(RUNNING, checkpoints=CheckpointsStatus(failed=1, last_failure="full"))
-    table = replace(
-        checkpoint, materializations=MaterializationsStatus(failed=1, last_failure="denied")
-    )
-    lines = lines_of(RUNNING, checkpoint, checkpoint, table, table)
-    assert lines[1:] == [
-        "words: checkpoint failed, trying again: full",
-        "words: materialization failed, trying again: denied",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_a_violation_is_shown_with_its_replay_and_ends_with_1(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commit_before_the_manifest_is_durable(monkeypatch)
-    done = tidelog("simulate", "--seeds", "50", "--scenario", "calm")
+    done = tidelog("simulate", "--seeds", "50", "--scenario", "calm", "--jobs", "1")
     assert done.exit_code == 1
     assert "property: commit-order" in done.stdout
     assert "replay: tidelog simulate --scenario calm --first-seed " in done.stdout
@@ -34,7 +34,8 @@ def test_a_violation_is_shown_with_its_replay_and_ends_with_1(
 
 def test_json_holds_everything_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     commit_before_the_manifest_is_durable(monkeypatch)
-    done = tidelog("simulate", "--seeds", "6", "--scenario", "calm", "--keep-going", "--json")
+    six = ("--seeds", "6", "--scenario", "calm", "--jobs", "1")
+    done = tidelog("simulate", *six, "--keep-going", "--json")
     document = json.loads(done.stdout)
     assert done.exit_code == 1
     assert (document["first_seed"], document["seeds"], document["runs"]) == (0, 6, {"calm": 6})
@@ -48,3 +49,28 @@ def test_the_scenarios_are_listed() -> None:
         scenario["name"] for scenario in listed
     }
     assert "zombies" in tidelog("simulate", "--list").stdout
+
+
+def test_new_seeds_are_others_each_time_and_are_printed_first() -> None:
+    new = ("--scenario", "calm", "--seeds", "2", "--new-seeds")
+    begun = [tidelog("simulate", *new).stdout.splitlines()[0].split() for _ in range(2)]
+    for seeds, first, to, last in begun:
+        assert (seeds, to, int(last)) == ("seeds", "to", int(first) + 1)
+    assert begun[0] != begun[1]
+
+
+def test_the_first_seed_is_drawn_or_named() -> None:
+    refused = tidelog("simulate", "--new-seeds", "--first-seed", "3")
+    assert refused.exit_code == 2
+    assert "--new-seeds draws the first seed, --first-seed names it: use one" in refused.stderr
+
+
+def test_every_violation_is_named_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_before_the_manifest_is_durable(monkeypatch)
+    six = ("--seeds", "6", "--scenario", "calm", "--jobs", "1")
+    lines = tidelog("simulate", *six, "--keep-going").stdout.splitlines()
+    found = int(lines[-1].split()[0])
+    assert found > 1
+    replays = [line.partition(" tidelog ")[2] for line in lines[-1 - found : -1]]
+    assert len(set(replays)) == found
+    assert all(replay.startswith("simulate --scenario calm --first-seed") for replay in replays)

@@ -5,9 +5,9 @@ from dataclasses import fields
 import pytest
 from msgspec.structs import replace
 
-from tidelog.estimate.bill import Bill, bill, billed_bytes
-from tidelog.estimate.prices import PriceBook, built_in_books
-from tidelog.estimate.usage import MONTH_S, Flow, Reads, Usage
+from tidelog.cost.model.bill import Bill, bill, billed_bytes
+from tidelog.cost.model.usage import MONTH_S, Flow, Reads, Usage
+from tidelog.cost.prices import PriceBook, built_in_books
 
 GB = 2**30
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.workload import Workload
 from tidelog.errors import ConfigError
-from tidelog.estimate.settings import Link, Settings
-from tidelog.estimate.workload import Workload
 from tidelog.materialize.schedule import MaterializeConfig
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tidelog.dstl.cadence import FLUSH_LEAD_S
-from tidelog.estimate.flushes import flushes, longest_span, rows_split
-from tidelog.estimate.workload import Workload
+from tidelog.changelog.cadence import FLUSH_LEAD_S
+from tidelog.cost.model.flushes import flushes, longest_span, rows_split
+from tidelog.cost.model.workload import Workload
 from tidelog.state.backend import FlushConfig
 
 COLD = Workload(1_000, 10_000_000)

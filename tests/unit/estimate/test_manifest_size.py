@@ -5,6 +5,7 @@ Names differ in length, hence a tolerance.
 
 import pytest
 
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
@@ -17,23 +18,22 @@ from tidelog.checkpoint.manifest import (
     encode_descriptor,
     encode_entry,
 )
-from tidelog.dstl.segment import LogRange
-from tidelog.estimate.manifest_size import Numbers, descriptor_bytes, manifest_sizes
+from tidelog.cost.model.manifest_size import Numbers, descriptor_bytes, manifest_sizes
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 TOKEN = "91b7584a2265b1f5"
 
 
 def a_manifest(subtasks: int, ranges: int, inline: int) -> bytes:
     def log(subtask: int) -> tuple[LogRange, ...]:
-        name = paths.segment(Generation(3), TOKEN, 700)
+        name = object_names.segment(Generation(3), TOKEN, 700)
         first = SeqNo(12_345_678)
         parts = (name, 65_432, 32_109, first, SeqNo(first + 98), KeyGroup(17), KeyGroup(29))
         return (LogRange(*parts),) * ranges
 
     def state(subtask: int) -> SubtaskState:
-        descriptor = paths.materialization(
+        descriptor = object_names.materialization(
             Generation(3), "count", subtask, MaterializationId(4_321)
         )
         ref = MaterializationRef(
@@ -65,7 +65,7 @@ def test_a_manifest_is_as_long_as_estimated(subtasks: int, ranges: int, inline: 
 
 @pytest.mark.parametrize("files", [0, 5, 300])
 def test_a_descriptor_is_as_long_as_estimated(files: int) -> None:
-    name = paths.table_file(Generation(3), f"{TOKEN}{TOKEN}-count-1-4321")
+    name = object_names.table_file(Generation(3), f"{TOKEN}{TOKEN}-count-1-4321")
     file = TableObject("004321.sst", name, 8_388_608, "0a1b2c3d")
     descriptor = Descriptor(
         MaterializationId(4_321), "count", 1, Generation(3), "rocksdb", SeqNo(12_345_678),

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from tidelog.cost.model.bill import Bill
+from tidelog.cost.model.changelog import estimate_changelog
+from tidelog.cost.model.settings import Settings
+from tidelog.cost.model.workload import Workload
+from tidelog.cost.plan.candidates import INTERVALS, Candidate, candidates, estimates
+from tidelog.cost.plan.chart import chart_of, duration_text
+from tidelog.cost.plan.decision import decide
+from tidelog.cost.plan.planning import focus, in_currency, make_plans
+from tidelog.cost.plan.targets import Money, Target, Targets
+from tidelog.cost.prices import built_in_books, choose_books
 from tidelog.errors import ConfigError
-from tidelog.estimate.bill import Bill
-from tidelog.estimate.candidates import INTERVALS, Candidate, candidates, estimates
-from tidelog.estimate.changelog import estimate_changelog
-from tidelog.estimate.chart import chart_of, duration_text
-from tidelog.estimate.decision import decide
-from tidelog.estimate.planning import focus, in_currency, make_plans
-from tidelog.estimate.prices import built_in_books, choose_books
-from tidelog.estimate.settings import Settings
-from tidelog.estimate.targets import Money, Target, Targets
-from tidelog.estimate.workload import Workload
 
 WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)
 SETTINGS = Settings(parallelism=4)
@@ -158,9 +158,9 @@ def test_a_chart_has_both_curves_the_targets_and_the_point() -> None:
 
 def test_a_chart_of_the_changelog_off_has_no_point_and_one_interval_no_chart() -> None:
     found = candidates(estimates(WORKLOAD, SETTINGS), S3)
-    least = min(one.estimate.restore_s for one in found)
-    targets = Targets(1.0, restore_s=least)
-    decision = decide(found, targets)
+    off = next(one for one in found if one.interval_s is None)
+    targets = Targets(1.0, restore_s=off.estimate.restore_s)
+    decision = decide([off], targets)
     assert decision.nearest.interval_s is None
     chart = chart_of("title", found, decision, targets)
     assert chart is not None and chart.mark is None

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.cost.plan.chart import Chart, Mark
+from tidelog.cost.plan.plots import draw, save
 from tidelog.errors import ConfigError
-from tidelog.estimate.chart import Chart, Mark
-from tidelog.estimate.plots import draw, save
 
 CHART = Chart(
     title="Cost and restore time: somewhere",

@@ -6,14 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tidelog.cost.prices import GOOD_FOR, PriceBook, built_in_books, choose_books, read_book
 from tidelog.errors import ConfigError
-from tidelog.estimate.prices import (
-    GOOD_FOR,
-    PriceBook,
-    built_in_books,
-    choose_books,
-    read_book,
-)
 
 BOOKS = built_in_books()
 
@@ -108,7 +102,7 @@ def test_a_book_that_does_not_fit_is_refused(own: Path, old: str, new: str, said
         read_book(own)
     assert said in str(caught.value)
     assert str(own) in caught.value.what
-    assert "docs/estimate.md" in str(caught.value)
+    assert "docs/guides/estimate.md" in str(caught.value)
 
 
 def test_a_book_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -141,7 +135,7 @@ def test_a_provider_without_a_book_is_refused_with_those_there_are() -> None:
 
 
 def test_the_documentation_lists_every_field_and_every_book() -> None:
-    document = (Path(__file__).parents[3] / "docs" / "estimate.md").read_text()
+    document = (Path(__file__).parents[3] / "docs" / "guides" / "estimate.md").read_text()
     section = document[document.index("## Price books") : document.index("## Limits")]
     for field in PriceBook.__struct_fields__:
         assert f"`{field}`" in section

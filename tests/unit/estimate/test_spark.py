@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.estimate.bill import bill
-from tidelog.estimate.estimate import Estimate, Strategy
-from tidelog.estimate.prices import built_in_books
-from tidelog.estimate.settings import Settings
-from tidelog.estimate.spark import MAINTENANCE_S, SparkOptions, estimate_spark
-from tidelog.estimate.spark_counts import spark_counts
-from tidelog.estimate.usage import DAY_S, MONTH_S
-from tidelog.estimate.workload import Workload
-from tidelog.spark.options import OPTIONS
+from tidelog.cost.model.bill import bill
+from tidelog.cost.model.estimate import Estimate, Strategy
+from tidelog.cost.model.settings import Settings
+from tidelog.cost.model.spark import MAINTENANCE_S, SparkOptions, estimate_spark, spark_counts
+from tidelog.cost.model.usage import DAY_S, MONTH_S
+from tidelog.cost.model.workload import Workload
+from tidelog.cost.prices import built_in_books
+from tidelog.spark.plugin.options import OPTIONS
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "decisions" / "spark_bill.jsonl"
 WORKLOAD = Workload(10_000, 20_011, key_bytes=200, value_bytes=8)

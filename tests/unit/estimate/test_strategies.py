@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.estimate.changelog import estimate_changelog
-from tidelog.estimate.estimate import Estimate, Strategy
-from tidelog.estimate.formulas import log_peak_bytes
-from tidelog.estimate.incremental import estimate_incremental
-from tidelog.estimate.lifecycle import Retention, log_age_s, replay_age_s, segment_life_s
-from tidelog.estimate.settings import Link, Settings
-from tidelog.estimate.spark import SparkOptions
-from tidelog.estimate.strategies import estimate_all
-from tidelog.estimate.usage import DAY_S
-from tidelog.estimate.workload import Workload
+from tidelog.cost.model.changelog import estimate_changelog
+from tidelog.cost.model.estimate import Estimate, Strategy
+from tidelog.cost.model.formulas import log_peak_bytes
+from tidelog.cost.model.incremental import estimate_incremental
+from tidelog.cost.model.lifecycle import Retention, log_age_s, replay_age_s, segment_life_s
+from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.spark import SparkOptions
+from tidelog.cost.model.strategies import estimate_all
+from tidelog.cost.model.usage import DAY_S
+from tidelog.cost.model.workload import Workload
 from tidelog.materialize.schedule import MaterializeConfig
 
 WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from tests.property.estimate_simulation import LeveledTable
-from tidelog.estimate.tables import Snapshot, TableRules, snapshot
-from tidelog.estimate.workload import Workload
+from tidelog.cost.model.tables import Snapshot, TableRules, snapshot
+from tidelog.cost.model.workload import Workload
 
 KEYS, VALUE_BYTES = 2_000, 92
 ROW_BYTES = 4 + 4 + VALUE_BYTES

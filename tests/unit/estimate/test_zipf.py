@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.estimate.zipf import expected_distinct
+from tidelog.cost.model.workload import expected_distinct
 
 
 def summed(keys: int, skew: float, draws: int) -> float:

@@ -11,7 +11,9 @@ from tidelog.materialize.schedule import (
     MaterializeConfig,
     Observed,
     Reason,
+    finish_by,
     first_due,
+    missed,
     next_due,
     reason_to_start,
 )
@@ -71,3 +73,14 @@ def test_a_large_table_allows_a_longer_replay() -> None:
     small, large = Observed(150, 10, 100), Observed(150, 10, 2000)
     assert reason_to_start(config, small, due=100.0, now=1.0) is Reason.REPLAY_TIME
     assert reason_to_start(config, large, due=100.0, now=1.0) is None
+
+
+def test_an_upload_waits_for_others_no_longer_than_a_share_of_its_interval() -> None:
+    assert finish_by(due=100.0, interval=40.0, now=101.0) == 110.0
+    early = finish_by(due=100.0, interval=40.0, now=50.0)
+    assert early == 60.0, "a trigger that came before the interval counts from now"
+
+
+def test_an_interval_counts_as_missed_when_all_of_it_passed() -> None:
+    counts = [missed(due=100.0, interval=10.0, now=now) for now in (90.0, 109.0, 110.0, 135.0)]
+    assert counts == [0, 0, 1, 3]

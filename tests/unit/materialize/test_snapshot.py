@@ -8,14 +8,14 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
+from tidelog.changelog.cadence import Cadence
 from tidelog.checkpoint.manifest import Descriptor, MaterializationRef, decode_descriptor
-from tidelog.dstl.cadence import Cadence
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import StorageError
 from tidelog.ids import Generation, SeqNo
-from tidelog.materialize.pacing import Pace
-from tidelog.materialize.snapshot import TableSnapshots
-from tidelog.storage import paths
+from tidelog.materialize.pacing import Lane
+from tidelog.materialize.table_snapshot import TableSnapshots
+from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.memory import MemoryTable
@@ -32,16 +32,15 @@ class Rig:
         self.directory = directory
         self.snapshots = TableSnapshots(
             self.store, effects, self.ledger, Generation(3), "operator", 1,
-            self.table, "memory", directory,
+            self.table, "memory", directory, Lane(self.clock),
         )  # fmt: skip
 
     def fill(self, start: int, end: int) -> None:
         keys = [n.to_bytes(4, "big") for n in range(start, end)]
         self.table.write(keys, [bytes(20)] * len(keys))
 
-    async def take(self, upto: int, cadence: Cadence | None = None) -> MaterializationRef:
-        captured = self.snapshots.capture(SeqNo(upto))
-        return await self.snapshots.upload(captured, pace=Pace(self.clock, None), cadence=cadence)
+    async def take(self, upto: int, finish_by: float | None = None) -> MaterializationRef:
+        return await self.snapshots.upload(self.snapshots.capture(SeqNo(upto)), finish_by)
 
     def descriptor(self, ref: MaterializationRef) -> Descriptor:
         return decode_descriptor(self.memory._objects[ref.descriptor], ref.descriptor)
@@ -92,12 +91,12 @@ def test_content_that_comes_back_gets_a_name_of_its_own(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("prefix", [paths.TABLES, paths.MATERIALIZATIONS])
+@pytest.mark.parametrize("prefix", [object_names.TABLES, object_names.MATERIALIZATIONS])
 def test_a_failed_upload_protects_nothing_and_is_repeated_from_where_it_was(
     rig: Rig, prefix: str, after: bool
 ) -> None:
     rig.fill(0, 5000)
-    rig.store.fail(Failure("put", prefix, after, nth=2 if prefix == paths.TABLES else 1))
+    rig.store.fail(Failure("put", prefix, after, nth=2 if prefix == object_names.TABLES else 1))
     with pytest.raises(StorageError):
         asyncio.run(rig.take(5000))
     assert rig.ledger.busy == frozenset()
@@ -124,9 +123,10 @@ def test_table_files_wait_while_a_checkpoint_moves_its_bytes(rig: Rig) -> None:
 
     async def steps() -> None:
         cadence = Cadence(rig.clock)
+        rig.snapshots.lane = Lane(rig.clock, cadence)
         cadence.expect(100.0)
         with cadence.moving():
-            taking = asyncio.ensure_future(rig.take(5000, cadence))
+            taking = asyncio.ensure_future(rig.take(5000, finish_by=60.0))
             await rig.clock.advance(1.0)
             assert rig.puts == []
         await taking
@@ -134,11 +134,24 @@ def test_table_files_wait_while_a_checkpoint_moves_its_bytes(rig: Rig) -> None:
     asyncio.run(steps())
 
 
+def test_files_of_a_table_that_is_late_wait_for_no_checkpoint(rig: Rig) -> None:
+    rig.fill(0, 5000)
+
+    async def steps() -> None:
+        cadence = Cadence(rig.clock)
+        rig.snapshots.lane = Lane(rig.clock, cadence)
+        with cadence.moving():
+            await rig.take(5000, finish_by=rig.clock.monotonic())
+
+    asyncio.run(steps())
+    assert rig.clock.monotonic() == 0.0
+
+
 def test_a_cancelled_upload_leaves_no_files_and_no_protection(rig: Rig) -> None:
     rig.fill(0, 5000)
 
     async def steps() -> None:
-        rig.store.hold(paths.TABLES)
+        rig.store.hold(object_names.TABLES)
         taking = asyncio.ensure_future(rig.take(5000))
         await rig.clock.advance(1.0)
         taking.cancel()

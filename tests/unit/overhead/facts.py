@@ -3,9 +3,17 @@
 from collections.abc import Iterable
 
 from tidelog.checkpoint.manifest import StateInfo
-from tidelog.overhead.facts import BlockFacts, Held, History, Point, Snapshot, Tally, Who
+from tidelog.cost.measured.facts import (
+    BlockFacts,
+    Held,
+    History,
+    Point,
+    Snapshot,
+    Tally,
+)
+from tidelog.ids import SubtaskId
 
-WHO = Who("count", 0)
+WHO = SubtaskId("count", 0)
 CHANGE_BYTES = 10
 
 

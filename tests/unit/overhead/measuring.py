@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping
 
 from tests.support.jobs import store_of
-from tidelog.overhead.analysis import Question, measure
-from tidelog.overhead.local import LocalEngine
-from tidelog.overhead.report import OperatorReport, Report
-from tidelog.overhead.windows import Span
+from tidelog.cost.measured.analysis import Question, measure
+from tidelog.cost.measured.local import LocalEngine
+from tidelog.cost.measured.report import OperatorReport, Report
+from tidelog.cost.measured.windows import Span
 from tidelog.storage.port import ObjectStore
 
 

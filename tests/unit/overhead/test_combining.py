@@ -10,10 +10,10 @@ from tests.support.jobs import config, run, run_until_break, word_count
 from tests.unit.overhead.facts import WHO, snapshot
 from tests.unit.overhead.jobs import AGGREGATED_PER_S, KEYS, TICK_S, aggregated
 from tests.unit.overhead.measuring import measured
-from tidelog.estimate.zipf import expected_distinct
-from tidelog.overhead.combining import combine_of
-from tidelog.overhead.facts import Snapshot
-from tidelog.overhead.history import read_history
+from tidelog.cost.measured.combining import combine_of
+from tidelog.cost.measured.facts import Snapshot
+from tidelog.cost.measured.history import read_history
+from tidelog.cost.model.workload import expected_distinct
 from tidelog.storage.memory import MemoryStore
 
 

@@ -6,8 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.overhead.facts import CHANGE_BYTES, WHO, blocks, snapshot, steady
-from tidelog.overhead.intervals import cuts, intervals
-from tidelog.overhead.stretches import change_rate, points_of, seconds, stretches
+from tidelog.cost.measured.intervals import (
+    change_rate,
+    contiguous_runs,
+    cuts,
+    intervals,
+    points_of,
+    seconds,
+)
 
 
 def test_a_materialization_is_dated_between_the_checkpoints_around_its_last_change() -> None:
@@ -63,7 +69,7 @@ def test_a_missing_slot_a_restart_and_the_end_of_the_job_split_a_history() -> No
         snapshot(8, 91, 60, generation=6),
         snapshot(9, 92, 999, generation=6, final=True),
     ]
-    found = stretches(snapshots)
+    found = contiguous_runs(snapshots)
     assert [[each.slot for each in stretch] for stretch in found] == [[1, 2], [4, 5], [7, 8], [9]]
     assert seconds(found) == 3
     rate = change_rate(points_of(stretch, WHO) for stretch in found)
@@ -71,7 +77,7 @@ def test_a_missing_slot_a_restart_and_the_end_of_the_job_split_a_history() -> No
 
 
 def test_a_clock_that_goes_back_splits_a_history() -> None:
-    found = stretches([snapshot(1, 9, 10), snapshot(2, 3, 20), snapshot(3, 4, 30)])
+    found = contiguous_runs([snapshot(1, 9, 10), snapshot(2, 3, 20), snapshot(3, 4, 30)])
     assert [len(stretch) for stretch in found] == [1, 2]
 
 

@@ -19,9 +19,9 @@ from tests.unit.overhead.jobs import (
     windows,
 )
 from tests.unit.overhead.measuring import measured, operator
-from tidelog.estimate.formulas import log_peak_bytes, window_log_peak_bytes
-from tidelog.estimate.zipf import expected_distinct
-from tidelog.overhead.report import OperatorReport
+from tidelog.cost.measured.report import OperatorReport
+from tidelog.cost.model.formulas import log_peak_bytes, window_log_peak_bytes
+from tidelog.cost.model.workload import expected_distinct
 
 WITHIN = 0.1
 

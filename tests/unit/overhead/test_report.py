@@ -11,19 +11,18 @@ from tests.support.jobs import run as run_words
 from tests.unit.overhead.facts import WHO, blocks, history, snapshot, steady
 from tests.unit.overhead.jobs import aggregate, aggregated, run, windowed
 from tests.unit.overhead.measuring import measured, operator, question
-from tidelog.checkpoint.bounded import Progress
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.concurrency import Progress
+from tidelog.cost.measured.analysis import log_usage, measure
+from tidelog.cost.measured.facts import BlockFacts, Stored
+from tidelog.cost.measured.intervals import contiguous_runs
+from tidelog.cost.measured.local import LocalEngine
+from tidelog.cost.measured.operators import report_operators
+from tidelog.cost.measured.windows import Span
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
-from tidelog.overhead.analysis import measure
-from tidelog.overhead.cost import log_usage
-from tidelog.overhead.facts import BlockFacts, Stored
-from tidelog.overhead.local import LocalEngine
-from tidelog.overhead.operators import report_operators
-from tidelog.overhead.stretches import stretches
-from tidelog.overhead.windows import Span
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 
@@ -101,7 +100,7 @@ def test_a_job_without_changelog_has_no_log_to_compare() -> None:
 
 def test_a_missing_segment_is_damage_not_a_smaller_log() -> None:
     objects = dict(aggregated())
-    newest = max(slot for name in objects if (slot := paths.slot_of(name)) is not None)
+    newest = max(slot for name in objects if (slot := object_names.slot_of(name)) is not None)
     del objects[last_segment(objects, newest)]
     with pytest.raises(CorruptObjectError, match="tidelog inspect"):
         measured(objects)
@@ -121,13 +120,13 @@ class Dropping:
         gone = [each for each in checkpoints if each.slot in self.slots]
         left = [each for each in checkpoints if each.slot not in self.slots]
         for each in gone:
-            await self.store.delete(paths.checkpoint(each.slot))
+            await self.store.delete(object_names.checkpoint(each.slot))
         return await LocalEngine(self.store).blocks(left, progress)
 
 
 def test_checkpoints_that_are_dropped_meanwhile_are_left_out() -> None:
     objects = aggregated()
-    slots = sorted(slot for name in objects if (slot := paths.slot_of(name)))
+    slots = sorted(slot for name in objects if (slot := object_names.slot_of(name)))
     store = store_of(objects)
     report = asyncio.run(measure(store, Dropping(store, slots[:5]), question()))  # type: ignore[arg-type]
     assert report.checkpoints == len(slots) - 5
@@ -165,13 +164,13 @@ def test_objects_of_the_log_are_counted_where_none_is_missed() -> None:
         for slot, names in zip(slots, named, strict=True)
     ]
     stored = Stored({"a": 10, "b": 20, "c": 60, "z": 30}, 1_000)
-    usage = log_usage(stretches(found), stored)
+    usage = log_usage(contiguous_runs(found), stored)
     assert usage is not None
     segment, manifest = usage.flows
     # b and c, and two manifests, in the 20 s between slot 1 and slot 3.
     assert (segment.per_s, segment.bytes, segment.stored_bytes) == (0.1, 30, 120)
     assert (manifest.per_s, manifest.stored) == (0.1, 4)
-    assert log_usage(stretches(found[:1]), stored) is None
+    assert log_usage(contiguous_runs(found[:1]), stored) is None
 
 
 def test_space_amplification_is_what_is_stored_over_the_newest_tables() -> None:

@@ -11,10 +11,16 @@ from tests.support.cli import lay_out
 from tests.support.jobs import filled, store_of
 from tests.unit.overhead.jobs import aggregated, windowed
 from tests.unit.spark.source.reading import read
-from tidelog.checkpoint.bounded import no_progress
-from tidelog.overhead.facts import Held, Rows, Tally, Who, Written
-from tidelog.overhead.history import read_history
-from tidelog.overhead.local import LocalEngine
+from tidelog.concurrency import no_progress
+from tidelog.cost.measured.facts import (
+    Held,
+    Rows,
+    Tally,
+    Written,
+)
+from tidelog.cost.measured.history import read_history
+from tidelog.cost.measured.local import LocalEngine
+from tidelog.ids import SubtaskId
 
 STORES = {"aggregate": aggregated, "windows": lambda: windowed(5), "every kind": filled}
 KEY = ("kind", "first_seqno", "end_seqno", "raw_bytes", "stored_bytes")
@@ -34,9 +40,9 @@ def test_blocks_are_those_of_the_view(objects: Mapping[str, bytes], tmp_path: Pa
         for slot in row["referenced_by"]:
             held[Held(slot, row["operator"], row["subtask"])] += tally
             distinct[row["operator"], row["subtask"], key] = tally
-    once: dict[Who, Tally] = defaultdict(Tally)
+    once: dict[SubtaskId, Tally] = defaultdict(Tally)
     for (operator, subtask, _), tally in distinct.items():
-        once[Who(operator, subtask)] += tally
+        once[SubtaskId(operator, subtask)] += tally
     store = store_of(objects)
     _, checkpoints = asyncio.run(read_history(store))
     found = asyncio.run(LocalEngine(store).blocks(checkpoints, no_progress))

@@ -18,7 +18,7 @@ from tidelog.ids import CheckpointId, Slot
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sink import SinkContext, SinkWriter
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 NUMBERS = Portions({f"split-{s}": list(range(s, 150, 3)) for s in range(3)}, portion=1, pause=0.1)
@@ -81,14 +81,18 @@ async def check_nothing_is_left_over(store: MemoryStore) -> None:
 def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() -> None:
     store, sink = MemoryStore("memory://one"), Failing([BAD])
     runner = JobRunner(copy(sink), store, config(retain=50), effects())
-    sink.completed = lambda: runner.driver.metrics.completed if runner.driver else 0
+    sink.completed = lambda: (
+        runner.incarnation.driver.metrics.completed if runner.incarnation else 0
+    )
     asyncio.run(runner.run())
 
-    assert runner.driver is not None
-    metrics = runner.driver.metrics
+    assert runner.incarnation is not None
+    metrics = runner.incarnation.driver.metrics
     assert metrics.failed == 1
     assert metrics.last_failure is not None and "no connection" in metrics.last_failure
-    assert runner.driver.coordinator.consecutive_failures == 0, "the next one forgave it"
+    assert runner.incarnation.driver.coordinator.consecutive_failures == 0, (
+        "the next one forgave it"
+    )
     ids = [checkpoint.checkpoint_id for checkpoint in asyncio.run(checkpoints(store))]
     assert BAD not in ids and ids[:4] == [1, 2, 3, 5]
     # Subtask 0 had pre-committed; it commits with checkpoint 5, the fourth that completed.
@@ -104,7 +108,7 @@ def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job
     runner = JobRunner(copy(sink), store, settings, effects())
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row failed"):
         asyncio.run(runner.run())
-    assert runner.driver is not None and runner.driver.metrics.failed == 3
+    assert runner.incarnation is not None and runner.incarnation.driver.metrics.failed == 3
     # What was not committed comes again, and nothing else does.
     sink.bad = ()
     asyncio.run(JobRunner(copy(sink), store, config(), effects(2)).run())
@@ -121,23 +125,23 @@ def test_a_timeout_discards_the_checkpoint_and_all_its_state() -> None:
     async def scenario() -> None:
         running = asyncio.ensure_future(runner.run())
         sleep = runner.effects.clock.sleep
-        while runner.driver is None or not runner.driver.metrics.completed:
+        while runner.incarnation is None or not runner.incarnation.driver.metrics.completed:
             await sleep(0.05)
-        store.hold(paths.SEGMENTS)
-        while not runner.driver.metrics.failed:
+        store.hold(object_names.SEGMENTS)
+        while not runner.incarnation.driver.metrics.failed:
             await sleep(0.05)
-        assert runner.driver.coordinator.consecutive_failures == 1
+        assert runner.incarnation.driver.coordinator.consecutive_failures == 1
         store.release()
         await running
 
     asyncio.run(scenario())
-    assert runner.driver is not None
-    failure = runner.driver.metrics.last_failure
+    assert runner.incarnation is not None
+    failure = runner.incarnation.driver.metrics.last_failure
     assert failure is not None and failure.startswith("timed out after 5.0 s")
     found = asyncio.run(checkpoints(inner))
     ids = [checkpoint.checkpoint_id for checkpoint in found]
     late = set(range(1, max(ids))) - set(ids)
-    assert len(late) == runner.driver.metrics.failed
+    assert len(late) == runner.incarnation.driver.metrics.failed
     assert sorted(sink.records) == sorted(Counter(source.records).items())
     asyncio.run(check_nothing_is_left_over(inner))
 
@@ -148,8 +152,8 @@ def test_the_barrier_goes_on_before_the_snapshot_is_taken() -> None:
     steps: list[tuple[str, int, str]] = []
 
     def watch() -> None:
-        assert runner.deployment is not None
-        for task in runner.deployment.tasks:
+        assert runner.incarnation is not None
+        for task in runner.incarnation.deployment.tasks:
             _watch(str(task.id), task.parts, steps)
 
     asyncio.run(runner.run(watch))
@@ -188,7 +192,7 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
     runner = JobRunner(word_count(source, Outside()), store, config(retain=50), effects())
 
     async def scenario() -> tuple[Slot, int, int]:
-        store.hold(paths.SEGMENTS)
+        store.hold(object_names.SEGMENTS)
         running = asyncio.ensure_future(runner.run())
         sleep = runner.effects.clock.sleep
         while not store.waiting:
@@ -197,9 +201,9 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
         await sleep(10.0)
         meanwhile = records_read(runner)
         store.release()
-        assert runner.driver is not None
-        assert not runner.driver.metrics.completed
-        slot = runner.driver.next_slot
+        assert runner.incarnation is not None
+        assert not runner.incarnation.driver.metrics.completed
+        slot = runner.incarnation.driver.next_slot
         await running
         return slot, before, meanwhile
 
@@ -213,5 +217,9 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
 
 
 def records_read(runner: JobRunner) -> int:
-    assert runner.deployment is not None
-    return sum(task.parts.metrics.records_in for task in runner.deployment.tasks)
+    assert runner.incarnation is not None
+    return sum(task.parts.metrics.records_in for task in runner.incarnation.deployment.tasks)
+
+
+def completed(runner: JobRunner) -> int:
+    return runner.incarnation.driver.metrics.completed if runner.incarnation is not None else 0

@@ -11,8 +11,8 @@ import pytest
 from tests.support.faults import SteerableStore
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
-from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import (
     CheckpointFailedError,
     CorruptObjectError,
@@ -26,11 +26,11 @@ from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.state.backend import FlushConfig
-from tidelog.storage import paths
+from tidelog.storage import object_names
+from tidelog.storage.errors import access_denied, store_full
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.raising import access_denied, store_full
 from tidelog.table.memory import MemoryTable
 
 SOURCE = words(2, 30)
@@ -122,7 +122,8 @@ def test_tolerable_failures_do_not_stop_a_job_and_one_more_does() -> None:
     def attempt(failing: int) -> JobResult:
         # The start slot takes the first two: it is created, and proves that creating is exclusive.
         faults = [
-            Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS, nth=n + 3) for n in range(failing)
+            Fault(FaultKind.FAIL, "create", object_names.CHECKPOINTS, nth=n + 3)
+            for n in range(failing)
         ]
         settings = config(schedule=Schedule(interval=1.0, tolerable_failures=3))
         store = faulty(MemoryStore("memory://tolerant"), *faults)
@@ -138,7 +139,7 @@ def test_materializations_that_keep_failing_stop_the_job_loudly_and_lose_nothing
     settings = config(
         materialize=MaterializeConfig(interval=1.0, retry_pause=0.1, tolerable_failures=2)
     )
-    store = faulty(inner, Fault(FaultKind.FAIL, "put", paths.MATERIALIZATIONS))
+    store = faulty(inner, Fault(FaultKind.FAIL, "put", object_names.MATERIALIZATIONS))
     with pytest.raises(MaterializationFailedError, match="3 materializations"):
         run(word_count(SOURCE, sink), store, settings)
     finish(inner, sink, settings)
@@ -148,14 +149,14 @@ def test_a_materialization_that_fails_once_is_tried_again_before_the_next_interv
     inner, sink = MemoryStore("memory://again"), Outside()
     settings = config(parallelism=1, materialize=MaterializeConfig(interval=4.0, retry_pause=0.1))
     store = SteerableStore(
-        faulty(inner, Fault(FaultKind.FAIL, "put", paths.MATERIALIZATIONS, nth=1))
+        faulty(inner, Fault(FaultKind.FAIL, "put", object_names.MATERIALIZATIONS, nth=1))
     )
     times: list[float] = []
     environment = effects()
 
     class Watched(SteerableStore):
         async def put(self, name: str, data: bytes) -> None:
-            if name.startswith(paths.MATERIALIZATIONS):
+            if name.startswith(object_names.MATERIALIZATIONS):
                 times.append(environment.clock.monotonic())
             await super().put(name, data)
 
@@ -170,9 +171,15 @@ def test_a_full_store_stops_the_job_and_room_lets_it_finish() -> None:
     settings = config(schedule=Schedule(interval=1.0, tolerable_failures=2))
     full = [
         Fault(FaultKind.FAIL, "put", error=store_full),
-        Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS + "0000000", nth=3, error=store_full),
-        Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS + "0000000", nth=4, error=store_full),
-        Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS + "0000000", nth=5, error=store_full),
+        Fault(
+            FaultKind.FAIL, "create", object_names.CHECKPOINTS + "0000000", nth=3, error=store_full
+        ),
+        Fault(
+            FaultKind.FAIL, "create", object_names.CHECKPOINTS + "0000000", nth=4, error=store_full
+        ),
+        Fault(
+            FaultKind.FAIL, "create", object_names.CHECKPOINTS + "0000000", nth=5, error=store_full
+        ),
     ]
     with pytest.raises(CheckpointFailedError, match="free or add space"):
         run(word_count(SOURCE, sink), faulty(inner, *full), settings)
@@ -216,7 +223,7 @@ def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> None:
         flush=FlushConfig(rows=200),
     )
     store = SteerableStore(inner)
-    store.hold(paths.SEGMENTS)
+    store.hold(object_names.SEGMENTS)
     runner = JobRunner(word_count(source, sink), store, settings, effects())
 
     async def scenario() -> None:
@@ -224,7 +231,8 @@ def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> None:
         held = []
         while len(held) < 300:
             await runner.effects.clock.sleep(0.05)
-            held.append(runner.uploader.metrics.queued_bytes if runner.uploader else 0)
+            uploader = runner.incarnation.uploader if runner.incarnation else None
+            held.append(uploader.metrics.queued_bytes if uploader else 0)
         one_flush = 20_000  # the most that a subtask adds before it asks again
         assert limit < max(held) <= limit + one_flush
         assert held[-1] == held[-100], "nothing moved"
@@ -276,7 +284,7 @@ def test_two_runners_started_at_once_leave_one_winner() -> None:
 def test_a_damaged_newest_slot_stops_every_start_not_only_the_first() -> None:
     inner, sink, settings = MemoryStore("memory://damaged"), Outside(), config()
     run(word_count(SOURCE, sink), inner, settings)
-    newest = max(n for n in inner._objects if n.startswith(paths.CHECKPOINTS))
+    newest = max(n for n in inner._objects if n.startswith(object_names.CHECKPOINTS))
     inner._objects[newest] = inner._objects[newest][:-40]
     for seed in (2, 3):
         with pytest.raises(CorruptObjectError):

@@ -12,7 +12,7 @@ from tidelog.errors import UserFunctionError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.state.key_groups import decode_key
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 
 class Colour(enum.StrEnum):

@@ -25,18 +25,18 @@ from tests.support.pipelines import Outside, effects
 from tidelog.checkpoint import local_first
 from tidelog.checkpoint.local_copies import SEAL_BYTES
 from tidelog.checkpoint.local_first import LocalFirstStore
-from tidelog.cli.reports import phase_line
+from tidelog.cli.run.reports import phase_line
 from tidelog.effects import InlineOffload
 from tidelog.errors import ConfigError, StorageError, UserFunctionError
 from tidelog.ids import Generation
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.observe import status_of
 from tidelog.runtime.runner import JobRunner
-from tidelog.storage import paths
+from tidelog.runtime.status.observe import status_of
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
-COPIED = (paths.SEGMENTS, paths.TABLES)
+COPIED = (object_names.SEGMENTS, object_names.TABLES)
 
 
 class Machine:
@@ -62,7 +62,7 @@ class Machine:
         remote = SteerableStore(store or self.remote)
         runner = JobRunner(counting(sink), remote, self.config(**changes), effects(2))
         asyncio.run(runner.run())
-        assert runner.restored is not None
+        assert runner.incarnation.plan.checkpoint is not None
         assert Counter(dict(sink.records)) == EXPECTED
         assert len(sink.records) == len(EXPECTED)
         return runner
@@ -87,8 +87,8 @@ def fetched(runner: JobRunner) -> set[str]:
 
 
 def metrics(runner: JobRunner) -> local_first.CopyMetrics:
-    assert isinstance(runner.objects, LocalFirstStore)
-    return runner.objects.metrics
+    assert isinstance(runner.incarnation.store, LocalFirstStore)
+    return runner.incarnation.store.metrics
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(tmp_path)
     machine.break_off()
     needed = machine.needed()
-    assert any(name.startswith(paths.TABLES) for name in needed)
-    assert any(name.startswith(paths.SEGMENTS) for name in needed)
+    assert any(name.startswith(object_names.TABLES) for name in needed)
+    assert any(name.startswith(object_names.SEGMENTS) for name in needed)
     yield machine
 
 
@@ -179,7 +179,7 @@ def test_an_intact_copy_of_another_object_is_no_copy_of_this_one(
 def test_copies_of_an_older_generation_that_still_count_are_used(machine: Machine) -> None:
     """Broken off twice: what the second start restored, it took over and did not write again."""
     machine.break_off()
-    generations = {paths.generation_of(name) for name in machine.needed()}
+    generations = {object_names.generation_of(name) for name in machine.needed()}
     assert len(generations) > 1
     assert fetched(machine.finish()) == set()
 
@@ -235,9 +235,9 @@ def test_what_came_from_the_store_is_kept_for_the_next_time(
 ) -> None:
     shutil.rmtree(machine.base)
     machine.break_off()
-    tables = {name for name in machine.needed() if name.startswith(paths.TABLES)}
+    tables = {name for name in machine.needed() if name.startswith(object_names.TABLES)}
     assert set(machine.copies()) >= tables
-    assert not any(name.startswith(paths.TABLES) for name in fetched(machine.finish()))
+    assert not any(name.startswith(object_names.TABLES) for name in fetched(machine.finish()))
 
 
 def test_the_copies_never_take_more_than_their_limit(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_the_copies_never_take_more_than_their_limit(tmp_path: Path) -> None:
 
 
 def test_copies_made_at_the_same_time_keep_the_limit_together(tmp_path: Path) -> None:
-    names = [paths.segment(Generation(0), "p", n) for n in range(10)]
+    names = [object_names.segment(Generation(0), "p", n) for n in range(10)]
 
     class Slow(InlineOffload):
         async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -272,7 +272,7 @@ def test_copies_made_at_the_same_time_keep_the_limit_together(tmp_path: Path) ->
 
 def test_the_start_says_how_much_came_from_where(machine: Machine) -> None:
     needed, before = machine.needed(), contents(machine.remote)
-    harmed = sorted(name for name in needed if name.startswith(paths.TABLES))[0]
+    harmed = sorted(name for name in needed if name.startswith(object_names.TABLES))[0]
     flip(machine.copies()[harmed])
     runner = machine.finish()
     status = status_of(runner)
@@ -351,7 +351,7 @@ def test_what_a_crash_left_unfinished_is_removed(machine: Machine) -> None:
 
 
 def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
-    name = paths.segment(Generation(0), "p", 1)
+    name = object_names.segment(Generation(0), "p", 1)
     data = Random(1).randbytes(1000)
 
     async def scenario() -> None:
@@ -370,11 +370,11 @@ def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
 
 def test_the_store_is_written_first(tmp_path: Path) -> None:
     """A copy of something that the store does not have would be worse than none."""
-    name = paths.segment(Generation(0), "p", 1)
+    name = object_names.segment(Generation(0), "p", 1)
 
     async def scenario() -> None:
         remote = SteerableStore(MemoryStore())
-        remote.hold(paths.SEGMENTS)
+        remote.hold(object_names.SEGMENTS)
         store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
         writing = asyncio.ensure_future(store.put(name, b"data"))
         while not remote.waiting:

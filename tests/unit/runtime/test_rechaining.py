@@ -8,8 +8,9 @@ from tests.support.pipelines import Outside, words
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, StateInfo, SubtaskState
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
-from tidelog.runtime.graph import Job, Vertex, compile_job
-from tidelog.runtime.rechaining import rechain
+from tidelog.runtime.graph import Job
+from tidelog.runtime.restore.rechain import rechain
+from tidelog.runtime.subtasks.vertices import Vertex, compile_job
 from tidelog.state.key_groups import range_of
 
 GROUPS = 8
@@ -17,11 +18,12 @@ COUNT = StateInfo(0, "aggregate", "aggregate", ("msgpack",))
 
 
 def vertices(parallelism: int) -> list[Vertex]:
-    """At parallelism 1 source and map share a task, and so do the aggregate and the sink."""
+    """At parallelism 1 source and map share a task, and so do the aggregate and the sink; at
+    another one the map is kept apart."""
     job = Job("job")
     counted = job.source(words(), parallelism=1).map(str).key_by(str)
     counted.aggregate(lambda _: 1, lambda a, b: a + b).sink(Outside(), parallelism=1)
-    return compile_job(job, parallelism)
+    return compile_job(job, parallelism, apart=() if parallelism == 1 else ("map",))
 
 
 def stored(name: str, parallelism: int, *states: StateInfo, **fields: Any) -> OperatorState:
@@ -58,6 +60,16 @@ def test_a_sink_that_joins_the_tasks_before_it_takes_its_transactions_along() ->
     found = rechain(operators, vertices(1))
     assert set(found) == {"aggregate"}
     assert transactions(found["aggregate"]) == [(b"tx-0", b"tx-2"), (b"tx-1",)]
+
+
+def test_a_sink_behind_an_exchange_that_was_none_takes_its_transactions_along() -> None:
+    job = Job("job")
+    counted = job.source(words()).key_by(str).aggregate(lambda _: 1, lambda a, b: a + b)
+    counted.rebalance().map(str).sink(Outside())
+    chained = stored("aggregate", 2, COUNT, transactions=lambda i: (b"tx-%d" % i,))
+    found = rechain({"aggregate": chained}, compile_job(job, 2))
+    assert transactions(found["map"]) == [(b"tx-0",), (b"tx-1",)]
+    assert transactions(found["aggregate"]) == [(), ()]
 
 
 def test_operators_that_stay_where_they_were_are_left_alone() -> None:

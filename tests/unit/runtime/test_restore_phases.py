@@ -13,12 +13,12 @@ from tidelog.effects import Effects, InlineOffload
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.observe import status_of
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks import Callback
 from tidelog.runtime.sources import Rate
-from tidelog.runtime.status import JobStatus, RestorePhases
-from tidelog.state.restore import RestoreConfig
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.status import JobStatus, RestorePhases
+from tidelog.state.restore.restorer import RestoreConfig
 from tidelog.storage.memory import MemoryStore
 
 SEGMENT_S, TABLE_FILE_S = 2.0, 3.0

@@ -10,8 +10,8 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
 from tests.support.harness import Incarnation, contents, job_config, retained_objects
-from tidelog.dstl.uploader import UploadConfig
-from tidelog.storage import paths
+from tidelog.changelog.uploader import UploadConfig
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 Steps = Callable[[Incarnation, SteerableStore], Awaitable[None]]
@@ -48,7 +48,7 @@ def test_a_materialization_during_a_checkpoint_does_not_take_its_log_away(tmp_pa
         barriered = await job.barrier()
         await job.settle(barriered)
         await job.materialize(0)
-        await job.collector.collect()
+        await job.collector.collect(job.live)
         assert await job.finish(barriered)
         assert await missing(job, store) == set()
 
@@ -63,14 +63,14 @@ def test_a_checkpoint_that_is_durable_though_its_answer_was_lost_keeps_its_objec
 
     async def steps(job: Incarnation, store: SteerableStore) -> None:
         write(job, 1)
-        store.fail(Failure("create", paths.CHECKPOINTS, after=True))
+        store.fail(Failure("create", object_names.CHECKPOINTS, after=True))
         assert not await job.finish(await job.barrier())
         if changelog:
             await job.materialize(0)
         else:
             write(job, 2)
             await job.settle(await job.barrier())
-        await job.collector.collect()
+        await job.collector.collect(job.live)
         assert await missing(job, store) == set()
         await job.crash()
         again = Incarnation(store, job.config, job.clock, Random(2))
@@ -93,7 +93,7 @@ def test_what_a_checkpoint_given_up_captured_goes_with_the_next_completed_one(
         for number in (2, 3, 4):
             write(job, number)
             assert await job.finish(await job.barrier())
-        await job.collector.collect()
+        await job.collector.collect(job.live)
         names, needed = await retained_objects(store.inner, job.runner.effects)
         assert isinstance(store.inner, MemoryStore)
         live = job.collector.ledger.closure(job.live())

@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tidelog.changelog.upload_metrics import UploadMetrics
 from tidelog.checkpoint.sizes import CheckpointSizes
-from tidelog.dstl.metrics import UploadMetrics
 from tidelog.effects import Effects
 from tidelog.ids import KeyGroup
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.channels.partition import ByKey
-from tidelog.runtime.checkpointing import CheckpointMetrics
+from tidelog.runtime.checkpoints.driver import CheckpointMetrics
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.distribution import Distribution, distribution
 from tidelog.runtime.graph import Job
-from tidelog.runtime.observe import status_of
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.stateless import Map
@@ -26,12 +24,15 @@ from tidelog.runtime.operators.window import AggregateWindow, WindowSpan
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks import Callback
 from tidelog.runtime.sources import Rate
-from tidelog.runtime.status import JobStatus
+from tidelog.runtime.status.distribution import Distribution, distribution
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.state.log import NoLog
-from tidelog.state.progress import RestoreProgress
 from tidelog.state.registry import StateRegistry
+from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.retry import LOCAL_POLICY, RetryingStore
 from tidelog.table.memory import MemoryTable
@@ -82,7 +83,7 @@ def test_every_put_is_an_update_and_every_row_of_a_flush_a_change(scanned: bool)
 
 def test_late_records_of_a_chain_are_those_of_its_operators() -> None:
     window = AggregateWindow(WindowSpan(10, 10), lambda r: 1, add)
-    chain = OperatorChain([("window", window), ("map", Map(lambda r: r))])
+    chain = OperatorChain([("window", window), ("map", Map(lambda r: r))], WorkTime(VirtualClock()))
     chain.open(OperatorContext("window", 0, 1, VirtualClock(auto=False), backend()))
     assert chain.late_records == 0
     assert list(chain.watermark(9)) == []
@@ -105,9 +106,9 @@ def test_only_the_last_segments_are_kept() -> None:
     for n in range(3000):
         metrics.uploaded(size=n, blocks=2 * n, seconds=n / 8)
     assert (metrics.uploads, metrics.bytes) == (3000, sum(range(3000)))
-    assert list(metrics.recent_bytes) == list(range(1976, 3000))
-    assert list(metrics.recent_blocks) == list(range(3952, 6000, 2))
-    assert list(metrics.recent_seconds) == [n / 8 for n in range(1976, 3000)]
+    assert list(metrics.segment_bytes) == list(range(1976, 3000))
+    assert list(metrics.segment_blocks) == list(range(3952, 6000, 2))
+    assert list(metrics.latency_s) == [n / 8 for n in range(1976, 3000)]
 
 
 def test_the_time_of_a_restore_stands_once_it_is_done() -> None:
@@ -152,7 +153,7 @@ def test_a_store_with_counters_shows_them(tmp_path: Path) -> None:
     assert create.calls == create.attempts == store.metrics.create.calls
     assert create.calls >= 1 + status.checkpoints.completed  # the start's slot and theirs
     assert (create.retries, create.hedges, create.failures) == (0, 0, 0)
-    assert create.latency_s == distribution(store.metrics.create.recent_seconds) is not None
+    assert create.latency_s == distribution(store.metrics.create.latency_s) is not None
     assert status.store.bytes_written == store.metrics.bytes_written > 0
     assert status.store.bytes_read == store.metrics.bytes_read
 

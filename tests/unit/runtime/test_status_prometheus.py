@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.errors import ConfigError
 from tidelog.ids import Generation, Slot
-from tidelog.runtime.distribution import Distribution
-from tidelog.runtime.prometheus import StatusCollector, serve_metrics
-from tidelog.runtime.status import (
+from tidelog.runtime.status.distribution import Distribution
+from tidelog.runtime.status.prometheus import StatusCollector, serve_metrics
+from tidelog.runtime.status.status import (
     CheckpointsStatus,
     JobStatus,
     MaterializationsStatus,

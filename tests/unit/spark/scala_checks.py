@@ -1,27 +1,28 @@
-"""Compiles the plug-in and its Scala checks, once per test run, with the installed Spark."""
+"""Compiles the Scala checks of the plug-in with the installed Spark; they lie beside its jar."""
 
 import fcntl
+import hashlib
 import json
 import os
 import subprocess
 from pathlib import Path
 
 from tests.unit.spark.spark_home import installed_spark
-from tidelog.spark.compiler import compile_jar
-from tidelog.spark.toolchain import Spark, find_java
+from tidelog.spark.plugin.jar import cache_directory, compile_jar, plugin_jar
+from tidelog.spark.plugin.toolchain import Spark, find_java
 
 ROOT = Path(__file__).parents[3]
-LOGGING = Path(__file__).parent / "log4j2.properties"
 GOLDEN = ROOT / "tests" / "golden"
 _SOURCES = ROOT / "native" / "spark-state-store" / "src"
+_LOGGING = _SOURCES / "test" / "resources" / "log4j2.properties"
 _CHECKS = ("Checks.scala", "format/*.scala", "core/*.scala")
 
 
 class ScalaChecks:
     """The compiled checks; `run` starts one of their main objects."""
 
-    def __init__(self, spark: Spark, jar: Path) -> None:
-        self._classpath = os.pathsep.join([spark.classpath, str(jar)])
+    def __init__(self, spark: Spark, jars: list[Path]) -> None:
+        self._classpath = os.pathsep.join([spark.classpath, *map(str, jars)])
 
     def outcomes(self, name: str, *arguments: Path) -> dict[str, str | None]:
         """Why a check of a main object failed, or None, by the check's name."""
@@ -31,7 +32,7 @@ class ScalaChecks:
 
     def run(self, name: str, *arguments: Path) -> str:
         """Standard output of an object's main method, which must succeed."""
-        command = [str(find_java()), "-Xmx512m", f"-Dlog4j2.configurationFile={LOGGING}"]
+        command = [str(find_java()), "-Xmx512m", f"-Dlog4j2.configurationFile={_LOGGING}"]
         command += ["-cp", self._classpath]
         command += [f"tidelog.spark.{name}", *map(str, arguments)]
         run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
@@ -39,17 +40,20 @@ class ScalaChecks:
         return run.stdout
 
 
-def compiled_checks(folder: Path) -> ScalaChecks:
-    """The checks as a jar in `folder`, which the workers of a test run share; skips the test, with
-    the reason, without Spark or Java.
+def compiled_checks() -> ScalaChecks:
+    """The checks as a jar, compiled unless an earlier run did; skips the test, with the reason,
+    without Spark or Java.
     """
     spark = installed_spark()
-    jar = folder / "scala-checks.jar"
-    with (folder / "scala-checks.lock").open("w") as lock:
+    plugin = plugin_jar()
+    below = _SOURCES / "test" / "scala" / "tidelog" / "spark"
+    sources = [path for pattern in _CHECKS for path in sorted(below.glob(pattern))]
+    digest = hashlib.sha256(plugin.name.encode())
+    for path in sources:
+        digest.update(path.read_bytes())
+    jar = cache_directory() / f"scala-checks-{digest.hexdigest()[:16]}.jar"
+    with jar.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jar.exists():
-            plugin = sorted((_SOURCES / "main" / "scala").rglob("*.scala"))
-            below = _SOURCES / "test" / "scala" / "tidelog" / "spark"
-            checks = [path for pattern in _CHECKS for path in sorted(below.glob(pattern))]
-            compile_jar([*plugin, *checks], [], jar, spark=spark)
-    return ScalaChecks(spark, jar)
+            compile_jar(sources, [plugin], jar, spark=spark)
+    return ScalaChecks(spark, [plugin, jar])

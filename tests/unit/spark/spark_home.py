@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import ConfigError
-from tidelog.spark.toolchain import Spark, find_java, find_spark
+from tidelog.spark.plugin.toolchain import Spark, find_java, find_spark
 
 
 def installed_spark() -> Spark:

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidelog.dstl.segment import SegmentAuthor
+from tests.support.spark_segments import NewPiece, pack_pieces
+from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
 from tidelog.spark.format.index import IndexDocument, IndexEntry, write_index
 from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
-from tidelog.spark.format.segment import NewPiece, pack_pieces
 
 RUN = "0a1b2c3d"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -9,11 +9,12 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.unit.spark.synthetic import Synthetic, roll_up_object
-from tidelog.spark.checkpoint import Checkpoint
-from tidelog.spark.liveness import Assessment
-from tidelog.spark.locate import Located, locate
-from tidelog.spark.location import store_url
-from tidelog.spark.reading import read_checkpoint
+from tidelog.errors import ObjectNotFoundError
+from tidelog.spark.checkpoint.checkpoint import Checkpoint
+from tidelog.spark.checkpoint.liveness import Assessment
+from tidelog.spark.checkpoint.locate import Located, locate
+from tidelog.spark.checkpoint.location import find_layout, store_url
+from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.storage.memory import MemoryStore
 
 
@@ -269,6 +270,29 @@ def test_hidden_checksum_files_of_hadoop_are_no_objects_of_the_checkpoint() -> N
 )
 def test_locations_are_taken_as_spark_writes_them(location: str, url: str) -> None:
     assert store_url(location) == url
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("checkpoints/00000007.json", "job"),
+        ("offsets/0", "query"),
+        ("commits/0", "query"),
+        ("_tidelog/segments/a-1-00000001.seg", "query"),
+    ],
+)
+def test_one_object_of_a_layout_tells_it(name: str, layout: str) -> None:
+    store = MemoryStore()
+    asyncio.run(store.put(name, b""))
+    assert asyncio.run(find_layout(store)) == layout
+
+
+@pytest.mark.parametrize("name", ["checkpoints/orders/offsets/0", "data/part-0.csv"])
+def test_a_folder_of_other_things_is_no_location(name: str) -> None:
+    store = MemoryStore()
+    asyncio.run(store.put(name, b""))
+    with pytest.raises(ObjectNotFoundError, match="expected checkpoints/ of a tidelog job"):
+        asyncio.run(find_layout(store))
 
 
 def test_a_location_with_hadoops_file_scheme_can_be_read(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.spark.synthetic import Synthetic
+from tidelog.concurrency import gather_bounded
 from tidelog.errors import CorruptObjectError, RestoreError
-from tidelog.spark.contents import ChangelogReader
-from tidelog.spark.footers import assembled, read_footers
+from tidelog.spark.checkpoint.contents import ChangelogReader
+from tidelog.spark.checkpoint.locate import assembled, read_footers
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import FooterEntry
-from tidelog.spark.reading import gathered
 from tidelog.storage.memory import MemoryStore
 
 NAME = ChangelogName(0, 1, "default", 7, "id")
@@ -41,7 +41,7 @@ def read_all(store: CountingStore, wanted: list[IndexEntry], cache_bytes: int) -
     async def work() -> list[bytes]:
         reader = ChangelogReader(store, cache_bytes)
         try:
-            return await gathered(reader.read, wanted)
+            return list((await gather_bounded(wanted, reader.read)).values())
         finally:
             await reader.close()
 

@@ -7,23 +7,23 @@ import pytest
 
 from tests.support.cli import tidelog
 from tests.unit.spark.spark_home import fake_spark
-from tidelog.spark import settings
-from tidelog.spark.doctor import check_installation, check_settings, hadoop_version
-from tidelog.spark.findings import Finding
-from tidelog.spark.toolchain import Spark
+from tidelog.spark.plugin.check_result import CheckResult
+from tidelog.spark.plugin.doctor import check_installation, check_settings, hadoop_version
+from tidelog.spark.plugin.settings import settings
+from tidelog.spark.plugin.toolchain import Spark
 
 STREAMING = "spark.sql.streaming."
 STORE = STREAMING + "stateStore."
 GOOD = settings(jar="/jars/tidelog.jar")
 
 
-def failures(findings: list[Finding]) -> dict[str, str]:
+def failures(results: list[CheckResult]) -> dict[str, str]:
     """Failed checks and what to do."""
-    return {f.check: f.action or "" for f in findings if f.verdict == "fail"}
+    return {f.check: f.action or "" for f in results if f.verdict == "fail"}
 
 
-def warnings(findings: list[Finding]) -> dict[str, str]:
-    return {f.check: f.action or "" for f in findings if f.verdict == "warn"}
+def warnings(results: list[CheckResult]) -> dict[str, str]:
+    return {f.check: f.action or "" for f in results if f.verdict == "warn"}
 
 
 def spark_with(home: Path, hadoop: str) -> Spark:
@@ -33,7 +33,7 @@ def spark_with(home: Path, hadoop: str) -> Spark:
 
 
 def test_our_own_settings_pass_everything() -> None:
-    assert {finding.verdict for finding in check_settings(GOOD, "/checkpoints/a")} == {"ok"}
+    assert {result.verdict for result in check_settings(GOOD, "/checkpoints/a")} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -112,17 +112,17 @@ def test_a_file_system_nobody_vouched_for_is_doubtful() -> None:
 
 @pytest.mark.parametrize(("hadoop", "passes"), [("3.4.1", False), ("3.4.2", True), ("3.5.0", True)])
 def test_s3a_needs_conditional_writes_of_hadoop(hadoop: str, passes: bool, tmp_path: Path) -> None:
-    findings = check_settings(GOOD, "s3a://bucket/a", spark_with(tmp_path / "spark", hadoop))
-    assert (failures(findings) == {}) is passes
+    results = check_settings(GOOD, "s3a://bucket/a", spark_with(tmp_path / "spark", hadoop))
+    assert (failures(results) == {}) is passes
     if not passes:
-        assert "3.4.2" in failures(findings)["file-system"]
-    assert f"hadoop-aws:{hadoop}" in warnings(findings)["hadoop-aws"]
+        assert "3.4.2" in failures(results)["file-system"]
+    assert f"hadoop-aws:{hadoop}" in warnings(results)["hadoop-aws"]
 
 
 def test_s3a_with_hadoop_aws_at_hand_passes(tmp_path: Path) -> None:
     conf = {**GOOD, "spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.5.0"}
-    findings = check_settings(conf, "s3a://bucket/a", spark_with(tmp_path / "spark", "3.5.0"))
-    assert {f.verdict for f in findings} == {"ok"}
+    results = check_settings(conf, "s3a://bucket/a", spark_with(tmp_path / "spark", "3.5.0"))
+    assert {f.verdict for f in results} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def test_an_unsupported_spark_and_a_missing_java_are_failures(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    findings, spark = check_installation(fake_spark(tmp_path / "spark", "4.0.0"))
+    results, spark = check_installation(fake_spark(tmp_path / "spark", "4.0.0"))
     assert spark is None
-    assert set(failures(findings)) == {"spark", "java"}
-    assert "openjdk" in failures(findings)["java"]
+    assert set(failures(results)) == {"spark", "java"}
+    assert "openjdk" in failures(results)["java"]
 
 
 def test_the_hadoop_version_is_that_of_the_client_jar() -> None:

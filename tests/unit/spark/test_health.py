@@ -93,6 +93,21 @@ def test_an_index_that_only_footers_replace_is_doubtful(tmp_path: Path) -> None:
     assert with_verdict(found, "fail") == {}
 
 
+def test_what_a_roll_up_says_of_batches_that_ran_again_since_is_not_missed(
+    tmp_path: Path,
+) -> None:
+    synthetic = Synthetic().virtual(10)
+    for batch in (8, 9):
+        undone = set(synthetic.documents[batch].segments)
+        names = list(synthetic.names(batch, attempt="b"))
+        synthetic.commit(batch, names, synthetic.write_segments(names))
+        for segment in undone:
+            del synthetic.objects[f"_tidelog/segments/{segment}"]
+    found = findings(lay_out(tmp_path, synthetic.objects))
+    assert with_verdict(found, "fail") == {}
+    assert any("20 live changelogs" in each["found"] for each in found)
+
+
 def test_what_is_lost_is_named(tmp_path: Path) -> None:
     synthetic = Synthetic(partitions=8, executors=1).virtual(3)
     segment = synthetic.segments()[1]
@@ -132,6 +147,31 @@ def test_a_bit_that_flipped_is_seen_with_deep(
     directory = lay_out(tmp_path, synthetic.objects)
     assert with_verdict(findings(directory), "fail") == {}
     assert segment in with_verdict(findings(directory, "--deep"), "fail")["contents"]["found"]
+
+
+def test_an_id_that_flipped_in_a_commit_is_told_with_the_one_that_belongs_there(
+    tmp_path: Path,
+) -> None:
+    synthetic = Synthetic(partitions=2).virtual(3)
+    right = next(name.id for name in synthetic.names(2) if name.partition == 1)
+    wrong = right[:-1] + "9"
+    version, ids, line = synthetic.objects["commits/2"].split(b"\n")
+    flipped_ids = ids.replace(right.encode(), wrong.encode())
+    synthetic.objects["commits/2"] = b"\n".join([version, flipped_ids, line])
+    directory = lay_out(tmp_path, synthetic.objects)
+    failed = with_verdict(findings(directory), "fail")
+    assert failed["damage"]["found"] == (
+        "object commits/2 is damaged on line 2, Spark's own: expected the id "
+        f"{right} of operator 0, partition 1, which the checked index on line 3 has, "
+        f"found {wrong} in its place"
+    )
+    assert failed["damage"]["action"] == (
+        f"stop the query and write {right} there; the rest of the object is right"
+    )
+    assert "lost" not in failed
+    exported = tidelog("spark", "export", directory)
+    assert exported.exit_code != 0
+    assert f"write {right} there" in exported.stderr
 
 
 def test_the_report_for_people_names_the_next_step(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ import pytest
 
 from tests.unit.spark.spark_home import fake_spark, installed_spark
 from tidelog.errors import ConfigError
-from tidelog.spark import jar
-from tidelog.spark.compiler import compile_jar, pack
-from tidelog.spark.jar import plugin_jar, plugin_sources
-from tidelog.spark.toolchain import Spark, find_java, find_spark, java_version, release_of
+from tidelog.spark.plugin import jar
+from tidelog.spark.plugin.jar import compile_jar, pack, plugin_jar, plugin_sources
+from tidelog.spark.plugin.toolchain import Spark, find_java, find_spark, java_version, release_of
 
 GREETING = (
     "package tiny\nobject Greeting { def text = new org.apache.spark.SparkConf().toString }\n"
@@ -187,7 +186,7 @@ def test_two_processes_that_compile_at_once_both_get_the_jar(tmp_path: Path, cac
     spark = installed_spark()
     root = sources_in(tmp_path / "src")
     script = (
-        "import sys; from pathlib import Path; from tidelog.spark.jar import plugin_jar\n"
+        "import sys; from pathlib import Path; from tidelog.spark.plugin.jar import plugin_jar\n"
         "print(plugin_jar(Path(sys.argv[1]), sources=Path(sys.argv[2])))"
     )
     command = [sys.executable, "-c", script, str(spark.home), str(root)]

@@ -11,10 +11,9 @@ import pytest
 
 from tests.support.cli import tidelog
 from tidelog.errors import ConfigError
-from tidelog.spark import configure, settings
-from tidelog.spark.options import OPTIONS, bytes_of, milliseconds_of
-from tidelog.spark.properties import parse_arguments, read_properties
-from tidelog.spark.settings import appended
+from tidelog.spark import configure
+from tidelog.spark.plugin.options import OPTIONS, bytes_of, milliseconds_of
+from tidelog.spark.plugin.settings import appended, parse_arguments, read_properties, settings
 
 STREAMING = "spark.sql.streaming."
 STORE = STREAMING + "stateStore."

@@ -12,8 +12,8 @@ import pytest
 from tests.support.cli import lay_out, tidelog
 from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
 from tests.unit.spark.synthetic import Synthetic, roll_up_object
-from tidelog.cli.spark import _COMMANDS
-from tidelog.spark.options import OPTIONS
+from tidelog.cli.spark.group import _COMMANDS
+from tidelog.spark.plugin.options import OPTIONS
 
 ON_CHECKPOINTS = ["checkpoints", "doctor", "export", "rebuild-index"]
 
@@ -25,7 +25,7 @@ def loaded(script: str) -> set[str]:
 
 
 def test_neither_tidelog_nor_its_spark_side_imports_pyspark() -> None:
-    modules = loaded("import tidelog, tidelog.spark, tidelog.cli.spark_doctor")
+    modules = loaded("import tidelog, tidelog.spark, tidelog.cli.spark.doctor")
     assert not modules & {"pyspark", "py4j", "pandas", "pyarrow"}
 
 
@@ -36,14 +36,16 @@ def test_help_imports_no_command() -> None:
         "assert CliRunner().invoke(main, ['spark', '--help']).exit_code == 0"
     )
     assert "tidelog.spark" not in modules
-    assert not {name for name in modules if name.startswith("tidelog.cli.spark_")}
+    assert not {name for name in modules if name.startswith("tidelog.cli.spark.")} - {
+        "tidelog.cli.spark.group"
+    }
 
 
 def test_help_names_every_command_as_its_module_does() -> None:
     shown = tidelog("spark", "--help").stdout
     for name in _COMMANDS:
         assert f"  {name} " in shown
-        module = import_module(f"tidelog.cli.spark_{name.replace('-', '_')}")
+        module = import_module(f"tidelog.cli.spark.{name.replace('-', '_')}")
         assert module.command.name == name
 
 
@@ -91,8 +93,11 @@ def test_every_field_is_documented(command: str, options: list[str], tmp_path: P
 
 
 def test_every_check_of_doctor_is_documented(tmp_path: Path) -> None:
-    source = Path(import_module("tidelog.spark.doctor").__file__ or "").parent
-    texts = [(source / name).read_text() for name in ("doctor.py", "health.py", "filesystems.py")]
+    source = Path(import_module("tidelog.spark").__file__ or "").parent
+    texts = [
+        (source / name).read_text()
+        for name in ("plugin/doctor.py", "checkpoint/health.py", "plugin/filesystems.py")
+    ]
     pattern = r'\b(?:ok|warn|fail|_class|_from_error)\(\s*"([a-z-]+)"'
     found = {name for text in texts for name in re.findall(pattern, text)}
     assert {"plugin", "stored-provider", "put-schemes"} <= found

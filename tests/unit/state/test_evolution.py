@@ -6,9 +6,9 @@ import pytest
 
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
-from tidelog.state.evolution import objection
 from tidelog.state.registry import StateRegistry
-from tidelog.state.schema import parse_schema
+from tidelog.state.schema.evolution import objection
+from tidelog.state.schema.schema import parse_schema
 
 
 def info(

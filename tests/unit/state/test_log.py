@@ -3,11 +3,11 @@
 from random import Random
 
 from tests.support.clock import VirtualClock
+from tidelog.changelog.cadence import Cadence
+from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import MaterializationRef
-from tidelog.dstl.cadence import Cadence
-from tidelog.dstl.chain import LogChain
-from tidelog.dstl.uploader import Uploader
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Generation, MaterializationId, SeqNo
 from tidelog.state.log import SubtaskLog
@@ -20,7 +20,7 @@ def log_of(flushes: int) -> SubtaskLog:
     clock = VirtualClock()
     effects = Effects(clock, Random(1), InlineOffload())
     parts = (MemoryStore(), effects, Ledger(), Generation(0), "process", Cadence(clock))
-    log = SubtaskLog(Uploader(*parts), LogChain("count", 0))
+    log = SubtaskLog(Uploader(*parts), SubtaskLogChain("count", 0))
     write(log, 0, flushes)
     return log
 

@@ -14,9 +14,9 @@ from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, SubtaskSta
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
 from tidelog.state.key_groups import range_of
-from tidelog.state.operator_dealing import deal_operator_state, union_in_part
 from tidelog.state.operator_state import OperatorStateKind, OperatorStates
-from tidelog.state.redistribute import redistribute
+from tidelog.state.restore.operator_state import redistribute_operator_state, union_in_part
+from tidelog.state.restore.redistribute import redistribute
 
 
 def subtask(index: int, count: int, *pieces: OperatorPiece, finished: bool = False) -> SubtaskState:
@@ -38,7 +38,7 @@ def operator(*subtasks: SubtaskState) -> OperatorState:
 
 def after(old: OperatorState, parallelism: int) -> list[list[Any]]:
     """What each subtask holds after a restart."""
-    dealt = deal_operator_state(old, redistribute(old, parallelism))
+    dealt = redistribute_operator_state(old, redistribute(old, parallelism))
     assert len(dealt.subtasks) == parallelism
     return [
         [msgspec.msgpack.decode(e) for p in s.operator_state for e in p.entries]

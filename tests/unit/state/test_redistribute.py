@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.invariants import manifest_violations
 from tidelog.checkpoint.manifest import (
+    AheadOfWatermark,
     Author,
     Checkpoint,
     MaterializationRef,
@@ -17,10 +19,9 @@ from tidelog.checkpoint.manifest import (
     StateInfo,
     SubtaskState,
 )
-from tidelog.dstl.segment import LogRange
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 from tidelog.state.key_groups import range_of
-from tidelog.state.redistribute import redistribute
+from tidelog.state.restore.redistribute import redistribute
 
 GROUPS = 12
 COUNT = StateInfo(0, "count", "value", ("count bigint",))
@@ -130,6 +131,25 @@ def test_what_was_logged_on_top_of_an_inheritance_comes_after_it() -> None:
 def test_a_subtask_without_state_leaves_nothing_to_inherit() -> None:
     empty = of(2, seqno=SeqNo(0), materialization=None, log=())
     assert [s.inherited for s in redistribute(empty, 3).subtasks] == [(), (), ()]
+
+
+def test_key_groups_that_were_further_stay_so_through_every_shape() -> None:
+    firing = operator(
+        subtask(0, 3, watermark=10, advancing=30),
+        subtask(1, 3, watermark=20),
+        subtask(2, 3, watermark=10),
+    )
+    one = redistribute(firing, 1).subtasks[0]
+    assert one.watermark == 10
+    assert one.ahead == (AheadOfWatermark(0, 3, 30), AheadOfWatermark(4, 7, 20))
+    again = redistribute(operator(one), 2)
+    assert [s.ahead for s in again.subtasks] == [
+        (AheadOfWatermark(0, 3, 30), AheadOfWatermark(4, 5, 20)),
+        (AheadOfWatermark(6, 7, 20),),
+    ]
+    later = operator(msgspec.structs.replace(one, watermark=25))
+    assert redistribute(later, 4).subtasks[0].ahead == (AheadOfWatermark(0, 2, 30),)
+    assert [s.ahead for s in redistribute(later, 4).subtasks[2:]] == [(), ()]
 
 
 def test_the_watermark_is_the_earliest_of_those_followed_or_unknown() -> None:

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 
 def test_fields_are_found_by_name_index_and_attribute() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tidelog.errors import StateSchemaError
-from tidelog.state.schema import parse_schema
+from tidelog.state.schema.schema import parse_schema
 
 
 class StructType:

@@ -7,12 +7,12 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.unit.state.conftest import Bench
-from tidelog.dstl.cadence import Cadence
+from tidelog.changelog.cadence import Cadence
 from tidelog.errors import StateSchemaError, StoreFullError
-from tidelog.state.list import ListState
-from tidelog.state.map import MapState
-from tidelog.state.reducing import AggregatingState, ReducingState
-from tidelog.state.value import ValueState
+from tidelog.state.handles.list import ListState
+from tidelog.state.handles.map import MapState
+from tidelog.state.handles.reducing import AggregatingState, ReducingState
+from tidelog.state.handles.value import ValueState
 from tidelog.table.memory import MemoryTable
 
 
@@ -227,6 +227,8 @@ def test_expired_rows_leave_the_table_in_the_end(bench: Bench) -> None:
     bench.backend.flush()
     for _ in range(10):
         bench.now += 1_000
+        for _ in bench.backend.tidy():
+            pass
         bench.backend.flush()
     assert list(bench.table.scan(b"", None)) == []
     assert sum(v is None for b in bench.log.batches for v in b.values) == 100, "logged, each once"

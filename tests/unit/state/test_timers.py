@@ -6,8 +6,8 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tests.unit.state.conftest import Bench
+from tidelog.state.handles.timers import Timers
 from tidelog.state.key_groups import decode_key
-from tidelog.state.timers import Timers
 
 
 def fire(bench: Bench, timers: Timers, limit: int) -> list[tuple[object, int]]:

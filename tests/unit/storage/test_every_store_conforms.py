@@ -9,14 +9,14 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance
-from tidelog.bench.store.manners import Manners
-from tidelog.bench.store.modelled import ModelledStore
 from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.storage.faulty import FaultyStore
 from tidelog.storage.fsspec_store import FsspecStore
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.retry import LOCAL_POLICY, RetryingStore, RetryPolicy
+from tidelog_bench.store.latency import LatencyProfile
+from tidelog_bench.store.modelled import ModelledStore
 
 INLINE = Effects(offload=InlineOffload())
 
@@ -53,7 +53,7 @@ class TestModelledStore(StoreConformance, RaceConformance):
     @pytest.fixture
     def opener(self) -> Opener:
         store = MemoryStore()
-        return lambda: ModelledStore(store, SystemClock(), Manners(latency_ms=0.1))
+        return lambda: ModelledStore(store, SystemClock(), LatencyProfile(latency_ms=0.1))
 
 
 class TestRetryingStore(StoreConformance, RaceConformance):

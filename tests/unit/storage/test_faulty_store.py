@@ -8,9 +8,9 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.unit.storage.conformance import names
 from tidelog.errors import ObjectExistsError, StoreFullError, StoreUnreachableError
+from tidelog.storage.errors import store_full
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.raising import store_full
 
 CALLS = {
     "put": (b"x",),

@@ -19,9 +19,9 @@ from tidelog.errors import (
 )
 from tidelog.storage import retry
 from tidelog.storage.create_once import create_once
+from tidelog.storage.errors import access_denied
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.raising import access_denied
 from tidelog.storage.retry import RetryingStore, RetryPolicy
 
 POLICY = RetryPolicy(attempt_timeout_s=10.0, hedge_after_s=2.0, deadline_s=60.0)
@@ -188,7 +188,7 @@ def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None:
         assert rig.faulty.stalled == 0
         counters = getattr(rig.store.metrics, operation)
         assert (counters.hedges, counters.hedge_wins, counters.retries) == (1, 1, 0)
-        assert list(counters.recent_seconds) == [rig.clock.monotonic()]
+        assert list(counters.latency_s) == [rig.clock.monotonic()]
 
     run(scenario)
 

@@ -19,16 +19,15 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row, decode_rows, encode_rows
-from tidelog.verify.bench import Choice
-from tidelog.verify.local import LocalEngine
+from tidelog.verify.engines import LocalEngine, WorkerConfig
+from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.store.verification import verify_store
-from tidelog.verify.worker import Workplace
+from tidelog.verify.unit import Choice
 
 Objects = Mapping[str, bytes]
 
@@ -44,7 +43,7 @@ def verified(objects: Objects, chosen: Choice = "all") -> Report:
 def report_on(store: ObjectStore, chosen: Choice = "all") -> Report:
     """The report on a store."""
     effects = virtual_effects()
-    engine = LocalEngine(store, effects, Workplace(store.url), jobs=1)
+    engine = LocalEngine(store, effects, WorkerConfig(store.url), jobs=1)
     return asyncio.run(verify_store(store, engine, chosen=chosen))
 
 
@@ -58,7 +57,7 @@ def small() -> Objects:
     store = MemoryStore()
     run(store, word_count(LONG_WORDS), config(table="memory", retain=4))
     objects = contents(store)
-    assert any(name.startswith(paths.TABLES) for name in objects)
+    assert any(name.startswith(object_names.TABLES) for name in objects)
     return objects
 
 
@@ -77,7 +76,9 @@ def overlapping(job_of: Callable[[], Job] = word_count) -> Objects:
     Ten checkpoints, RocksDB tables.
     """
     memory, effects = MemoryStore(), virtual_effects()
-    late = Fault(FaultKind.DELAY, operation="put", prefix=paths.MATERIALIZATIONS, seconds=1.2)
+    late = Fault(
+        FaultKind.DELAY, operation="put", prefix=object_names.MATERIALIZATIONS, seconds=1.2
+    )
     store = FaultyStore(memory, [late], effects.clock, effects.rng)
     asyncio.run(JobRunner(job_of(), store, config(retain=10), effects).run())
     return contents(memory)
@@ -85,12 +86,12 @@ def overlapping(job_of: Callable[[], Job] = word_count) -> Objects:
 
 def needed_by(objects: Objects, name: str) -> set[int]:
     """The checkpoints that need an object, read from the manifests alone."""
-    slots = {slot for n in objects if (slot := paths.slot_of(n)) is not None}
+    slots = {slot for n in objects if (slot := object_names.slot_of(n)) is not None}
     needed = set()
     for slot in slots:
-        entry = decode_entry(objects[paths.checkpoint(slot)], "")
+        entry = decode_entry(objects[object_names.checkpoint(slot)], "")
         if isinstance(entry, Checkpoint):
-            names = {paths.checkpoint(slot)}
+            names = {object_names.checkpoint(slot)}
             for _, state in entry.subtasks():
                 names |= {part.segment for part in state.log}
                 if state.materialization is not None:
@@ -151,11 +152,11 @@ def with_descriptor(objects: Objects, name: str, descriptor: Descriptor) -> Obje
             return ref
         return msgspec.structs.replace(ref, size=len(data), table_bytes=descriptor.table_bytes)
 
-    for slot in (s for n in objects if (s := paths.slot_of(n)) is not None):
-        entry = decode_entry(objects[paths.checkpoint(slot)], "")
+    for slot in (s for n in objects if (s := object_names.slot_of(n)) is not None):
+        entry = decode_entry(objects[object_names.checkpoint(slot)], "")
         if isinstance(entry, Checkpoint):
             for operator, state in entry.subtasks():
                 ref = named(state.materialization)
                 entry = with_subtask(entry, operator.id, state.index, materialization=ref)
-            changed[paths.checkpoint(slot)] = encode_entry(entry)
+            changed[object_names.checkpoint(slot)] = encode_entry(entry)
     return changed

@@ -11,14 +11,17 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import damaged, flipped, last_segment, missing
+from tests.support.documentation import BLOCKS
 from tests.support.jobs import filled
 from tests.unit.cli.test_cli_json_docs import keys
 from tests.unit.verify.query.spark_store import SparkStore
 from tests.unit.verify.stores import tiny, with_rows
-from tidelog.verify.problems import Check
+from tidelog.checkpoint.invariants import Invariant
+from tidelog.verify.findings import Check
 
 DOCS = Path(__file__).parents[3] / "docs"
-SECTION = (DOCS / "cli-json.md").read_text().partition("## tidelog verify")[2].partition("\n## ")[0]
+CLI_JSON = (DOCS / "reference" / "cli-json.md").read_text()
+SECTION = CLI_JSON.partition("## tidelog verify")[2].partition("\n## ")[0]
 
 
 def verify(directory: Path, *options: str) -> tuple[int, dict[str, Any]]:
@@ -70,8 +73,22 @@ def test_damage_is_told_with_object_partition_checkpoints_and_what_still_works(
     assert "FAILED: 0 of 3 checkpoints are sound" in shown.stdout
 
 
+def test_a_damaged_chosen_checkpoint_says_nothing_of_those_that_were_not_looked_at(
+    tmp_path: Path,
+) -> None:
+    segment = last_segment(filled(), 7)
+    hurt = lay_out(tmp_path, damaged(filled(), segment, missing))
+    shown = tidelog("verify", hurt, "--engine", "local", "--slot", "latest")
+    assert shown.exit_code == 1
+    assert "no other checkpoint is sound" not in shown.stdout
+    assert (
+        "  next: bring the object back from a backup, or look for a sound checkpoint among the "
+        f"others: `tidelog verify {hurt}`, without --slot" in shown.stdout.replace("file://", "")
+    )
+
+
 def test_damage_that_costs_nothing_fails_the_verification_too(tmp_path: Path) -> None:
-    start = "checkpoints/00000000.json"
+    start = "checkpoints/00000004.json"
     code, document = verify(lay_out(tmp_path, damaged(filled(), start, flipped)))
     (problem,) = document["problems"]
     assert code == 1 and problem["where"] == start
@@ -132,8 +149,11 @@ def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
     assert document["truth"]["differences"] and document["problems"] and document["not_checked"]
     found = set(keys(document))
     assert {key for key in found if f"`{key}`" not in SECTION} == set()
-    every = (DOCS / "cli-json.md").read_text()
-    assert {check for check in Check if f"| `{check}` |" not in every} == set()
+    assert {
+        check
+        for check in (*Check, Invariant.READABLE, Invariant.OBJECTS)
+        if f"| `{check}` |" not in CLI_JSON
+    } == set()
     for verdict in ("sound", "doubtful", "unusable", "expired", "gone"):
         assert f"`{verdict}`" in SECTION
 
@@ -209,11 +229,10 @@ def test_without_spark_nothing_of_it_is_imported(store: Path) -> None:
 def test_the_word_count_of_the_documentation_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = re.findall(r"```python\n(.*?)```", (DOCS / "verify.md").read_text(), re.DOTALL)[0]
     (tmp_path / "input" / "below").mkdir(parents=True)
     (tmp_path / "input" / "one.txt").write_text("the tide rises\nthe tide falls\n")
     (tmp_path / "input" / "below" / "two.txt").write_text("the sea\n")
-    (tmp_path / "documented_truth.py").write_text(first)
+    (tmp_path / "documented_truth.py").write_text(BLOCKS["verify 0"])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     job = ("wordcount", "--input", "input", "--store", "store", "--output", "counts", "--quiet")

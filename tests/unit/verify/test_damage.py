@@ -25,9 +25,9 @@ from tests.unit.verify.stores import (
     with_manifest,
     with_subtask,
 )
+from tidelog.changelog.segment import HEADER_BYTES
 from tidelog.checkpoint.manifest import decode_entry
-from tidelog.dstl.segment import HEADER_BYTES
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 ALL = {5, 6, 7, 8}
 """The checkpoints of `small`."""
@@ -61,7 +61,7 @@ DAMAGES = {
 
 
 def is_start(name: str) -> bool:
-    slot = paths.slot_of(name)
+    slot = object_names.slot_of(name)
     return slot is not None and slot not in ALL
 
 
@@ -73,7 +73,7 @@ def test_a_damaged_object_is_named_and_costs_the_checkpoints_that_need_it(kind: 
         needs = needed_by(objects, name)
         report = verified(damaged(objects, name, damage))
         found = verdicts(report)
-        if damage is missing and paths.slot_of(name) in ALL:
+        if damage is missing and object_names.slot_of(name) in ALL:
             # A checkpoint that retention has dropped looks the same.
             assert report.passed and set(found) == ALL - needs
             continue
@@ -85,7 +85,9 @@ def test_a_damaged_object_is_named_and_costs_the_checkpoints_that_need_it(kind: 
         costs = {number for problem in report.problems for number in problem.unusable}
         assert costs <= needs
         assert found == {n: "unusable" if n in costs else "sound" for n in found}
-        whole = name.startswith((paths.TABLES, paths.MATERIALIZATIONS, paths.CHECKPOINTS))
+        whole = name.startswith(
+            (object_names.TABLES, object_names.MATERIALIZATIONS, object_names.CHECKPOINTS)
+        )
         if whole or damage in (missing, emptied):
             assert costs == needs, f"all of {name} is needed"
 
@@ -95,7 +97,7 @@ def test_damaged_files_of_rocksdb_tables_are_named_with_their_partition(
     damage: Callable[[bytes], bytes | None],
 ) -> None:
     objects = filled()
-    for name in (name for name in objects if name.startswith(paths.TABLES)):
+    for name in (name for name in objects if name.startswith(object_names.TABLES)):
         needs = needed_by(objects, name)
         (problem,) = verified(damaged(objects, name, damage)).problems
         assert problem.where == name and problem.unusable == tuple(sorted(needs))
@@ -104,7 +106,7 @@ def test_damaged_files_of_rocksdb_tables_are_named_with_their_partition(
 
 def test_every_bit_of_a_segment_counts_and_costs_what_it_is_used_for() -> None:
     objects = tiny()
-    name = max(name for name in objects if name.startswith(paths.SEGMENTS))
+    name = max(name for name in objects if name.startswith(object_names.SEGMENTS))
     uses = list(ranges(objects, name))
     data = objects[name]
     for at in range(0, len(data), 7):
@@ -126,7 +128,13 @@ def ranges(objects: Objects, segment: str) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    "prefix", [paths.SEGMENTS, paths.TABLES, paths.MATERIALIZATIONS, paths.CHECKPOINTS]
+    "prefix",
+    [
+        object_names.SEGMENTS,
+        object_names.TABLES,
+        object_names.MATERIALIZATIONS,
+        object_names.CHECKPOINTS,
+    ],
 )
 def test_objects_that_are_swapped_are_found(prefix: str) -> None:
     objects = small()
@@ -218,7 +226,7 @@ def test_a_missing_change_below_a_checkpoint_is_found() -> None:
 def test_several_damages_are_all_named() -> None:
     objects = small()
     descriptor, _ = a_descriptor(objects, 8)
-    segment = max(name for name in objects if name.startswith(paths.SEGMENTS))
+    segment = max(name for name in objects if name.startswith(object_names.SEGMENTS))
     start = "checkpoints/00000000.json"
     hurt = damaged(damaged(damaged(objects, segment, missing), descriptor, flipped), start, missing)
     assert {problem.where for problem in verified(hurt).problems} == {segment, descriptor, start}

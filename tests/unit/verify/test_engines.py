@@ -14,17 +14,16 @@ from tidelog.effects import Effects
 from tidelog.errors import AccessDeniedError, ConfigError, StorageError
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.open import open_store
-from tidelog.verify.bench import Bench, UnitResult
-from tidelog.verify.local import LocalEngine
+from tidelog.verify.engines import LocalEngine, WorkerConfig, work
+from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.store.verification import verify_store
-from tidelog.verify.worker import Workplace, work
+from tidelog.verify.unit import UnitResult, Workspace
 
 
 def verified_by_processes(directory: Path, scratch: Path) -> Report:
     effects = Effects()
     store = open_store(str(directory), effects)
-    place = Workplace(store.url, directory=str(scratch))
+    place = WorkerConfig(store.url, directory=str(scratch))
     engine = LocalEngine(store, effects, place, jobs=2)
     try:
         return asyncio.run(verify_store(store, engine))
@@ -51,7 +50,7 @@ class Failing:
     label: str = "failing"
     weight: int = 1
 
-    async def check(self, bench: Bench) -> UnitResult:
+    async def check(self, bench: Workspace) -> UnitResult:
         raise AccessDeniedError(
             "object x", expected="to read it", found="403", action="set credentials"
         )
@@ -59,18 +58,18 @@ class Failing:
 
 def test_an_error_in_another_process_is_raised_as_it_was() -> None:
     effects = virtual_effects()
-    engine = LocalEngine(MemoryStore(), effects, Workplace("memory://engines"), jobs=2)
+    engine = LocalEngine(MemoryStore(), effects, WorkerConfig("memory://engines"), jobs=2)
     with pytest.raises(AccessDeniedError, match="set credentials"):
         asyncio.run(engine.run([Failing(), Failing()], lambda done, total: None))
 
 
 def test_a_worker_returns_an_error_instead_of_raising_it() -> None:
-    found = work(Failing(), Workplace("memory://engines"))
+    found = work(Failing(), WorkerConfig("memory://engines"))
     assert isinstance(found, AccessDeniedError) and isinstance(found, StorageError)
 
 
 def test_a_work_directory_that_is_not_there_is_an_error_that_names_the_option() -> None:
-    found = work(Failing(), Workplace("memory://engines", directory="/no/such/directory"))
+    found = work(Failing(), WorkerConfig("memory://engines", directory="/no/such/directory"))
     assert isinstance(found, ConfigError) and "--work-dir" in found.action
 
 
@@ -83,11 +82,11 @@ def test_progress_is_told_after_every_unit() -> None:
         label: str = "nothing"
         weight: int = 0
 
-        async def check(self, bench: Bench) -> UnitResult:
+        async def check(self, bench: Workspace) -> UnitResult:
             assert list(bench.directory.iterdir()) == []
             return UnitResult()
 
-    engine = LocalEngine(store, effects, Workplace(store.url))
+    engine = LocalEngine(store, effects, WorkerConfig(store.url))
     units = [Nothing(), Nothing(), Nothing()]
     asyncio.run(engine.run(units, lambda done, total: seen.append((done, total))))
     assert seen == [(1, 3), (2, 3), (3, 3)]

@@ -15,9 +15,9 @@ from tests.support.pressure import keyed_job, numbered, pressed, run_pressed
 from tests.unit.overhead.measuring import measured
 from tests.unit.spark.source.reading import read
 from tests.unit.verify.stores import Objects, verdicts, verified
-from tidelog.checkpoint.audit import audit
-from tidelog.checkpoint.inventory import read_slots
-from tidelog.dstl.uploader import UploadConfig
+from tidelog.catalog.audit import audit
+from tidelog.catalog.inventory import read_slots
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.storage.memory import MemoryStore
 
 

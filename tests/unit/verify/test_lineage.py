@@ -2,22 +2,22 @@
 
 from tidelog.changelog.block import seal
 from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import MaterializationRef, SubtaskState
-from tidelog.dstl.segment import LogRange
 from tidelog.ids import Generation, KeyGroup, MaterializationId, SeqNo, Slot
-from tidelog.storage import paths
-from tidelog.verify.store.lineage import (
+from tidelog.storage import object_names
+from tidelog.verify.job.alternate_history import (
     LOG_IS_CUT,
     NO_MATERIALIZATION,
     ONLY_ONE,
+    AlternateHistory,
     Chain,
-    Detour,
-    detour,
+    alternate_history,
 )
 
 
 def log(generation: int, first: int, end: int) -> LogRange:
-    segment = paths.segment(Generation(generation), "p", first)
+    segment = object_names.segment(Generation(generation), "p", first)
     return LogRange(segment, 44, 10, SeqNo(first), SeqNo(end), KeyGroup(0), KeyGroup(9))
 
 
@@ -38,15 +38,15 @@ def chain(
     """A partition in a slot of a generation, materialized up to a change `by` a generation."""
     ref = None
     if upto is not None:
-        name = paths.materialization(Generation(by), "op", 0, MaterializationId(upto))
+        name = object_names.materialization(Generation(by), "op", 0, MaterializationId(upto))
         ref = MaterializationRef(MaterializationId(upto), name, 1, SeqNo(upto), 1)
     state = SubtaskState(0, 0, 9, SeqNo(seqno), "memory", ref, ranges, tail)
     return Chain(Slot(slot), Generation(generation), state)
 
 
-def meeting(way: Detour | str) -> tuple[int, int]:
+def meeting(way: AlternateHistory | str) -> tuple[int, int]:
     """Slot of the older chain, and the change where the newer log takes over."""
-    assert isinstance(way, Detour)
+    assert isinstance(way, AlternateHistory)
     assert way.newer.materialization is not None
     assert way.older.seqno == way.newer.materialization.upto
     return way.slot, way.older.seqno
@@ -55,40 +55,43 @@ def meeting(way: Detour | str) -> tuple[int, int]:
 def test_a_log_from_the_beginning_leads_to_the_first_materialization() -> None:
     older = chain(1, log(0, 0, 60), seqno=60)
     newer = chain(2, log(0, 50, 80), seqno=80, upto=50)
-    assert meeting(detour(newer, [older])) == (1, 50)
+    assert meeting(alternate_history(newer, [older])) == (1, 50)
 
 
 def test_without_a_materialization_there_is_nothing_to_compare() -> None:
-    assert detour(chain(2, log(0, 0, 9), seqno=9), [chain(1, seqno=5)]) == NO_MATERIALIZATION
+    assert (
+        alternate_history(chain(2, log(0, 0, 9), seqno=9), [chain(1, seqno=5)])
+        == NO_MATERIALIZATION
+    )
 
 
 def test_the_same_materialization_in_other_slots_is_only_one() -> None:
     chains = [chain(slot, log(0, 50, 60 + slot), seqno=60 + slot, upto=50) for slot in (1, 2, 3)]
-    assert detour(chains[2], chains[:2]) == ONLY_ONE
+    assert alternate_history(chains[2], chains[:2]) == ONLY_ONE
 
 
 def test_a_gap_between_the_older_log_and_the_newer_materialization_is_no_way() -> None:
     older = chain(1, log(0, 0, 40), seqno=40)
     newer = chain(2, log(0, 50, 80), seqno=80, upto=50)
-    assert detour(newer, [older]) == LOG_IS_CUT
+    assert alternate_history(newer, [older]) == LOG_IS_CUT
 
 
 def test_a_newer_log_that_begins_before_its_materialization_fills_the_gap() -> None:
     older = chain(1, log(0, 0, 40), seqno=40)
     newer = chain(2, log(0, 30, 80), seqno=80, upto=50)
-    assert meeting(detour(newer, [older])) == (1, 40)
+    assert meeting(alternate_history(newer, [older])) == (1, 40)
 
 
 def test_what_an_older_range_holds_beyond_its_checkpoint_counts() -> None:
     older = chain(1, log(0, 0, 55), seqno=40)
     newer = chain(2, log(0, 50, 80), seqno=80, upto=50)
-    assert meeting(detour(newer, [older])) == (1, 50)
+    assert meeting(alternate_history(newer, [older])) == (1, 50)
 
 
 def test_inline_blocks_are_part_of_the_older_log() -> None:
     older = chain(1, log(0, 0, 30), seqno=50, tail=(inline(30, 50),))
     newer = chain(2, log(0, 50, 80), seqno=80, upto=50)
-    assert meeting(detour(newer, [older])) == (1, 50)
+    assert meeting(alternate_history(newer, [older])) == (1, 50)
 
 
 def test_the_newest_older_materialization_that_leads_there_is_taken() -> None:
@@ -96,27 +99,27 @@ def test_the_newest_older_materialization_that_leads_there_is_taken() -> None:
     first = chain(2, log(0, 20, 60), seqno=60, upto=20)
     cut = chain(3, log(0, 30, 45), seqno=45, upto=30)
     newer = chain(4, log(0, 50, 80), seqno=80, upto=50)
-    assert meeting(detour(newer, [none, first, cut])) == (2, 50)
+    assert meeting(alternate_history(newer, [none, first, cut])) == (2, 50)
 
 
 def test_what_an_abandoned_generation_logged_is_no_history_of_its_successor() -> None:
     # Generation 5 resumed from change 30; generation 0 had gone on to 60.
     abandoned = chain(1, log(0, 0, 60), seqno=60)
     newer = chain(6, log(5, 50, 80), seqno=80, upto=50, by=5, generation=5)
-    assert detour(newer, [abandoned]) == LOG_IS_CUT
+    assert alternate_history(newer, [abandoned]) == LOG_IS_CUT
 
 
 def test_history_before_the_successor_took_over_is_shared() -> None:
     older = chain(1, log(0, 0, 60), seqno=60)
     # Materialized by generation 0 up to 30, and from there on logged by generation 5.
     newer = chain(6, log(5, 30, 80), seqno=80, upto=30, by=0, generation=5)
-    assert meeting(detour(newer, [older])) == (1, 30)
+    assert meeting(alternate_history(newer, [older])) == (1, 30)
 
 
 def test_a_successor_that_kept_the_log_joins_where_it_was_resumed() -> None:
     older = chain(1, log(0, 0, 60), seqno=30)
     newer = chain(6, log(0, 10, 30), log(5, 30, 80), seqno=80, upto=20, by=0, generation=5)
-    assert meeting(detour(newer, [older])) == (1, 20)
+    assert meeting(alternate_history(newer, [older])) == (1, 20)
     # Materialized later than that: the older log may not lead beyond the change it resumed from.
     later = chain(6, log(0, 10, 15), log(5, 15, 80), seqno=80, upto=20, by=5, generation=5)
-    assert meeting(detour(later, [older])) == (1, 15)
+    assert meeting(alternate_history(later, [older])) == (1, 15)

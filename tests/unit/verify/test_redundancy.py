@@ -17,9 +17,9 @@ from tests.unit.verify.stores import (
     with_descriptor,
     with_rows,
 )
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import TableObject, decode_descriptor
-from tidelog.dstl.segment import LogRange
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.document import checksum
 from tidelog.table.frame import Row
 from tidelog.table.rocksdb import RocksTableFactory
@@ -86,13 +86,19 @@ def test_a_damaged_way_is_told_by_the_partition_it_belongs_to() -> None:
         (n, part)
         for n in range(8, 1, -1)
         for part in reversed(log_of_slot(n - 1, "count", 1))
-        if part not in log_of_slot(n, "count", 1)
+        if part.segment not in segments_of_slot(n)
     )
     assert "count-1" not in [partition for partition, _, _ in verified(objects, slot).unchecked]
     report = verified(damaged(objects, part.segment, in_the_block_at(part.offset)), slot)
     assert report.passed
     reasons = {reason for partition, reason, _ in report.unchecked if partition == "count-1"}
     assert reasons == {"only one materialization: the way from the older one is damaged"}
+
+
+def segments_of_slot(slot: int) -> set[str]:
+    """The segments that any partition of `overlapping` needs."""
+    subtasks = checkpoint_in(overlapping(), slot).subtasks()
+    return {part.segment for _, state in subtasks for part in state.ranges}
 
 
 def log_of_slot(slot: int, operator: str, index: int) -> tuple[LogRange, ...]:
@@ -148,7 +154,7 @@ def with_other_table(objects: Objects, name: str, directory: Path) -> Objects:
             private_files[each.name] = data
             continue
         label = f"{hashlib.blake2b(data, digest_size=16).hexdigest()}-process-1-9"
-        stored = paths.table_file(descriptor.generation, label)
+        stored = object_names.table_file(descriptor.generation, label)
         added[stored] = data
         shared.append(TableObject(each.name, stored, len(data), checksum(data)))
     other = msgspec.structs.replace(descriptor, shared=tuple(shared), private=private_files)

@@ -9,13 +9,12 @@ from tests.unit.verify.stores import needed_by, small, verdicts
 from tidelog.checkpoint.manifest import Author, Start, encode_entry
 from tidelog.errors import StoreUnreachableError
 from tidelog.ids import Generation, Slot
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.local import LocalEngine
+from tidelog.verify.engines import LocalEngine, WorkerConfig
+from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.store.verification import verify_store
-from tidelog.verify.worker import Workplace
 
 OLDEST, NEWEST = 5, 8
 
@@ -43,7 +42,7 @@ def report_while_dropping(*dropped: int) -> Report:
     async def verify() -> Report:
         for name, data in objects.items():
             await store.put(name, data)
-        return await verify_store(store, LocalEngine(store, effects, Workplace(store.url)))
+        return await verify_store(store, LocalEngine(store, effects, WorkerConfig(store.url)))
 
     return asyncio.run(verify())
 
@@ -73,7 +72,7 @@ class Restarting(MemoryStore):
         if name == f"checkpoints/{NEWEST:08d}.json":
             author = Author(Generation(9), "attempt")
             await self.put("checkpoints/00000009.json", encode_entry(Start(Slot(9), author, 0, "")))
-            await self.put(paths.segment(Generation(9), "process", 1), b"its first segment")
+            await self.put(object_names.segment(Generation(9), "process", 1), b"its first segment")
         return data
 
 
@@ -84,7 +83,7 @@ def test_a_job_that_starts_meanwhile_is_no_gap_between_generations() -> None:
     async def verify() -> Report:
         for name, data in objects.items():
             await store.put(name, data)
-        return await verify_store(store, LocalEngine(store, effects, Workplace(store.url)))
+        return await verify_store(store, LocalEngine(store, effects, WorkerConfig(store.url)))
 
     report = asyncio.run(verify())
     assert report.problems == () and report.passed
@@ -99,7 +98,7 @@ def test_a_store_out_of_reach_is_an_error_and_no_damage() -> None:
             await store.put(name, data)
         fault = Fault(FaultKind.FAIL, operation="get", prefix="segments/")
         broken = FaultyStore(store, [fault], effects.clock, effects.rng)
-        return await verify_store(broken, LocalEngine(broken, effects, Workplace(store.url)))
+        return await verify_store(broken, LocalEngine(broken, effects, WorkerConfig(store.url)))
 
     with pytest.raises(StoreUnreachableError):
         asyncio.run(verify())

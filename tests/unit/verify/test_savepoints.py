@@ -13,8 +13,8 @@ from tests.support.pipelines import Outside, config, effects, word_count, words
 from tests.unit.overhead.measuring import measured
 from tests.unit.spark.source.reading import read, request
 from tests.unit.verify.stores import Objects, verified
-from tidelog.checkpoint.audit import audit
-from tidelog.checkpoint.inventory import read_slots
+from tidelog.catalog.audit import audit
+from tidelog.catalog.inventory import read_slots
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.runtime.runner import JobRunner
 from tidelog.spark.source.job import follow
@@ -70,7 +70,7 @@ def test_a_stream_over_a_savepoint_has_each_change_of_the_job_once(
         (stretch for part in parts for stretch in part.stretches),  # type: ignore[attr-defined]
         key=lambda stretch: stretch.start,
     )
-    counted = dict.fromkeys(last.next, 0)
+    counted = {partition: first.next.get(partition, 0) for partition in last.next}
     for stretch in stretches:
         assert stretch.start == counted[stretch.operator, stretch.subtask], "no gap, none twice"
         counted[stretch.operator, stretch.subtask] = stretch.end

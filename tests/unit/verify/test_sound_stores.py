@@ -18,17 +18,16 @@ from tests.support.jobs import (
     word_count,
 )
 from tests.unit.verify.stores import overlapping, report_on, small, tiny, verdicts, verified
-from tidelog.dstl.uploader import UploadConfig
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.ids import Slot
+from tidelog.ids import Slot, SubtaskId
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks.callable import Callback
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.store.lineage import LOG_IS_CUT, NO_MATERIALIZATION
-from tidelog.verify.store.structure import partition_label
+from tidelog.verify.job.alternate_history import LOG_IS_CUT, NO_MATERIALIZATION
 
 OFTEN = MaterializeConfig(interval=1.0)
 
@@ -101,7 +100,7 @@ def test_a_second_way_is_taken_where_there_is_one_and_only_there() -> None:
     assert ways[1] == (0, 0, 4), "the first checkpoint has no materialization"
     assert ways[8] == (4, 0, 0)
     without = {
-        (partition_label(operator.id, state.index), slot)
+        (str(SubtaskId(operator.id, state.index)), slot)
         for slot in ways
         for operator, state in checkpoint_in(overlapping(), slot).subtasks()
         if state.materialization is None

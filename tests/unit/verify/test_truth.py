@@ -16,12 +16,11 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError, RestoreError, UserFunctionError
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.local import LocalEngine
-from tidelog.verify.truth.asking import Asked, Question, load_function
-from tidelog.verify.truth.of_store import StoreTruth
-from tidelog.verify.truth.result import SHOWN, TruthResult
-from tidelog.verify.truth.values import Shape, canonical, stored_values
-from tidelog.verify.worker import Workplace
+from tidelog.verify.engines import LocalEngine, WorkerConfig
+from tidelog.verify.expected.comparison import SHOWN, TruthResult
+from tidelog.verify.expected.function import Expected, Request, load_function
+from tidelog.verify.expected.of_store import StoreTruth
+from tidelog.verify.expected.values import Shape, canonical, stored_values
 
 COUNTS = {f"word-{number}": 20 for number in range(40)}
 """What all 800 words of the jobs under test come to: both splits have 400 of them."""
@@ -36,8 +35,8 @@ def compared(
 ) -> TruthResult:
     store = store or store_of(filled())
     effects = virtual_effects()
-    engine = LocalEngine(store, effects, Workplace(store.url))
-    question = Question("truths:it", function, operator, state)
+    engine = LocalEngine(store, effects, WorkerConfig(store.url))
+    question = Expected("truths:it", function, operator, state)
     return asyncio.run(StoreTruth(store, effects, engine, None, question).compare(slot))
 
 
@@ -82,9 +81,9 @@ def test_of_many_differences_a_few_are_shown_and_all_are_counted() -> None:
 
 
 def test_the_function_is_told_how_far_the_input_was_read() -> None:
-    seen: list[Asked] = []
+    seen: list[Request] = []
 
-    def truth(asked: Asked) -> dict[str, int]:
+    def truth(asked: Request) -> dict[str, int]:
         seen.append(asked)
         counts: dict[str, int] = {}
         for split in asked.positions["source"].values():
@@ -135,7 +134,7 @@ def test_a_state_that_is_not_clear_is_an_error(
         compared(lambda asked: COUNTS, operator=operator, state=state)
 
 
-def failing(asked: Asked) -> Iterator[tuple[str, int]]:
+def failing(asked: Request) -> Iterator[tuple[str, int]]:
     yield "word-1", 20
     raise ValueError("the input is gone")
 
@@ -164,7 +163,7 @@ def test_an_error_of_the_function_is_reported_as_its_own() -> None:
         compared(broken)
 
 
-def raising(asked: Asked) -> None:
+def raising(asked: Request) -> None:
     raise ZeroDivisionError
 
 

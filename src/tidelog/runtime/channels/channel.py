@@ -15,21 +15,22 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, Message, Watermark
 from tidelog.runtime.channels.pool import BufferPool
 
 InFlightData = Batch | Watermark
-"""What of a channel belongs to an unaligned checkpoint."""
+"""A message of a channel that an unaligned checkpoint stores."""
 
 Recorded = Callable[[list[InFlightData]], None]
-"""Takes over the in-flight data of a channel."""
+"""A callback that takes the in-flight data of a channel."""
 
 
 class Consumer(Protocol):
-    """Who takes from a channel."""
+    """The port for what takes from a channel: a gate."""
 
-    def arrived(self, channel: int, message: Message) -> None:
-        """Something new is in the input."""
+    def arrived(self, message: Message) -> None:
+        """A message has arrived in the input of a channel."""
         ...
 
 
@@ -51,7 +52,7 @@ class Channel:
     def __init__(self, consumer: Consumer, number: int, buffers: int, pool: BufferPool) -> None:
         self.number = number
         self.recovered = 0
-        """Restored messages that the consumer has not taken yet; they come first."""
+        """Number of restored messages that the consumer has not taken yet; they come first."""
         self._consumer = consumer
         self._room = buffers
         self._pool = pool
@@ -64,8 +65,14 @@ class Channel:
         return len(self._input) + len(self._backlog)
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of memory that the channel's records take."""
+        messages = itertools.chain(self._input, self._backlog)
+        return sum(message.size_bytes for message in messages if isinstance(message, Batch))
+
+    @property
     def head(self) -> Message | None:
-        """What the consumer takes next."""
+        """The message that the consumer takes next; None: there is none."""
         return self._input[0] if self._input else None
 
     # --- the producer's end
@@ -95,7 +102,7 @@ class Channel:
         return waits
 
     def forget(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was given up: nobody asks when its barrier moves on."""
+        """The checkpoint was given up: do not call back when its barrier moves on."""
         self._when_moved.pop(checkpoint, None)
 
     def move_first(self, checkpoint: CheckpointId, barrier: Barrier) -> list[InFlightData]:
@@ -130,7 +137,9 @@ class Channel:
     def recover(self, messages: Iterable[InFlightData]) -> None:
         """Put restored in-flight data into the empty input; it takes what room it needs."""
         for message in messages:
-            self._room -= isinstance(message, Batch)
+            if isinstance(message, Batch):
+                message.size_bytes = bytes_of(message.records)
+                self._room -= 1
             self.recovered += 1
             self._arrive(message)
 
@@ -150,7 +159,7 @@ class Channel:
         self._recording = _Recording(checkpoint, recorded, _data(self._input))
 
     def stop_recording(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was given up."""
+        """The checkpoint was given up: do not record for it."""
         if self._recording is not None and self._recording.checkpoint == checkpoint:
             self._recording = None
 
@@ -183,7 +192,7 @@ class Channel:
             if isinstance(message, InFlightData):
                 recording.data.append(message)
         self._input.append(message)
-        self._consumer.arrived(self.number, message)
+        self._consumer.arrived(message)
 
 
 @dataclass(frozen=True, slots=True)

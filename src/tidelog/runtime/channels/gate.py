@@ -41,28 +41,33 @@ class Gate:
         """Messages waiting in all channels."""
         return sum(map(len, self.channels))
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of memory that the records of all channels take."""
+        return sum(channel.size_bytes for channel in self.channels)
+
     def deliver_while(self, output_available: Callable[[], bool]) -> None:
         """Deliver records only while this is true; `wake` tells when it became true."""
         self._output_available = output_available
 
-    def arrived(self, channel: int, message: Message) -> None:
-        """A channel has something new."""
+    def arrived(self, message: Message) -> None:
+        """A message has arrived in the input of a channel."""
         if isinstance(message, Barrier) and message.order != "aligned":
             self._announced.append(Announced(message))
         self._ready.set()
 
     def announce(self, barrier: Barrier) -> None:
-        """Tell the task of a barrier, soon."""
+        """Make `get` return this barrier before any message."""
         self._announced.append(Announced(barrier))
         self._ready.set()
 
     def poke(self) -> None:
-        """Make `get` answer None once, soon: time passed."""
+        """Make `get` return None once: processing time passed."""
         self._poked = True
         self._ready.set()
 
     def wake(self) -> None:
-        """Look again whether something can be delivered."""
+        """Make a waiting `get` check again whether it can deliver something."""
         self._ready.set()
 
     def recovered(self) -> None:
@@ -78,19 +83,24 @@ class Gate:
             if self._poked:
                 self._poked = False
                 return None
-            channel = self._next_ready()
+            channel = self._next_ready(available=self._output_available())
             if channel is not None:
                 return channel, self.channels[channel].take()
             self._ready.clear()
             await self._ready.wait()
 
-    async def interruption(self) -> Announced | None:
-        """In the middle of something long: a barrier that was announced, else None as soon as
-        there is room for more output.
+    async def interruption(self) -> tuple[int, Message] | Announced | None:
+        """In the middle of something long: a barrier, else None as soon as there is room for more
+        output.
+
+        The barrier that a job stops with waits: nothing may be emitted after it.
         """
         while True:
-            if self._announced:
+            if self._announced and not self._announced[0].barrier.stop:
                 return self._announced.popleft()
+            channel = self._next_ready(available=False)
+            if channel is not None and not _stops(self.channels[channel].head):
+                return channel, self.channels[channel].take()
             if self._output_available():
                 return None
             self._ready.clear()
@@ -105,12 +115,14 @@ class Gate:
         self._blocked.clear()
         self._ready.set()
 
-    def _next_ready(self) -> int | None:
+    def _next_ready(self, *, available: bool) -> int | None:
         channels, blocked = self.channels, self._blocked
-        count, available = len(channels), self._output_available()
+        count = len(channels)
         recovering = self._recovering = self._recovering and any(c.recovered for c in channels)
+        # Restored data in the order of the channels: an earlier rescale put what is older first.
+        start = 0 if recovering else self._turn
         for step in range(count):
-            number = (self._turn + step) % count
+            number = (start + step) % count
             head = channels[number].head
             if head is None or number in blocked:
                 continue
@@ -120,6 +132,10 @@ class Gate:
                 self._turn = (number + 1) % count
                 return number
         return None
+
+
+def _stops(message: Message | None) -> bool:
+    return isinstance(message, Barrier) and message.stop
 
 
 def _always() -> bool:

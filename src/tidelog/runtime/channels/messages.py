@@ -3,7 +3,8 @@
 Invariant: messages are never changed after they were sent; many tasks may hold one.
 """
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidelog.checkpoint.request import SavepointRequest
@@ -16,9 +17,16 @@ class Batch:
 
     records: list[Any]
     times: list[int] | None = None
+    size_bytes: int = field(default=0, kw_only=True, compare=False)
+    """What the records take in memory; 0: not measured yet."""
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def part(self, start: int, end: int) -> "Batch":
+        """The records from one position up to and excluding another."""
+        times = None if self.times is None else self.times[start:end]
+        return Batch(self.records[start:end], times)
 
 
 @dataclass(slots=True)
@@ -28,12 +36,45 @@ class KeyedBatch(Batch):
     keys: list[bytes] = None  # type: ignore[assignment]  # always given; follows a default
     groups: list[bytes] = None  # type: ignore[assignment]
 
+    def part(self, start: int, end: int) -> "KeyedBatch":
+        """The records from one position up to and excluding another."""
+        return KeyedBatch(
+            self.records[start:end],
+            None if self.times is None else self.times[start:end],
+            self.keys[start:end],
+            self.groups[start:end],
+        )
+
+
+@dataclass(slots=True)
+class SideBatch(Batch):
+    """A buffer of the side output `tag`: no operator of its chain handles it."""
+
+    tag: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
     """No later record has an event time at or below `time` (milliseconds)."""
 
     time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Idleness:
+    """Whether the channel is idle; an idle channel does not hold event time back."""
+
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The splits that the records of this channel are read from; used for event time only."""
+
+    unfinished: tuple[Hashable, ...]
+    """All splits that records may follow from, those not begun included."""
+    current: Hashable | None
+    """The split of the records that follow; None: they are of no split."""
 
 
 BarrierOrder = Literal["aligned", "may-switch", "unaligned"]
@@ -51,16 +92,16 @@ class Barrier:
     final: bool = False
     order: BarrierOrder = "aligned"
     savepoint: SavepointRequest | None = None
-    """That of a savepoint keeps its place: its files hold no in-flight data."""
+    """The savepoint that the checkpoint is; its barrier never overtakes."""
 
     @property
     def stop(self) -> bool:
-        """Nothing is emitted behind it unless its checkpoint is given up."""
+        """Whether nothing may be emitted after the barrier unless its checkpoint is given up."""
         return self.savepoint is not None and self.savepoint.stop
 
     @property
     def canonical(self) -> bool:
-        """The state is to be written as rows."""
+        """Whether the state is written as rows."""
         return self.savepoint is not None and self.savepoint.format == "canonical"
 
 
@@ -69,7 +110,7 @@ class EndOfData:
     """No record follows on this channel; barriers still do, up to the final checkpoint."""
 
     drain: bool = True
-    """The data is over for good, so operators finish; else the job stops here to go on later."""
+    """Whether the data is over for good, so operators finish; else a later run goes on here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +118,7 @@ class EndOfChannel:
     """Nothing follows on this channel, its producer has exited: every later barrier is here."""
 
 
-Message = Batch | Watermark | Barrier | EndOfData | EndOfChannel
+TaskEvent = Watermark | Idleness | Splits | EndOfData | EndOfChannel
+"""Events that a task sends to all downstream channels."""
+
+Message = Batch | Barrier | TaskEvent

@@ -5,14 +5,16 @@ order they were emitted, but for barriers that overtake.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
 from tidelog.runtime.channels.channel import Channel
-from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
-from tidelog.runtime.channels.partition import Partitioner
+from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
+from tidelog.runtime.channels.partition import ByKey, Partitioner
 from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
+from tidelog.runtime.operators.turn import TURN_S, Portion
 from tidelog.runtime.tasks.worktime import WorkTime
 
 
@@ -25,14 +27,26 @@ class OutputEdge:
     names: tuple[ChannelId, ...]
     pool: BufferPool
     stays_aligned: bool = False
-    """Barriers never overtake here."""
+    """Barriers never overtake on this edge."""
+    tag: str | None = None
+    """The side output that this edge carries; None: the main output."""
+    tells_splits: bool = False
+    """The consumer, or a task after it, makes watermarks per split."""
+    portion: Portion = field(default_factory=Portion)
+    """How many records are routed at a time: a key function may take long."""
+
+
+_ONE_LIMIT = BufferLimit()
 
 
 class Output:
     """All edges out of one subtask."""
 
-    def __init__(self, edges: list[OutputEdge], work: WorkTime) -> None:
+    def __init__(
+        self, edges: list[OutputEdge], work: WorkTime, limit: BufferLimit = _ONE_LIMIT
+    ) -> None:
         self._edges = edges
+        self._limit = limit
         self._ends = [
             (channel, name, edge.stays_aligned)
             for edge in edges
@@ -43,27 +57,69 @@ class Output:
 
     @property
     def available(self) -> bool:
-        """There is room for what one buffer of input usually makes."""
+        """There is room for the usual output of one buffer of input."""
         return all(edge.pool.available for edge in self._edges)
 
     def notify(self, listener: Callable[[], None]) -> None:
-        """Call this when an edge became available."""
+        """Call `listener` when an edge becomes available."""
         for edge in self._edges:
             edge.pool.notify(listener)
 
     async def emit(self, batch: Batch) -> None:
-        """Send a buffer; waits when even the overdraft is used up (back-pressure)."""
+        """Send records as buffers of limited size.
+
+        Those that exceed what the output has room for take its overdraft; when that is used up
+        too, the rest waits (back-pressure).
+        """
         if not batch.records:
             return
+        tag = None
+        if isinstance(batch, SideBatch):
+            tag, batch = batch.tag, Batch(batch.records, batch.times)
         self.records += len(batch.records)
+        batch.size_bytes = batch.size_bytes or bytes_of(batch.records)
         for edge in self._edges:
-            for target, part in edge.partitioner.route(batch):
-                edge.channels[target].send(part)
-                if edge.pool.exhausted:
-                    with self.work.waiting():
-                        await edge.pool.room()
+            if edge.tag == tag:
+                divisible = isinstance(edge.partitioner, ByKey)
+                for piece in edge.portion.pieces(batch) if divisible else (batch,):
+                    await self._route(edge, piece, batch)
 
-    async def announce(self, event: Watermark | EndOfData | EndOfChannel) -> None:
+    async def _route(self, edge: OutputEdge, piece: Batch, whole: Batch) -> None:
+        now, limit, count = self.work.clock.monotonic, self._limit, len(whole.records)
+        started = now()
+        routed = list(edge.partitioner.route(piece))
+        took = now() - started
+        edge.portion.took(len(piece.records), took)
+        self.work.called(edge.partitioner.name, took)
+        fits = limit.fits(whole)
+        for target, part in routed:
+            if fits:
+                part.size_bytes = whole.size_bytes * len(part.records) // count
+                await self._send(edge, target, part)
+                continue
+            for cut in limit.cut(part):
+                await self._send(edge, target, cut)
+        if took >= TURN_S / 2:
+            await self.work.clock.sleep(0)
+
+    async def _send(self, edge: OutputEdge, target: int, buffer: Batch) -> None:
+        edge.channels[target].send(buffer)
+        if edge.pool.exhausted:
+            with self.work.waiting():
+                await edge.pool.room()
+
+    @property
+    def tells_splits(self) -> bool:
+        """Some downstream task makes watermarks per split."""
+        return any(edge.tells_splits for edge in self._edges)
+
+    def tell(self, splits: Splits) -> None:
+        """Send the splits of the next records on the edges that want them."""
+        for edge in self._edges:
+            for channel in edge.channels if edge.tells_splits else ():
+                channel.send(splits)
+
+    async def announce(self, event: TaskEvent) -> None:
         """Send an event to all channels."""
         for channel, _, _ in self._ends:
             channel.send(event)
@@ -91,6 +147,13 @@ class Output:
                 in_flight.record(name, channel.move_first(barrier.checkpoint, barrier))
 
     def forget(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was given up: nobody waits for its barriers any more."""
+        """The checkpoint was given up: do not track its barriers any more."""
         for channel, _, _ in self._ends:
             channel.forget(checkpoint)
+
+    async def pre_commit(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+        """No transactions: records go to other tasks."""
+        return ()
+
+    async def commit(self, checkpoint: CheckpointId) -> None:
+        """Nothing: records go to other tasks."""

@@ -6,16 +6,17 @@ else; keys that encode alike are equal, and equal keys of one type encode alike.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
 from typing import Any, Final
 
 import google_crc32c
 
 from tidelog.errors import UserFunctionError
-from tidelog.runtime.blame import blame, every
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.user_code import blame, map_all
 from tidelog.state.key_groups import encode_key, subtask_of
+from tidelog.state.schema.types import KnownTypes, signature, types_of_keys
 
 Routed = Iterator[tuple[int, Batch]]
 
@@ -39,12 +40,15 @@ _VALUE_OF: Final[dict[type, Callable[[Any], Any]]] = {
 class Partitioner(ABC):
     """Splits a buffer among `targets` subtasks."""
 
+    name = "exchange"
+    """The name that errors and long calls are reported under."""
+
     @abstractmethod
     def route(self, batch: Batch) -> Routed: ...
 
 
 class Forward(Partitioner):
-    """To the subtask of the same number."""
+    """All buffers to one subtask, so that they stay in order."""
 
     def __init__(self, subtask: int) -> None:
         self._subtask = subtask
@@ -54,7 +58,7 @@ class Forward(Partitioner):
 
 
 class Rebalance(Partitioner):
-    """Whole buffers in turn."""
+    """Whole buffers in turn; a later one may be handled first."""
 
     def __init__(self, targets: int, start: int) -> None:
         self._targets = targets
@@ -66,7 +70,7 @@ class Rebalance(Partitioner):
 
 
 class Broadcast(Partitioner):
-    """Everything to everyone."""
+    """Every buffer to all subtasks."""
 
     def __init__(self, targets: int) -> None:
         self._targets = targets
@@ -77,13 +81,25 @@ class Broadcast(Partitioner):
 
 
 class ByKey(Partitioner):
-    """By the key group of a record's key; raises UserFunctionError for a key of another type."""
+    """Sends a record to the subtask that owns the key group of its key.
+
+    Raises UserFunctionError for what cannot be a key, and StateSchemaError for a key of a type that
+    does not go with those which `types` knows.
+    """
 
     def __init__(
-        self, key_of: Callable[[Any], Any], targets: int, key_groups: int, name: str = "key_by"
+        self,
+        key_of: Callable[[Any], Any],
+        targets: int,
+        key_groups: int,
+        name: str = "key_by",
+        types: KnownTypes | None = None,
     ) -> None:
         self._key_of = key_of
-        self._name = name
+        self.name = name
+        self._types = types or KnownTypes("keys")
+        self._known: set[Hashable] = set()
+        """Signatures of keys of admitted types that are canonical as they are."""
         self._targets = targets
         self._key_groups = key_groups
         self._prefixes = [group.to_bytes(2, "big") for group in range(key_groups)]
@@ -91,8 +107,8 @@ class ByKey(Partitioner):
 
     def route(self, batch: Batch) -> Routed:
         crc, count = google_crc32c.value, self._key_groups
-        with blame(self._name):
-            keys = self._encoded(every(self._key_of, batch.records))
+        with blame(self.name):
+            keys = self._encoded(map_all(self._key_of, batch.records))
         numbers = [crc(key) % count for key in keys]
         prefixes = self._prefixes
         groups = [prefixes[number] for number in numbers]
@@ -109,12 +125,23 @@ class ByKey(Partitioner):
                 yield target, _pick(whole, positions)
 
     def _encoded(self, keys: list[Any]) -> list[bytes]:
-        if not _plain(keys):
-            keys = [self._canonical(key) for key in keys]
+        kinds = signature(keys)
+        if kinds not in self._known:
+            keys = self._checked(keys, kinds)
         try:
             return list(map(encode_key, keys))
         except OverflowError as error:
             raise self._refusal("an int beyond 64 bits") from error
+
+    def _checked(self, keys: list[Any], kinds: Hashable) -> list[Any]:
+        """The keys in canonical form; raises for types that are not those of admitted keys."""
+        plain = _plain(keys)
+        if not plain:
+            keys = [self._canonical(key) for key in keys]
+        self._types.admit(types_of_keys(keys))
+        if plain and kinds is not None:
+            self._known.add(kinds)
+        return keys
 
     def _canonical(self, key: Any) -> Any:
         """The one form of all keys equal to this one; raises for a type without."""
@@ -129,7 +156,7 @@ class ByKey(Partitioner):
 
     def _refusal(self, found: str) -> UserFunctionError:
         return UserFunctionError(
-            self._name,
+            self.name,
             expected="a key that is a str, int (64 bits), bool, bytes, float, None or a tuple of "
             "these",
             found=found,
@@ -139,7 +166,7 @@ class ByKey(Partitioner):
 
 
 def _plain(keys: list[Any]) -> bool:
-    """Every key, or every part of every tuple, encodes as it is; cheap for whole buffers."""
+    """Every key, or every part of every tuple, encodes as it is."""
     kinds = set(map(type, keys))
     if kinds <= _AS_THEY_ARE:
         return True

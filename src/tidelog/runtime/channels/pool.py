@@ -34,7 +34,7 @@ class BufferPool:
         return self.used >= self._hard_limit
 
     def notify(self, listener: Callable[[], None]) -> None:
-        """Call this whenever the pool became available."""
+        """Call `listener` whenever the pool becomes available."""
         self._listener = listener
 
     def take(self) -> None:
@@ -56,4 +56,4 @@ class BufferPool:
 
 
 def _nobody() -> None:
-    """Nobody waits for a pool that no task uses."""
+    """The listener of a pool before a task uses it."""

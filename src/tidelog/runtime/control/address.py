@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 DIRECTORY_VARIABLE: Final = "TIDELOG_CONTROL_DIR"
-"""Environment variable: where control sockets are, for jobs and those who ask them."""
+"""Environment variable with the directory of control sockets, for jobs and their clients."""
 _PREFIX: Final = "tidelog-control-"
 
 
@@ -42,7 +42,7 @@ def _name(url: str) -> str:
 def prepare_directory() -> None:
     """Make the directory; raises PermissionError when it belongs to somebody else."""
     path = directory()
-    # Others may look, so that they can be told whose job it is; the sockets refuse them.
+    # Other users may list it, so that clients can name the job's owner; the sockets refuse them.
     path.mkdir(mode=0o755, parents=True, exist_ok=True)
     found = path.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o022:

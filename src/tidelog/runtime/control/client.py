@@ -1,4 +1,4 @@
-"""Asks the job that runs on a store, through its control socket.
+"""Sends requests to the job that runs on a store, through its control socket.
 
 Invariant: an answer is the job's own, or an error says why there is none.
 """
@@ -25,7 +25,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def no_progress(progress: Progress) -> None:
-    """For those who show none."""
+    """For callers that show no progress."""
 
 
 async def ask(request: Request, progress: Callable[[Progress], None] = no_progress) -> Done:

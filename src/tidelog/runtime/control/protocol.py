@@ -22,7 +22,7 @@ Operation = Literal["savepoint", "stop", "status", "forget"]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked: a savepoint, to stop with one, who is there, to forget a dropped slot."""
+    """A request: take a savepoint, stop with one, identify the job, or forget a dropped slot."""
 
     store: str
     operation: Operation
@@ -37,7 +37,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True, tag_field="event", tag="progress"):
-    """How many subtasks of how many have their part durable."""
+    """How many of the subtasks have made their part of the checkpoint durable."""
 
     durable: int
     subtasks: int
@@ -57,7 +57,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done", omit_defa
 
     @classmethod
     def of(cls, entry: Savepoint, pid: int) -> "Done":
-        """The answer to who asked for this savepoint."""
+        """The answer to the request for this savepoint."""
         return cls(
             job=entry.job,
             pid=pid,
@@ -133,7 +133,7 @@ def decode_request(data: bytes) -> Request:
     except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
         raise ConfigError(
             "request on the control socket",
-            expected="one JSON object, see docs/savepoints.md",
+            expected="one JSON object, see docs/guides/savepoints.md",
             found=str(cause),
             action="use the tidelog command line",
         ) from cause

@@ -1,11 +1,12 @@
 """The control socket of a running job.
 
-Invariants: only this user can connect; who asks is answered before the socket closes, unless the
-job dies; a client that goes away takes nothing back. A newer incarnation takes the name over from
-an older one, and the older one leaves it to the newer.
+Invariants: only this user can connect; a request is answered before the socket closes, unless the
+job dies; a savepoint goes on when its client goes away. A newer incarnation takes the name over
+from an older one, and the older one leaves it to the newer.
 """
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable
@@ -16,6 +17,7 @@ from typing import Final, assert_never
 
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.errors import ConfigError, TidelogError
+from tidelog.events import Event
 from tidelog.runtime.control.address import prepare_directory, socket_of
 from tidelog.runtime.control.protocol import (
     LIMIT_BYTES,
@@ -28,10 +30,12 @@ from tidelog.runtime.control.protocol import (
     encode,
 )
 from tidelog.runtime.runner import JobRunner
-from tidelog.storage import raising
+from tidelog.storage import errors
+
+logger = logging.getLogger(__name__)
 
 PROGRESS_S: Final = 0.25
-"""How often a client that waits hears of the progress."""
+"""Seconds between reports of progress to a client that waits."""
 _PATIENCE_S: Final = 5.0
 """How long the end of a job waits for its last answers to be sent."""
 
@@ -48,7 +52,7 @@ async def serve_control(runner: JobRunner) -> AsyncIterator[Path]:
         listening = _listen(path)
         inode = path.stat().st_ino
     except OSError as error:
-        raise raising.from_os_error(error, f"control socket {path}") from error
+        raise errors.from_os_error(error, f"control socket {path}") from error
     control = _Control(runner)
     server = await asyncio.start_unix_server(control.serve, sock=listening, limit=LIMIT_BYTES)
     try:
@@ -56,9 +60,11 @@ async def serve_control(runner: JobRunner) -> AsyncIterator[Path]:
     finally:
         server.close()
         await control.finish()
-        with suppress(OSError):
+        try:
             if path.stat().st_ino == inode:
                 path.unlink()
+        except OSError as error:
+            Event.FILE_NOT_DELETED.log(logger, path=path, error=error)
 
 
 def _listen(path: Path) -> socket.socket:
@@ -95,16 +101,18 @@ class _Control:
             self._busy.add(task)
             writer.write(encode(await self._answer(data, writer)))
             await writer.drain()
-        except (ConnectionError, ValueError):
-            pass  # it went away, or its line never ended
+        except (ConnectionError, ValueError) as error:  # it went away, or its line never ended
+            Event.CONTROL_CLIENT_GONE.log(logger, error=error)
         finally:
             self._busy.discard(task)
             writer.close()
 
     async def finish(self) -> None:
-        """Until those who asked have their answers."""
+        """Wait until all requests are answered, for a few seconds at most."""
         if self._busy:
-            await asyncio.wait(set(self._busy), timeout=_PATIENCE_S)
+            _, unanswered = await asyncio.wait(set(self._busy), timeout=_PATIENCE_S)
+            if unanswered:
+                Event.CONTROL_UNANSWERED.log(logger, clients=len(unanswered))
 
     async def _answer(self, data: bytes, writer: asyncio.StreamWriter) -> Line:
         try:
@@ -112,6 +120,7 @@ class _Control:
             self._check(request)
             return await self._carry_out(request, writer)
         except TidelogError as error:
+            Event.CONTROL_REFUSED.log(logger, error=error)
             return Failed.of(error)
 
     def _check(self, request: Request) -> None:
@@ -145,19 +154,19 @@ class _Control:
                 )
                 return await self._report(stopping, writer)
             case "forget":
-                if runner.collector is not None and request.slot is not None:
-                    runner.collector.forget(request.slot)
+                if runner.incarnation is not None and request.slot is not None:
+                    runner.incarnation.collector.forget(request.slot)
                 return Done(runner.job.name, os.getpid(), runner.generation)
         assert_never(request.operation)
 
     async def _report(self, taking: Awaitable[Savepoint], writer: asyncio.StreamWriter) -> Line:
         """Progress until the savepoint is there; it goes on also when the client goes away."""
         taken = asyncio.ensure_future(taking)
-        clock, driver = self.runner.effects.clock, self.runner.driver
+        clock, incarnation = self.runner.effects.clock, self.runner.incarnation
         while not taken.done():
-            if driver is not None:
+            if incarnation is not None:
                 with suppress(ConnectionError):
-                    writer.write(encode(Progress(*driver.coordinator.progress)))
+                    writer.write(encode(Progress(*incarnation.driver.coordinator.progress)))
                     await writer.drain()
             pause = asyncio.ensure_future(clock.sleep(PROGRESS_S))
             await asyncio.wait([taken, pause], return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What of a task's channels belongs to one checkpoint, while it is being collected.
+"""Collects the messages in a task's channels that belong to one unaligned checkpoint.
 
 Invariant: complete means that every channel that was expected has answered, and none can any more.
 """
@@ -7,20 +7,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.channel import InFlightData, Recorded
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ChannelId:
-    """A channel by what it connects; `input` numbers the inputs of the consumer."""
+class ChannelId(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """One end of a channel by what the channel connects; `input` numbers the consumer's inputs."""
 
     consumer: str
     input: int
     producer_subtask: int
     consumer_subtask: int
     behind: bool
-    """The producer's part of it, which follows the consumer's."""
+    """The producer's end; its messages follow those at the consumer's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,12 @@ class InFlight:
         return self._complete.is_set()
 
     def stop(self) -> None:
-        """Nothing is wanted any more."""
+        """The checkpoint was given up or has all its data: waiting barriers keep their places."""
         if self.switching is not None:
             self.switching.cancel()
 
     def expect(self, channel: ChannelId) -> None:
-        """Wait for this channel too."""
+        """The data is complete only when this channel has answered as well."""
         self._expected.add(channel)
 
     def expects(self, channel: ChannelId) -> bool:
@@ -62,19 +63,19 @@ class InFlight:
         return channel in self._expected
 
     def record(self, channel: ChannelId, data: Sequence[InFlightData]) -> None:
-        """What a channel holds of the checkpoint."""
+        """A channel answers with its data of the checkpoint, in order."""
         self._expected.discard(channel)
         if data:
             self.collected.append(ChannelData(channel, data))
         self._look()
 
     def recorder(self, channel: ChannelId) -> Recorded:
-        """Expect a channel, and answer for it later."""
+        """Expect a channel; the callback that is returned answers for it."""
         self.expect(channel)
         return lambda data: self.record(channel, data)
 
     def nothing(self, channel: ChannelId) -> Callable[[], None]:
-        """Answers for a channel that no data was left behind."""
+        """A callback that answers for a channel that it has no data."""
         return lambda: self.record(channel, ())
 
     def seal(self) -> None:

@@ -1,39 +1,36 @@
-"""Makes the in-flight data of one subtask durable, with the segments of all others.
+"""Stores the in-flight data of one subtask, with the segments of all others, and reads it back.
 
-Invariant: no object of its own: a checkpoint of ten thousand subtasks packs their in-flight data
-into the same few segments as their logs, and a little of it goes into the manifest.
+Invariants: no object of its own: a checkpoint of ten thousand subtasks packs their in-flight data
+into the same few segments as their logs, and a little of it goes into the manifest; a restore reads
+all of it or fails.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from tidelog.changelog.block import SealedBlock
-from tidelog.checkpoint.manifest import InFlightRef
-from tidelog.dstl.chain import LogChain
-from tidelog.dstl.uploader import Uploader
-from tidelog.effects import Effects
-from tidelog.ids import CheckpointId, SeqNo
+from tidelog.changelog.block import open_block
+from tidelog.changelog.chain import SubtaskLogChain
+from tidelog.changelog.reader import SegmentReader
+from tidelog.changelog.uploader import Uploader
+from tidelog.checkpoint.manifest import Checkpoint, InFlightRef
+from tidelog.effects import Effects, Offload
+from tidelog.ids import CheckpointId, SeqNo, SubtaskId
 from tidelog.runtime.in_flight.capture import ChannelData
-from tidelog.runtime.in_flight.codec import RecordTypes, encode
+from tidelog.runtime.in_flight.codec import decode, encode
+from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.storage.port import ObjectStore
 
 
+@dataclass(slots=True)
 class InFlightCarrier:
     """Stores in-flight data of one subtask, one checkpoint after the other."""
 
-    def __init__(
-        self,
-        operator: str,
-        subtask: int,
-        uploader: Uploader,
-        effects: Effects,
-        types: RecordTypes,
-    ) -> None:
-        self._operator = operator
-        self._subtask = subtask
-        self._uploader = uploader
-        self._effects = effects
-        self._types = types
-        self._end = SeqNo(0)
-        self._chains: dict[CheckpointId, LogChain] = {}
+    subtask: SubtaskId
+    uploader: Uploader
+    effects: Effects
+    types: RecordTypes
+    _end: SeqNo = SeqNo(0)  # noqa: RUF009  # a number
+    _chains: dict[CheckpointId, SubtaskLogChain] = field(default_factory=dict)
 
     async def store(
         self, checkpoint: CheckpointId, parts: Sequence[ChannelData]
@@ -44,21 +41,24 @@ class InFlightCarrier:
         """
         if not parts:
             return None
-        blocks = await self._effects.offload.run(encode, parts, self._types, self._end)
+        encoded = await self.effects.offload.run(encode, parts, self.types, self._end)
+        blocks = encoded.blocks
         self._end = blocks[-1].end
-        chain = self._chains[checkpoint] = LogChain(self._operator, self._subtask)
+        chain = self._chains[checkpoint] = SubtaskLogChain(*self.subtask)
         for block in blocks:
-            self._uploader.submit_block(chain, block)
+            self.uploader.submit_block(chain, block)
         try:
-            stored = await self._uploader.persist(chain.capture())
+            stored = await self.uploader.persist(chain.capture())
         finally:
             # What went into the manifest, or was given up, need not be uploaded any more.
-            self._uploader.withdraw(chain)
+            self.uploader.withdraw(chain)
         return InFlightRef(
             stored.ranges,
             stored.inline,
             buffers=sum(block.count for block in blocks),
-            bytes=_raw_bytes(blocks),
+            bytes=sum(block.raw_bytes for block in blocks),
+            inputs=tuple(sorted({(part.channel.consumer, part.channel.input) for part in parts})),
+            types=encoded.types,
         )
 
     def completed(self, checkpoint: CheckpointId) -> None:
@@ -70,5 +70,27 @@ class InFlightCarrier:
         return set().union(*(chain.objects() for chain in self._chains.values()))
 
 
-def _raw_bytes(blocks: Sequence[SealedBlock]) -> int:
-    return sum(block.raw_bytes for block in blocks)
+async def read_in_flight(
+    store: ObjectStore, offload: Offload, checkpoint: Checkpoint, types: RecordTypes
+) -> list[ChannelData]:
+    """The in-flight data of all subtasks.
+
+    Raises RestoreError (an object is gone), CorruptObjectError, FormatVersionError,
+    UnstorableError (the job does not name a type), and what the store raises.
+    """
+    reader = SegmentReader(store, 0)
+    parts: list[ChannelData] = []
+    for operator, subtask in checkpoint.subtasks():
+        if (ref := subtask.in_flight) is not None:
+            what = f"in-flight data of {operator.id}-{subtask.index}"
+            ranges = await reader.read_ranges(ref.log)
+            blocks = [block for blocks in ranges for block in blocks]
+            blocks += [open_block(data, 0, what) for data in ref.inline]
+            parts += await offload.run(decode, blocks, types)
+    return parts
+
+
+def in_flight_buffers(checkpoint: Checkpoint) -> int:
+    """How many buffers of records a checkpoint has in flight."""
+    refs = (subtask.in_flight for _, subtask in checkpoint.subtasks())
+    return sum(ref.buffers for ref in refs if ref is not None)

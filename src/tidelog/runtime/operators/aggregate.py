@@ -1,16 +1,20 @@
 """Running aggregates per key."""
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from tidelog.changelog.change import prefix_end
-from tidelog.runtime.blame import every
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.operator import OUTPUT_RECORDS, Operator, OperatorContext
+from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE
+from tidelog.runtime.user_code import map_all
+from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import decode_key
+from tidelog.state.registry import Definition
+from tidelog.state.schema.types import ValueTypes
+from tidelog.table.frame import Row
 
 
 class Aggregate(Operator):
@@ -18,6 +22,10 @@ class Aggregate(Operator):
 
     Works on buffers: one look-up for all keys of a buffer, one write back.
     """
+
+    state: Final[Definition] = ("aggregate", "aggregate", ("msgpack",))
+    value_option = "aggregate(..., value_type=...)"
+    """What declares the types of the values."""
 
     def __init__(
         self,
@@ -33,23 +41,29 @@ class Aggregate(Operator):
     def open(self, context: OperatorContext) -> None:
         backend = context.backend
         self._backend = backend
-        info = backend.registry.register("aggregate", "aggregate", ("msgpack",))
+        info = backend.registry.register(*self.state)
         self._state = info.id.to_bytes(2, "big")
-        decode = msgspec.msgpack.Decoder().decode
-        self._rows = backend.rows(info, msgspec.msgpack.Encoder().encode, decode, scanned=False)
+        encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
+        self._types = ValueTypes(backend.registry.value_types(info, self.value_option))
+        self._rows = backend.rows(info, encode, decode, observe=self._types.observe)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
         state, combine = self._state, self._combine
         rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
-        values = every(self._value_of, keyed.records)
+        values = map_all(self._value_of, keyed.records)
         before = self._rows.get_many(rows)
         # The usual case, distinct keys with a value each, runs without a loop in Python.
         updated = dict(zip(rows, values, strict=True))
-        if len(updated) < len(rows) or None in before:
-            updated = self._combined(rows, before, values)
-        else:
-            updated = dict(zip(rows, map(combine, before, values), strict=True))
+        try:
+            if len(updated) < len(rows) or None in before:
+                updated = self._combined(rows, before, values)
+            else:
+                updated = dict(zip(rows, map(combine, before, values), strict=True))
+        except Exception:
+            # Values of a changed type often cannot be combined with those that are stored.
+            self._types.observe(values)
+            raise
         self._rows.put_many(updated)
         if not self._emit_updates:
             return ()
@@ -70,18 +84,60 @@ class Aggregate(Operator):
         if self._emit_updates:
             return
         # The final values are read from the table alone.
-        self._backend.flush()
-        records = self._all()
-        while chunk := list(itertools.islice(records, OUTPUT_RECORDS)):
-            yield Batch(chunk)
+        for _ in self._backend.flush_in_steps():
+            yield PAUSE
+        done = _Emitted(self._backend)
+        records, decode = self._all(done), msgspec.msgpack.Decoder().decode
+        while chunk := _buffer(records):
+            done.put(row for row, _ in chunk)
+            yield Batch([(_key_of(row), decode(data)) for row, data in chunk])
+            yield PAUSE
+        done.clear()
 
-    def _all(self) -> Iterator[tuple[Any, Any]]:
-        decode = msgspec.msgpack.Decoder().decode
+    def _all(self, done: "_Emitted") -> Iterator[Row]:
         owned = self._backend.owned
         for group in range(owned.first, owned.last + 1):
             prefix = group.to_bytes(2, "big") + self._state
-            for row, data in self._backend.table.scan(prefix, prefix_end(prefix)):
-                yield _key_of(row), decode(data)
+            yield from self._backend.table.scan(done.after(prefix), prefix_end(prefix))
+
+
+def _buffer(rows: Iterator[Row]) -> list[Row]:
+    """The next rows, as many as one buffer of output takes."""
+    taken: list[Row] = []
+    size = 0
+    for row in rows:
+        taken.append(row)
+        size += len(row[1])
+        if len(taken) >= OUTPUT_RECORDS or size >= OUTPUT_BYTES:
+            break
+    return taken
+
+
+class _Emitted:
+    """How far the final values were emitted, by key group: a checkpoint may come in between."""
+
+    def __init__(self, backend: KeyedBackend) -> None:
+        self._owned = backend.owned
+        info = backend.registry.register("$emitted", "emitted", ("msgpack",))
+        self._state = info.id.to_bytes(2, "big")
+        self._rows = backend.rows(info, bytes, bytes)
+
+    def after(self, prefix: bytes) -> bytes:
+        """Where to go on in a key group."""
+        last = self._rows.get(prefix[:2] + self._state)
+        return prefix if last is None else last + b"\x00"
+
+    def put(self, rows: Iterable[bytes]) -> None:
+        """Take rows that were emitted, in the order of their keys."""
+        for group, last in {row[:2]: row for row in rows}.items():
+            self._rows.put(group + self._state, last)
+
+    def clear(self) -> None:
+        """Forget all marks: every value was emitted, and the operator is finished."""
+        for group in range(self._owned.first, self._owned.last + 1):
+            row = group.to_bytes(2, "big") + self._state
+            if self._rows.get(row) is not None:
+                self._rows.delete(row)
 
 
 def _key_of(row: bytes) -> Any:

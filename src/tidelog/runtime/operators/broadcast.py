@@ -1,6 +1,7 @@
-"""Rules for a stream: records of one stream are known in every subtask that handles another's.
+"""Rules for a stream: every subtask knows the records of a second stream, which is broadcast.
 
-Invariant: all subtasks have seen the same rules at a barrier, for a broadcast edge stays aligned.
+Invariant: all subtasks have seen the same rules at a barrier, because a broadcast edge stays
+aligned.
 """
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -8,9 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tidelog.runtime.blame import every
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.turn import flattened
+from tidelog.runtime.user_code import map_all
 
 OnRule = Callable[[Any, MutableMapping[Any, Any]], None]
 OnRecord = Callable[[Any, Mapping[Any, Any]], Iterable[Any]]
@@ -20,7 +22,7 @@ STATE = "rules"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A record of the broadcast stream, told apart from the others by its type."""
+    """Wraps a record of the broadcast stream, so that its type tells it from other records."""
 
     record: Any
 
@@ -29,11 +31,13 @@ class Rules(Operator):
     """Marks the records of a stream that is broadcast."""
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        return (Batch(every(Rule, batch.records), batch.times),)
+        return (Batch(map_all(Rule, batch.records), batch.times),)
 
 
 class WithBroadcast(Operator):
     """Keeps rules in broadcast state, and handles records with a view of them."""
+
+    divisible = False
 
     def __init__(self, on_rule: OnRule, on_record: OnRecord) -> None:
         self._on_rule = on_rule
@@ -42,6 +46,7 @@ class WithBroadcast(Operator):
     def open(self, context: OperatorContext) -> None:
         self._rules = context.operator_states.broadcast(context.operator, STATE)
         self._view = MappingProxyType(self._rules)
+        self._turn = context.turn
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         # A buffer comes from one channel, so it has rules or other records, never both.
@@ -50,11 +55,4 @@ class WithBroadcast(Operator):
                 self._on_rule(rule.record, self._rules)
             return ()
         handle, view = self._on_record, self._view
-        if batch.times is None:
-            return (Batch([out for record in batch.records for out in handle(record, view)]),)
-        pairs = [
-            (out, time)
-            for record, time in zip(batch.records, batch.times, strict=True)
-            for out in handle(record, view)
-        ]
-        return (Batch([out for out, _ in pairs], [time for _, time in pairs]),)
+        return flattened(lambda record: handle(record, view), batch, self._turn)

@@ -3,102 +3,136 @@
 Invariant: outputs reach the end of the chain in the order the head produced them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
-from tidelog.runtime.blame import blame
-from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.channels.messages import Batch, SideBatch
+from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.stateless import AssignEventTime
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST, Portion, Turn
+from tidelog.runtime.tasks.worktime import WorkTime
+from tidelog.runtime.user_code import blame, close_all
+
+_PIECES: Final = 4
+"""A portion of input may add so many times the bytes of an output buffer to the state."""
 
 
 class OperatorChain:
     """Operators by name, head first; may be empty (a bare source)."""
 
-    def __init__(self, operators: list[tuple[str, Operator]]) -> None:
+    def __init__(self, operators: list[tuple[str, Operator]], work: WorkTime) -> None:
         self._operators = operators
+        self._portions = [Portion() for _ in operators]
+        self._work = work
+        self.turn = Turn(work.clock.monotonic)
+        self._assigning = [op for _, op in operators if isinstance(op, AssignEventTime)]
+        self._opened: list[tuple[str, Operator]] = []
+        self._rows_bytes: Callable[[], int] = int
 
     def open(self, context: OperatorContext) -> None:
-        """Open all operators."""
+        """Open all operators; call `close` also after a failure, for those that were opened."""
+        self._rows_bytes = context.backend.rows_bytes
         for name, operator in self._operators:
             with blame(name):
-                operator.open(replace(context, operator=name))
+                operator.open(replace(context, operator=name, turn=self.turn))
+            self._opened.append((name, operator))
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         """Pass a buffer through the chain."""
         return self._through((batch,), 0)
 
-    def watermark(self, time: int) -> Iterator[Iterator[Batch]]:
-        """Event time moved on: timers of each operator, passed through those behind it.
+    def watermark(self, time: int) -> Iterator[Batch]:
+        """Event time moved on: the output of each operator's timers, passed through the later ones.
 
-        Yields the outputs of a few timers at a time; once they were taken state is consistent.
+        Here, in `tick` and in `finish` the state is consistent with the outputs at each `PAUSE`.
         """
-        for at, (name, operator) in enumerate(self._operators):
-            with blame(name):
-                produced = operator.watermark(time)
-            for batch in _blamed(name, produced):
-                yield self._through((batch,), at + 1)
+        return self._each(lambda operator: operator.watermark(time))
 
     def tick(self, now_ms: int) -> Iterator[Batch]:
         """Processing time moved on."""
-        for at, (name, operator) in enumerate(self._operators):
-            with blame(name):
-                produced = operator.tick(now_ms)
-            yield from self._through(_blamed(name, produced), at + 1)
+        return self._each(lambda operator: operator.tick(now_ms))
 
     def finish(self) -> Iterator[Batch]:
         """End of data: finish the operators in order."""
-        for at, (name, operator) in enumerate(self._operators):
-            with blame(name):
-                produced = operator.finish()
-            yield from self._through(_blamed(name, produced), at + 1)
-
-    def generated_watermark(self) -> int | None:
-        """The watermark of the last operator that makes them."""
-        made = [
-            operator.generated_watermark()
-            for _, operator in self._operators
-            if isinstance(operator, AssignEventTime)
-        ]
-        return made[-1] if made else None
+        return self._each(lambda operator: operator.finish())
 
     @property
-    def generates_watermarks(self) -> bool:
-        """Watermarks from upstream end here; the chain makes its own."""
-        return any(isinstance(operator, AssignEventTime) for _, operator in self._operators)
+    def event_time(self) -> AssignEventTime | None:
+        """The last operator that makes watermarks: it replaces those of operators before it."""
+        return self._assigning[-1] if self._assigning else None
+
+    def read_from(self, origin: Origin | None) -> None:
+        """The buffers that follow are of this origin; None: of an unknown one."""
+        for operator in self._assigning:
+            operator.read_from(origin)
 
     @property
     def late_records(self) -> int:
-        """Records that the operators dropped as late."""
+        """Records that came to the operators when event time had passed them."""
         return sum(operator.late_records for _, operator in self._operators)
 
     def close(self) -> None:
-        """Close all operators, also after a failure."""
-        for name, operator in self._operators:
+        """Close all operators that were opened, also when one of them fails."""
+        opened, self._opened = self._opened, []
+        closings = [partial(_close, name, operator) for name, operator in reversed(opened)]
+        close_all("operators", closings, quietly=False)
+
+    def _each(self, call: Callable[[Operator], Iterable[Batch]]) -> Iterator[Batch]:
+        for at, (name, operator) in enumerate(self._operators):
+            started = self.turn.now()
             with blame(name):
-                operator.close()
+                produced = call(operator)
+            self._work.called(name, self.turn.now() - started)
+            for batch in _blamed(name, produced, self._work):
+                if batch is PAUSE:
+                    yield PAUSE
+                else:
+                    yield from self._through((batch,), at + 1)
 
     def _through(self, batches: Iterable[Batch], start: int) -> Iterator[Batch]:
         stream = iter(batches)
-        for name, operator in self._operators[start:]:
-            stream = _apply(name, operator, stream)
+        for (name, operator), portion in zip(
+            self._operators[start:], self._portions[start:], strict=True
+        ):
+            stream = self._apply(name, operator, stream, portion)
         return stream
 
+    def _apply(
+        self, name: str, operator: Operator, batches: Iterable[Batch], portion: Portion
+    ) -> Iterator[Batch]:
+        turn, rows_bytes = self.turn, self._rows_bytes
+        for batch in batches:
+            if isinstance(batch, SideBatch) or not batch.records:
+                yield batch
+                continue
+            for piece in portion.pieces(batch) if operator.divisible else (batch,):
+                started, before = turn.now(), rows_bytes()
+                with blame(name):
+                    produced = operator.process(piece)
+                worked, grown = turn.now() - started, rows_bytes() - before
+                self._work.called(name, worked)
+                yield from _blamed(name, produced, self._work)
+                # A lazy operator measures its own steps.
+                portion.took(len(piece.records), worked, grown // _PIECES)
+                if turn.over() or grown > OUTPUT_BYTES:
+                    yield REST
 
-def _apply(name: str, operator: Operator, batches: Iterable[Batch]) -> Iterator[Batch]:
-    for batch in batches:
-        if batch.records:
-            with blame(name):
-                produced = operator.process(batch)
-            yield from _blamed(name, produced)
+
+def _close(name: str, operator: Operator) -> None:
+    with blame(name):
+        operator.close()
 
 
-def _blamed(name: str, batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The batches of a possibly lazy operator; its errors carry its name."""
-    iterator = iter(batches)
+def _blamed(name: str, batches: Iterable[Batch], work: WorkTime) -> Iterator[Batch]:
+    """The batches of a possibly lazy operator; its errors and its long calls carry its name."""
+    iterator, now = iter(batches), work.clock.monotonic
     while True:
+        started = now()
         with blame(name):
             batch = next(iterator, None)
+        work.called(name, now() - started)
         if batch is None:
             return
         yield batch

@@ -1,8 +1,9 @@
 """Operators: what a task runs on its buffers.
 
 Invariants: an operator is called by one task only and never awaits, so state is consistent
-between calls; outputs come as batches, lazily where they may be many, so that back-pressure
-and flushes can happen between them.
+between calls; outputs come as batches, lazily where they may be many or take long, so that
+back-pressure, flushes and the turns of others can happen between them. Timers and `finish` yield
+`PAUSE` where a barrier may pass.
 """
 
 from abc import ABC
@@ -11,19 +12,17 @@ from dataclasses import dataclass, field
 
 from tidelog.effects import Clock
 from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.turn import Turn
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.operator_state import OperatorStates
 
-OUTPUT_RECORDS = 2048
-"""Records per buffer where an operator cuts its own output."""
-
 TIMERS_PER_STEP = 512
-"""Timers that fire before a barrier may pass."""
+"""Timers that fire before a barrier may pass, if the turn is not over earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """What an operator knows about where it runs."""
+    """Where and with what an operator runs."""
 
     name: str
     subtask: int
@@ -33,13 +32,17 @@ class OperatorContext:
     operator_states: OperatorStates = field(default_factory=OperatorStates)
     operator: str = ""
     """The operator's own name in its chain; `name` is that of the whole chain."""
+    turn: Turn = field(default_factory=Turn)
+    """The task's current turn."""
 
 
 class Operator(ABC):
     """One step of a task; all hooks but `process` may be left out."""
 
     late_records: int = 0
-    """Records dropped since the start because event time had passed them."""
+    """Records since the start that came when event time had passed them."""
+    divisible: bool = True
+    """A buffer may be handled in portions, when records take long."""
 
     def open(self, context: OperatorContext) -> None:
         """Called once before anything else; state is restored already."""

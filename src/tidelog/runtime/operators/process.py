@@ -1,17 +1,20 @@
-"""The operator of a user's `StatefulProcessor`: rows by key, timers, late records dropped."""
+"""The operator of a user's `StatefulProcessor`: rows by key, timers, late records set aside."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, compress
 from typing import Any, cast
 
-from tidelog.runtime.blame import blame
-from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
 from tidelog.runtime.operators.operator import (
-    OUTPUT_RECORDS,
     TIMERS_PER_STEP,
     Operator,
     OperatorContext,
 )
+from tidelog.runtime.operators.turn import PAUSE, Outputs
+from tidelog.runtime.user_code import blame
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.event_time import UNKNOWN
+from tidelog.state.handles.timers import NONE_AHEAD
 from tidelog.state.key_groups import decode_key
 from tidelog.state.processor import (
     MAX_WATERMARK,
@@ -26,10 +29,14 @@ from tidelog.state.processor import (
 class Process(Operator):
     """Groups the rows of a buffer by key; fires timers as the time of its mode moves on."""
 
-    def __init__(self, processor: StatefulProcessor, time_mode: TimeMode) -> None:
+    divisible = False
+
+    def __init__(
+        self, processor: StatefulProcessor, time_mode: TimeMode, late: str | None = None
+    ) -> None:
         self._processor = processor
+        self._late = late
         self._time_mode = time_mode
-        self._watermark = -1
         self.late_records = 0
 
     def open(self, context: OperatorContext) -> None:
@@ -42,7 +49,7 @@ class Process(Operator):
         self._handle.initialized()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        keyed = self._without_late(cast(KeyedBatch, batch))
+        keyed, late = self._divided(cast(KeyedBatch, batch))
         rows_of: dict[bytes, list[Any]] = {}
         group_of: dict[bytes, bytes] = {}
         for group, key, record in zip(keyed.groups, keyed.keys, keyed.records, strict=True):
@@ -52,19 +59,34 @@ class Process(Operator):
                 group_of[key] = group
             else:
                 rows.append(record)
-        times = self._times()
-        outputs: list[Any] = []
+        handled = self._handled(rows_of, group_of)
+        # The rows count as handled when this returns, unless they make more than one buffer.
+        first = next(handled, None)
+        produced = () if first is None else chain((first,), handled)
+        return produced if late is None else chain((late,), produced)
+
+    def _handled(
+        self, rows_of: dict[bytes, list[Any]], group_of: dict[bytes, bytes]
+    ) -> Iterator[Batch]:
+        outputs = Outputs(self._context.turn)
         backend, handle = self._backend, self._processor.handleInputRows
+        ahead, times = backend.event_time.ahead, self._times()
         with blame(f"{self._name}.handleInputRows"):
             for key, rows in rows_of.items():
                 backend.key, backend.key_prefix = key, group_of[key]
-                outputs.extend(handle(_as_tuple(decode_key(key)), iter(rows), times) or ())
-        return (Batch(outputs),) if outputs else ()
+                if ahead:
+                    times = self._times()
+                made = handle(_as_tuple(decode_key(key)), iter(rows), times)
+                yield from outputs.take(() if made is None else made)
+        if outputs.records:
+            yield outputs.cut()
 
     def watermark(self, time: int) -> Iterable[Batch]:
-        self._watermark = max(self._watermark, time)
-        self._handle.watermark_ms = self._watermark
-        return self._fire(self._watermark) if self._time_mode == "event" else ()
+        event_time = self._backend.event_time
+        event_time.advance(time)
+        if self._time_mode != "event":
+            return ()
+        return self._fire(event_time.watermark, event_time.ahead)
 
     def tick(self, now_ms: int) -> Iterable[Batch]:
         return self._fire(now_ms) if self._time_mode == "processing" else ()
@@ -72,23 +94,27 @@ class Process(Operator):
     def close(self) -> None:
         self._processor.close()
 
-    def _fire(self, limit_ms: int) -> Iterator[Batch]:
+    def _fire(self, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD) -> Iterator[Batch]:
         timers = self._handle.timers
         assert timers is not None
-        outputs: list[Any] = []
+        outputs = Outputs(self._context.turn)
         fired = 0
         at_the_end = limit_ms == MAX_WATERMARK
-        for time, key in timers.drained() if at_the_end else timers.expired(limit_ms):
+        for time, key in timers.drained() if at_the_end else timers.expired(limit_ms, ahead):
             self._backend.use_encoded_key(key)
             with blame(f"{self._name}.handleExpiredTimer"):
-                outputs.extend(self._expire(time, key))
+                for batch in outputs.take(self._expire(time, key)):
+                    # When this resumes a new turn has begun, so `due` may be false: pause anyway.
+                    fired = TIMERS_PER_STEP
+                    yield batch
             timers.delete(time)
             fired += 1
-            if len(outputs) >= OUTPUT_RECORDS or fired == TIMERS_PER_STEP:
-                yield Batch(outputs)
-                outputs, fired = [], 0
-        if outputs:
-            yield Batch(outputs)
+            if fired >= TIMERS_PER_STEP or outputs.due:
+                yield outputs.cut()
+                yield PAUSE
+                fired = 0
+        if outputs.records:
+            yield outputs.cut()
 
     def _expire(self, time: int, key: bytes) -> Iterable[Any]:
         user_key = _as_tuple(decode_key(key))
@@ -96,21 +122,33 @@ class Process(Operator):
         return call(user_key, self._times(), ExpiredTimerInfo(time)) or ()
 
     def _times(self) -> TimerValues:
-        return TimerValues(self._context.clock.now_ms(), self._watermark)
+        watermark = self._backend.event_time.of(self._backend.key_prefix)
+        known = -1 if watermark == UNKNOWN else watermark
+        return TimerValues(self._context.clock.now_ms(), known)
 
-    def _without_late(self, batch: KeyedBatch) -> KeyedBatch:
-        if self._time_mode != "event" or batch.times is None or self._watermark < 0:
-            return batch
-        kept = [at for at, time in enumerate(batch.times) if time > self._watermark]
-        if len(kept) == len(batch.records):
-            return batch
-        self.late_records += len(batch.records) - len(kept)
-        return KeyedBatch(
-            [batch.records[at] for at in kept],
-            [batch.times[at] for at in kept],
-            [batch.keys[at] for at in kept],
-            [batch.groups[at] for at in kept],
+    def _divided(self, batch: KeyedBatch) -> tuple[KeyedBatch, SideBatch | None]:
+        """The records that are not late, and for a side output those that are."""
+        if self._time_mode != "event" or batch.times is None:
+            return batch, None
+        event_time = self._backend.event_time
+        if event_time.ahead:
+            fields = zip(batch.times, batch.groups, strict=True)
+            on_time = [time > event_time.of(group) for time, group in fields]
+        else:
+            passed = event_time.watermark
+            on_time = [time > passed for time in batch.times]
+        if all(on_time):
+            return batch, None
+        kept = KeyedBatch(
+            *(list(compress(column, on_time)) for column in (batch.records, batch.times)),
+            *(list(compress(column, on_time)) for column in (batch.keys, batch.groups)),
         )
+        self.late_records += len(batch.records) - len(kept.records)
+        if self._late is None:
+            return kept, None
+        is_late = [not kept_one for kept_one in on_time]
+        records, times = compress(batch.records, is_late), compress(batch.times, is_late)
+        return kept, SideBatch(list(records), list(times), self._late)
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:

@@ -15,14 +15,15 @@ from tidelog.runtime.sinks import transactions
 from tidelog.runtime.sinks.lines import EncodeLines, Format, line_encoder
 from tidelog.runtime.sinks.parts import (
     STAGING,
-    SUFFIX,
     OpenPart,
     Part,
     failures,
+    pending_name,
     publish,
     remove_pending,
     taken,
 )
+from tidelog.runtime.sinks.transactions import those_of
 from tidelog.storage.disk import sync_directory
 
 MAX_PART_BYTES: Final = 128 << 20
@@ -83,30 +84,42 @@ class FilesWriter(SinkWriter):
         """The open transaction."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Publish these; remove all else that the subtasks it answers for did not publish."""
+        """Publish these; remove the other hidden files that are its to abort."""
         for transaction in transactions:
             self._publish(transaction, verify=True)
-        remove_pending(self._directory, self._context.answers_for)
+        context = self._context
+        if context.retained is not None:
+            named = those_of(list[Part], (*context.retained, *transactions))
+            kept = {part.pending for parts in named for part in parts}
+            remove_pending(self._directory, context.may_abort, kept)
 
     def write(self, records: Sequence[Any]) -> None:
         """Append to the open part; raises UserFunctionError for a record that has no such form."""
         data = self._encode(records)
         if not data:
             return
-        if not self._parts or self._parts[-1].size + len(data) > self._max_part_bytes:
-            self._parts.append(self._next_part())
-        self._parts[-1].write(data)
+        last = self._parts[-1] if self._parts else None
+        if last is None or not last.takes_more or last.size + len(data) > self._max_part_bytes:
+            last = OpenPart(self._directory, self._next_name())
+            self._parts.append(last)
+        last.write(data)
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        """Sync the open parts; raises ConfigError when their final names are taken."""
+        """Sync the open parts; raises ConfigError when their final names are taken.
+
+        After a failure all of them stay open for the next checkpoint, those synced already, too.
+        """
         if not self._parts:
             return None
         names = [self._final_name(checkpoint, n) for n in range(len(self._parts))]
-        sealed = [part.seal(name) for part, name in zip(self._parts, names, strict=True)]
+        for at, part in enumerate(self._parts):
+            if part.doubtful:
+                self._write_again(at)
+            self._parts[at].seal()
         with failures(self._directory):
             sync_directory(self._directory / STAGING)
-        self._parts = []
-        return transactions.encode(sealed)
+        parts, self._parts = self._parts, []
+        return transactions.encode([p.named(n) for p, n in zip(parts, names, strict=True)])
 
     def commit(self, transaction: bytes) -> None:
         """Rename the parts into view.
@@ -127,15 +140,20 @@ class FilesWriter(SinkWriter):
         with failures(self._directory):
             sync_directory(self._directory)
 
-    def _next_part(self) -> OpenPart:
+    def _write_again(self, at: int) -> None:
+        part = self._parts[at]
+        self._parts[at] = part.copied(self._next_name())
+        part.try_discard()
+
+    def _next_name(self) -> str:
         context, number = self._context, self._opened
         self._opened += 1
-        name = f"{context.generation}-{context.attempt}-{context.subtask}-{number}{SUFFIX}"
-        return OpenPart(self._directory, name)
+        return pending_name(context.generation, context.attempt, context.subtask, number)
 
     def _final_name(self, checkpoint: CheckpointId, number: int) -> str:
         stem = f"part-{self._context.subtask:05d}-{checkpoint:010d}-{number:04d}"
         name = stem + self._extension
-        if (self._directory / name).exists():
-            raise taken(self._directory / name)
+        with failures(self._directory / name):
+            if (self._directory / name).exists():
+                raise taken(self._directory / name)
         return name

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tidelog.errors import ConfigError, UserFunctionError
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 Format = Literal["json", "text"] | Callable[[Any], str]
 """JSON lines, `str` of the record, or a function from record to text."""

@@ -1,12 +1,15 @@
 """The files below the file sink: written hidden, then renamed into view.
 
 Invariants: a file under its final name is complete and synced, and no file there is ever
-replaced; hidden names carry the subtask that owns them; directories are synced after the names
+replaced; hidden names carry the generation and the subtask that
+own them; directories are synced after the names
 in them changed.
 """
 
+import logging
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -14,14 +17,18 @@ from typing import Final
 import google_crc32c
 import msgspec
 
-from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError
-from tidelog.storage import raising
+from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, TidelogError
+from tidelog.events import Event
+from tidelog.storage import errors
 from tidelog.storage.disk import make_directory
+
+logger = logging.getLogger(__name__)
 
 STAGING: Final = ".tidelog"
 SUFFIX: Final = ".inprogress"
 
 _BUFFER_BYTES: Final = 1 << 20
+_PENDING: Final = re.compile(r"(?P<generation>\d+)-.*-(?P<subtask>\d+)-\d+\.inprogress")
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
@@ -38,6 +45,11 @@ class OpenPart:
 
     def __init__(self, directory: Path, pending: str) -> None:
         self.size = 0
+        self.takes_more = True
+        """Nobody has tried to make it durable yet."""
+        self.doubtful = False
+        """A sync failed: the system may have dropped what it held, and would not say so again."""
+        self._durable = False
         self._directory = directory
         self._pending = pending
         self._path = directory / STAGING / pending
@@ -53,18 +65,55 @@ class OpenPart:
         self._crc = google_crc32c.extend(self._crc, data)
         self.size += len(data)
 
-    def seal(self, final: str) -> Part:
-        """Make the file durable under its hidden name."""
+    def seal(self) -> None:
+        """Make the file durable under its hidden name; may be called again after a failure."""
+        if self._durable:
+            return
+        self.takes_more = False
         with failures(self._path):
+            # A failed flush keeps what it could not write, so it is simply done again.
             self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
+            try:
+                os.fsync(self._file.fileno())
+            except OSError:
+                self.doubtful = True
+                raise
+            finally:
+                self._close()
+        self._durable = True
+
+    def named(self, final: str) -> Part:
+        """What a transaction says of the file."""
         return Part(self._pending, final, self.size, self._crc)
+
+    def copied(self, pending: str) -> "OpenPart":
+        """A copy in a new file; raises CorruptObjectError when the old file has other bytes."""
+        copy = OpenPart(self._directory, pending)
+        try:
+            with failures(self._path), self._path.open("rb") as file:
+                while data := file.read(_BUFFER_BYTES):
+                    copy.write(data)
+            if (copy.size, copy._crc) != (self.size, self._crc):
+                raise _damaged(self._path, self.named(""), copy.size, copy._crc)
+        except BaseException:
+            copy.try_discard()
+            raise
+        return copy
 
     def discard(self) -> None:
         """Remove the file."""
+        self._close()
         with failures(self._path):
             self._path.unlink(missing_ok=True)
+
+    def try_discard(self) -> None:
+        """Remove the file if that is possible; otherwise the next start removes it."""
+        try:
+            self.discard()
+        except TidelogError as error:
+            Event.FILE_NOT_DELETED.log(logger, path=self._path, error=error)
+
+    def _close(self) -> None:
         with suppress(OSError):  # what is still buffered need not fit the disk any more
             self._file.close()
 
@@ -91,13 +140,22 @@ def publish(directory: Path, part: Part, *, verify: bool) -> None:
             raise _lost(pending, final) from None
 
 
-def remove_pending(directory: Path, chosen: Callable[[int], bool]) -> None:
-    """Remove the hidden files of the subtasks that are chosen, whoever wrote them."""
+def pending_name(generation: int, attempt: str, subtask: int, number: int) -> str:
+    """The hidden name of a part: whose it is can be read from it."""
+    return f"{generation}-{attempt}-{subtask}-{number}{SUFFIX}"
+
+
+def remove_pending(
+    directory: Path, chosen: Callable[[int, int], bool], kept: Collection[str]
+) -> None:
+    """Remove the hidden files whose generation and subtask are chosen, but not the kept ones."""
     staging = directory / STAGING
     with failures(staging):
         for path in staging.glob(f"*{SUFFIX}"):
-            subtask = "".join(path.name.split("-")[-2:-1])
-            if subtask.isdecimal() and chosen(int(subtask)):
+            owner = _PENDING.fullmatch(path.name)
+            if owner is None or path.name in kept:
+                continue
+            if chosen(int(owner["generation"]), int(owner["subtask"])):
                 path.unlink(missing_ok=True)
 
 
@@ -127,13 +185,17 @@ def _check(path: Path, part: Part, *, verify: bool) -> None:
     size = path.stat().st_size
     crc32c = _checksum(path) if verify and size == part.size else part.crc32c
     if (size, crc32c) != (part.size, part.crc32c):
-        raise CorruptObjectError(
-            f"output file {path}",
-            expected=f"{part.size} bytes with CRC32C {part.crc32c:08x}",
-            found=f"{size} bytes" + (f" with {crc32c:08x}" if size == part.size else ""),
-            action="bring back the file that was written here",
-            retry_safe=False,
-        )
+        raise _damaged(path, part, size, crc32c)
+
+
+def _damaged(path: Path, part: Part, size: int, crc32c: int) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"output file {path}",
+        expected=f"{part.size} bytes with CRC32C {part.crc32c:08x}",
+        found=f"{size} bytes" + (f" with {crc32c:08x}" if size == part.size else ""),
+        action="bring back the file that was written here",
+        retry_safe=False,
+    )
 
 
 def _checksum(path: Path) -> int:
@@ -150,4 +212,4 @@ def failures(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise raising.from_os_error(error, f"output file {path}") from error
+        raise errors.from_os_error(error, f"output file {path}") from error

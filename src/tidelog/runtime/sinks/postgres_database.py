@@ -5,8 +5,9 @@ whatever its default is; a connection that broke is replaced before the next tra
 errors of `tidelog.errors` leave, and none of them shows a password.
 """
 
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
@@ -19,7 +20,10 @@ from tidelog.errors import (
     TidelogError,
     UserFunctionError,
 )
+from tidelog.events import Event
 from tidelog.runtime.sinks.postgres_tables import Tables
+
+logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S: Final = 10
 _CREATE_LOCK: Final = 0x7469_6465_6C6F_6701
@@ -54,14 +58,17 @@ class Database:
         """
         with self._failures():
             connection = self._connected()
-            connection.execute("BEGIN")
             try:
+                connection.execute("BEGIN")
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 # The error at hand says more than one of a connection that broke.
-                with suppress(self._driver.Error):
+                try:
                     connection.execute("ROLLBACK")
+                except self._driver.Error as error:
+                    Event.ROLLBACK_FAILED.log(logger, database=self._where, error=error)
+                    connection.close()
                 raise
 
     def close(self) -> None:
@@ -200,4 +207,4 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
     "53100": (StoreFullError, "free or add space, then continue"),
     "40": (StorageError, "try again"),
 }
-"""By the beginning of the SQLSTATE."""
+"""Error class and action by the first characters of the SQLSTATE."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.errors import ConfigError
+from tidelog.runtime.sinks.records import quoted
 
 _TYPE: Final = re.compile(
     r"(double precision|(character|bit) varying|\w+(\.\w+)?)"
@@ -20,6 +21,7 @@ _OF_TX: Final = (
     "_tidelog_sink = $1 AND _tidelog_subtask = $2 AND _tidelog_generation = $3 "
     "AND _tidelog_attempt = $4 AND _tidelog_checkpoint = $5"
 )
+_OF_START: Final = "sink = $1 AND subtask = $2 AND generation = $3 AND attempt = $4"
 
 
 class Tables:
@@ -90,20 +92,27 @@ class Tables:
         )
 
     def staged_by(self) -> str:
-        """(sink): the subtasks that have something in staging."""
-        return f"SELECT DISTINCT _tidelog_subtask FROM {self.pending} WHERE _tidelog_sink = $1"
+        """(sink): the keys of the transactions that have rows in staging."""
+        return (
+            "SELECT DISTINCT _tidelog_sink, _tidelog_subtask, _tidelog_generation, "
+            f"_tidelog_attempt, _tidelog_checkpoint FROM {self.pending} WHERE _tidelog_sink = $1"
+        )
 
     def remove_pending(self) -> str:
-        """(sink, subtask): everything a subtask has in staging."""
-        where = "_tidelog_sink = $1 AND _tidelog_subtask = $2"
-        return f"DELETE FROM {self.pending} WHERE {where}"
+        """The key of a transaction: its rows in staging."""
+        return f"DELETE FROM {self.pending} WHERE {_OF_TX}"
+
+    def committed_by(self) -> str:
+        """(sink): subtasks, generations and attempts whose commits are recorded."""
+        return f"SELECT sink, subtask, generation, attempt FROM {self.committed} WHERE sink = $1"
+
+    def forget(self) -> str:
+        """(sink, subtask, generation, attempt): no longer record its commits."""
+        return f"DELETE FROM {self.committed} WHERE {_OF_START}"
 
     def committed_upto(self) -> str:
         """(sink, subtask, generation, attempt): the newest checkpoint committed."""
-        return (
-            f"SELECT checkpoint FROM {self.committed} "
-            "WHERE sink = $1 AND subtask = $2 AND generation = $3 AND attempt = $4"
-        )
+        return f"SELECT checkpoint FROM {self.committed} WHERE {_OF_START}"
 
     def move(self) -> str:
         """The key of a transaction: its rows from staging to the target, in order."""
@@ -121,8 +130,3 @@ class Tables:
             "ON CONFLICT (sink, subtask, generation, attempt) "
             "DO UPDATE SET checkpoint = excluded.checkpoint"
         )
-
-
-def quoted(name: str) -> str:
-    """An SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'

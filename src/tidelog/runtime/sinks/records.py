@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.errors import UserFunctionError
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 
 class RowShape:
@@ -44,3 +44,8 @@ class RowShape:
             found=found,
             action="change the record before the sink",
         )
+
+
+def quoted(name: str) -> str:
+    """An SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

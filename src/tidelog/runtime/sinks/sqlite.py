@@ -1,24 +1,32 @@
 """An SQLite table as a sink, exactly once: two-phase commit through a staging table.
 
-Invariants: `pre_commit` stores rows in `_tidelog_pending` of the same database; one SQLite
-transaction moves them to the target, removes them there and records this in
-`_tidelog_committed`; so a row is in one of the two tables, and no transaction moves twice.
+Invariants: as `staging` says; all sinks of a database stage their rows in `_tidelog_pending`, as
+bytes, and a transaction is named `<generation>-<attempt>-<checkpoint>` in the tables.
 """
 
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from tidelog.errors import ObjectNotFoundError
-from tidelog.ids import CheckpointId
-from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.runtime.sink import Sink, SinkContext
 from tidelog.runtime.sinks import transactions
 from tidelog.runtime.sinks.sqlite_columns import Columns
 from tidelog.runtime.sinks.sqlite_database import Database
+from tidelog.runtime.sinks.staging import (
+    Staged,
+    StagingTables,
+    StagingWriter,
+    Start,
+    TransactionId,
+    sink_name,
+)
 
 _OF_TX: Final = "WHERE sink = ? AND subtask = ? AND tx = ?"
+_REMOVE: Final = f"DELETE FROM _tidelog_pending {_OF_TX}"
 
 
 class Sqlite(Sink):
@@ -34,105 +42,101 @@ class Sqlite(Sink):
         self._path = Path(path).absolute()
         self._columns = Columns(table, columns)
 
-    def open(self, context: SinkContext) -> "SqliteWriter":
+    def open(self, context: SinkContext) -> StagingWriter:
         """Raises ConfigError for a table with other columns, and as `Database.transaction`."""
-        return SqliteWriter(Database(self._path, self._columns), self._columns, context)
+        return StagingWriter(_SqliteTables(self._path, self._columns, context), context)
 
 
-class _Staged(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction: where its rows are in the staging table, how many, and where they go."""
+class _StoredTransaction(msgspec.Struct, frozen=True, array_like=True):
+    """A pre-committed transaction as checkpoints keep it."""
 
     sink: str
     subtask: int
     tx: str
     rows: int
-    insert: str
+    into: str
 
 
-class SqliteWriter(SinkWriter):
-    """Writes the rows of one subtask; raises as `Database.transaction`."""
+class _SqliteTables(StagingTables):
+    """The target, and the tables for all sinks of the database; see `sqlite_database`."""
 
-    def __init__(self, database: Database, columns: Columns, context: SinkContext) -> None:
-        self._database = database
+    def __init__(self, path: Path, columns: Columns, context: SinkContext) -> None:
+        super().__init__(sink_name(context, columns.table), columns.insert_statement())
         self._columns = columns
-        self._insert = columns.insert_statement()
-        self._context = context
-        # Jobs that share a database and a sink's name differ at least in their tables.
-        self._sink = f"{context.job}/{context.name}/{columns.table}"
-        self._rows: list[bytes] = []
-        """The open transaction."""
+        self._database = Database(path, columns)
 
-    def recover(self, transactions: Sequence[bytes]) -> None:
-        """Commit these; remove all other rows in staging of the subtasks it answers for."""
-        for transaction in transactions:
-            self.commit(transaction)
-        with self._database.transaction() as connection:
-            subtasks = connection.execute(
-                "SELECT DISTINCT subtask FROM _tidelog_pending WHERE sink = ?", (self._sink,)
-            ).fetchall()
-            connection.executemany(
-                "DELETE FROM _tidelog_pending WHERE sink = ? AND subtask = ?",
-                [(self._sink, s) for (s,) in subtasks if self._context.answers_for(s)],
-            )
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._database.transaction()
 
-    def write(self, records: Sequence[Any]) -> None:
-        """Add rows; raises UserFunctionError for one that does not fit the columns."""
-        self._rows += map(self._columns.encode, records)
+    def row(self, record: Any) -> bytes:
+        return self._columns.encode(record)
 
-    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        """Put the rows into staging."""
-        if not self._rows:
-            return None
-        context = self._context
-        tx = f"{context.generation}-{context.attempt}-{checkpoint}"
-        staged = _Staged(self._sink, context.subtask, tx, len(self._rows), self._insert)
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "INSERT INTO _tidelog_pending VALUES (?, ?, ?, ?, ?)",
-                (
-                    (staged.sink, staged.subtask, staged.tx, seq, row)
-                    for seq, row in enumerate(self._rows)
-                ),
-            )
-        self._rows = []
-        return transactions.encode(staged)
+    def stage(self, connection: Any, tx: TransactionId, rows: Sequence[Any]) -> None:
+        connection.executemany(
+            "INSERT INTO _tidelog_pending VALUES (?, ?, ?, ?, ?)",
+            ((*_key(tx), seq, row) for seq, row in enumerate(rows)),
+        )
 
-    def commit(self, transaction: bytes) -> None:
-        """Move the rows to the table.
+    def move(self, connection: Any, tx: TransactionId) -> int:
+        select = f"SELECT row FROM _tidelog_pending {_OF_TX} ORDER BY seq"
+        rows = [self._columns.decode(row) for (row,) in connection.execute(select, _key(tx))]
+        connection.executemany(self.into, rows)
+        self.remove(connection, tx)
+        return len(rows)
 
-        Raises ObjectNotFoundError when staging lost them, RestoreError when they were written
-        for another table or other columns.
-        """
-        staged = transactions.decode(self._sink, _Staged, transaction)
-        key = (staged.sink, staged.subtask, staged.tx)
-        with self._database.transaction() as connection:
-            if connection.execute(f"SELECT 1 FROM _tidelog_committed {_OF_TX}", key).fetchone():
-                return
-            if staged.insert != self._insert:
-                raise transactions.moved(
-                    f"transaction {staged.tx} of sink {staged.sink!r}, subtask {staged.subtask}",
-                    staged.insert,
-                    self._insert,
-                )
-            select = f"SELECT row FROM _tidelog_pending {_OF_TX} ORDER BY seq"
-            rows = [self._columns.decode(row) for (row,) in connection.execute(select, key)]
-            if len(rows) != staged.rows:
-                raise _lost(staged, len(rows))
-            connection.executemany(self._insert, rows)
-            connection.execute(f"DELETE FROM _tidelog_pending {_OF_TX}", key)
-            connection.execute("INSERT INTO _tidelog_committed VALUES (?, ?, ?)", key)
+    def record(self, connection: Any, tx: TransactionId) -> None:
+        self.forget(connection, tx.start)
+        connection.execute("INSERT INTO _tidelog_committed VALUES (?, ?, ?)", _key(tx))
+
+    def committed_upto(self, connection: Any, start: Start) -> int | None:
+        recorded = sorted(self._committed(connection, start))
+        if len(recorded) > 1:  # by an older release, which recorded every commit
+            self.record(connection, recorded[-1])
+        return recorded[-1].checkpoint if recorded else None
+
+    def staged(self, connection: Any) -> list[TransactionId]:
+        select = "SELECT DISTINCT sink, subtask, tx FROM _tidelog_pending WHERE sink = ?"
+        return [_transaction_id(*row) for row in connection.execute(select, (self.sink,))]
+
+    def remove(self, connection: Any, tx: TransactionId) -> None:
+        connection.execute(_REMOVE, _key(tx))
+
+    def committed(self, connection: Any) -> set[Start]:
+        select = "SELECT sink, subtask, tx FROM _tidelog_committed WHERE sink = ?"
+        return {_transaction_id(*row).start for row in connection.execute(select, (self.sink,))}
+
+    def forget(self, connection: Any, start: Start) -> None:
+        found = [_key(tx) for tx in self._committed(connection, start)]
+        connection.executemany(f"DELETE FROM _tidelog_committed {_OF_TX}", found)
 
     def close(self) -> None:
-        """Close the connection; what was not pre-committed is gone."""
-        self._rows = []
         self._database.close()
 
+    def encode(self, staged: Staged) -> bytes:
+        return transactions.encode(_StoredTransaction(*_key(staged.tx), staged.rows, staged.into))
 
-def _lost(staged: _Staged, found: int) -> ObjectNotFoundError:
-    return ObjectNotFoundError(
-        f"transaction {staged.tx} of sink {staged.sink!r}, subtask {staged.subtask}",
-        expected=f"{staged.rows} rows in _tidelog_pending, or its name in _tidelog_committed",
-        found=f"{found} rows and no such name",
-        action="bring back the database file that this job wrote to",
-        retry_safe=False,
-    )
+    def decode(self, transaction: bytes) -> Staged:
+        stored = transactions.decode(self.sink, _StoredTransaction, transaction)
+        return Staged(
+            _transaction_id(stored.sink, stored.subtask, stored.tx), stored.rows, stored.into
+        )
+
+    def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
+        stored = transactions.those_of(_StoredTransaction, kept)
+        return {_transaction_id(each.sink, each.subtask, each.tx) for each in stored}
+
+    @staticmethod
+    def _committed(connection: Any, start: Start) -> Iterator[TransactionId]:
+        select = "SELECT sink, subtask, tx FROM _tidelog_committed WHERE sink = ? AND subtask = ?"
+        found = connection.execute(select, (start.sink, start.subtask)).fetchall()
+        return (tx for row in found if (tx := _transaction_id(*row)).start == start)
+
+
+def _key(tx: TransactionId) -> tuple[str, int, str]:
+    return tx.sink, tx.subtask, f"{tx.generation}-{tx.attempt}-{tx.checkpoint}"
+
+
+def _transaction_id(sink: str, subtask: int, tx: str) -> TransactionId:
+    start, _, checkpoint = tx.rpartition("-")
+    generation, _, attempt = start.partition("-")
+    return TransactionId(sink, subtask, int(generation), attempt, int(checkpoint))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.errors import ConfigError
-from tidelog.runtime.sinks.records import RowShape
+from tidelog.runtime.sinks.records import RowShape, quoted
 
 _TYPE: Final = re.compile(r"\w+(\(\d+(, ?\d+)?\))?")
 _KINDS: Final = frozenset({int, float, str, bytes, bool, type(None)})
@@ -72,8 +72,3 @@ class Columns:
             if value.__class__ is int and value not in _INTEGERS:
                 raise self._shape.refused(f"{value}, which has more than 64 bits")
         return values
-
-
-def quoted(name: str) -> str:
-    """An SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'

@@ -5,6 +5,7 @@ half-way for another subtask's lock; a transaction that returned survives a cras
 only errors of `tidelog.errors` leave.
 """
 
+import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,11 @@ from tidelog.errors import (
     StoreFullError,
     TidelogError,
 )
-from tidelog.runtime.sinks.sqlite_columns import Columns, quoted
+from tidelog.events import Event
+from tidelog.runtime.sinks.records import quoted
+from tidelog.runtime.sinks.sqlite_columns import Columns
+
+logger = logging.getLogger(__name__)
 
 _BUSY_TIMEOUT_S: Final = 60.0
 _SWITCH_ATTEMPTS: Final = 100
@@ -45,10 +50,10 @@ class Database:
 
     def __init__(self, path: Path, columns: Columns) -> None:
         self._path = path
+        self._stuck = False
+        """A transaction could not be rolled back: the connection is of no more use."""
         with self._failures():
-            self._connection = sqlite3.connect(
-                path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
+            self._connection = self._connect()
         try:
             self._prepare(columns)
         except BaseException:
@@ -62,22 +67,46 @@ class Database:
         Raises StoreFullError, AccessDeniedError, CorruptObjectError and StorageError.
         """
         with self._failures():
-            self._connection.execute("BEGIN IMMEDIATE")
+            if self._stuck:
+                self._reconnect()
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
             finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._roll_back()
 
     def close(self) -> None:
         """Close the connection; rolls back what is open."""
         self._connection.close()
 
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+
+    def _reconnect(self) -> None:
+        self._connection.close()
+        self._connection = self._connect()
+        self._synchronize()
+        self._stuck = False
+
+    def _roll_back(self) -> None:
+        # An error at hand says more than that of the rollback; the connection is replaced instead.
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            Event.ROLLBACK_FAILED.log(logger, database=self._path, error=error)
+            self._stuck = True
+
+    def _synchronize(self) -> None:
+        self._connection.execute("PRAGMA synchronous = FULL")
+
     def _prepare(self, columns: Columns) -> None:
         with self._failures():
             self._write_ahead()
-            self._connection.execute("PRAGMA synchronous = FULL")
+            self._synchronize()
         with self.transaction() as connection:
             for statement in (*_STAGING, columns.create_statement()):
                 connection.execute(statement)

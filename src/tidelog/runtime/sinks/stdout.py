@@ -1,6 +1,7 @@
 """Standard output as a sink: at least once.
 
-Invariant: what was written before a checkpoint was flushed before it.
+Invariant: what was written before a checkpoint was flushed before it; after a write or flush that
+failed there is no checkpoint any more, because the stream may have dropped what it held.
 """
 
 import sys
@@ -8,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from tidelog.errors import StorageError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.sinks.lines import EncodeLines, Format, line_encoder
-from tidelog.storage import raising
+from tidelog.storage import errors
 
 
 class Stdout(Sink):
@@ -33,22 +35,25 @@ class StdoutWriter(SinkWriter):
     def __init__(self, encode: EncodeLines, stream: TextIO) -> None:
         self._encode = encode
         self._stream = stream
+        self._failed: StorageError | None = None
 
     def write(self, records: Sequence[Any]) -> None:
         """Print records."""
         text = self._encode(records).decode()
-        with _failures():
+        with self._failures():
             self._stream.write(text)
 
     def pre_commit(self, checkpoint: CheckpointId) -> None:
         """Flush."""
-        with _failures():
+        with self._failures():
             self._stream.flush()
 
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise raising.from_os_error(error, "standard output") from error
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        if self._failed is not None:
+            raise self._failed
+        try:
+            yield
+        except OSError as error:
+            self._failed = errors.from_os_error(error, "standard output")
+            raise self._failed from error

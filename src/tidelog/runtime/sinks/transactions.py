@@ -3,6 +3,8 @@
 Invariant: a transaction is decoded by the kind of sink that made it, or the restore fails.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +27,14 @@ def decode(sink: str, kind: type[T], transaction: bytes) -> T:
             found=str(error),
             action="restore with the sink that wrote it and drain the job, then change sinks",
         ) from error
+
+
+def those_of(kind: type[T], transactions: Iterable[bytes]) -> Iterator[T]:
+    """The transactions among these that this kind of sink wrote."""
+    decode = msgspec.msgpack.Decoder(kind).decode
+    for transaction in transactions:
+        with suppress(msgspec.DecodeError):
+            yield decode(transaction)
 
 
 def moved(transaction: str, expected: str, found: str) -> RestoreError:

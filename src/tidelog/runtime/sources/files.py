@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.errors import ConfigError
 from tidelog.runtime.source import Source
 from tidelog.runtime.sources.lines import LineLimits, failures
-from tidelog.storage import raising
+from tidelog.storage import errors
 
 _REDISCOVER_S: Final = 1.0
 
@@ -28,6 +28,7 @@ class LineFiles(Source):
         self._limits = limits
         self._follow = follow
         self.rediscover_s = _REDISCOVER_S if follow else None
+        self.splits_grow = follow
 
     def discover(self) -> list[str]:
         """Paths below the root, sorted; raises ConfigError and StorageError."""
@@ -60,7 +61,7 @@ class LineFiles(Source):
 def _unlisted(error: OSError) -> None:
     """What to do about a directory that cannot be listed; raises StorageError."""
     if not isinstance(error, FileNotFoundError):  # gone since its parent was listed
-        raise raising.from_os_error(error, f"input directory {error.filename}") from error
+        raise errors.from_os_error(error, f"input directory {error.filename}") from error
 
 
 def _is_visible(name: str) -> bool:

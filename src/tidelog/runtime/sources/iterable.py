@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tidelog.errors import ConfigError, RestoreError
+from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.source import Source, SplitReader
 
 Records = Sequence[Any] | Callable[[], Iterable[Any]]
@@ -19,8 +20,9 @@ _READ_RECORDS: Final = 1024
 class Replayable(Source):
     """The records of a list, tuple, range or other sequence, or of a function's iterables.
 
-    A mapping from names to these gives several splits. `blocking` says that the iterators wait
-    for I/O and need a thread. Raises ConfigError for what cannot be read twice, as a generator.
+    A mapping from names to these gives several splits. `blocking` says that the iterators wait for
+    I/O: each is read in a thread, and a record goes on as soon as it is there. Raises
+    ConfigError for what cannot be read twice, as a generator.
     """
 
     def __init__(self, records: Records | Mapping[str, Records], *, blocking: bool = False) -> None:
@@ -49,7 +51,7 @@ class Replayable(Source):
             )
         records = self._splits[split]
         iterator = iter(records() if callable(records) else records)
-        return IterableReader(split, iterator, position or 0)
+        return IterableReader(split, iterator, position or 0, waits=self.blocking)
 
 
 class IterableReader(SplitReader):
@@ -57,7 +59,10 @@ class IterableReader(SplitReader):
 
     position: int
 
-    def __init__(self, split: str, iterator: Iterator[Any], position: int) -> None:
+    def __init__(
+        self, split: str, iterator: Iterator[Any], position: int, *, waits: bool = False
+    ) -> None:
+        self.trickles = waits
         self._iterator = iterator
         self.position = position
         skipped = sum(1 for _ in islice(iterator, position))
@@ -71,7 +76,8 @@ class IterableReader(SplitReader):
 
     def read(self) -> list[Any] | None:
         """The next records; None when the iterator has ended."""
-        records = list(islice(self._iterator, _READ_RECORDS))
+        # Waiting for a second record would hold back the first.
+        records = next_values(self._iterator, 1 if self.trickles else _READ_RECORDS)
         self.position += len(records)
         return records or None
 

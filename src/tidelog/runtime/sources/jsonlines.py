@@ -12,7 +12,7 @@ import msgspec
 from tidelog.errors import ConfigError, CorruptObjectError
 from tidelog.runtime.sources.files import LineFiles
 from tidelog.runtime.sources.lines import CHUNK_BYTES, MAX_LINE_BYTES, LineLimits, LineReader
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 OnError = Literal["fail", "skip"]
 

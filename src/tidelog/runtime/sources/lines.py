@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError
 from tidelog.runtime.source import SplitReader
-from tidelog.storage import raising
+from tidelog.storage import errors
 
 CHUNK_BYTES: Final = 64 << 10
 MAX_LINE_BYTES: Final = 64 << 20
@@ -53,9 +53,12 @@ class LineReader(SplitReader):
         self._chunk = min(limits.chunk, limits.line + 1)
         with failures(path):
             self._file = path.open("rb", buffering=0)
-            size = os.fstat(self._file.fileno()).st_size
+            self._identity = os.fstat(self._file.fileno())
         offset, limit = position or (0, None)
-        self.position = (offset, None if follow else size if limit is None else limit)
+        self.position = (
+            offset,
+            None if follow else self._identity.st_size if limit is None else limit,
+        )
 
     @abstractmethod
     def decode(self, data: bytes, offset: int) -> list[Any]:
@@ -70,6 +73,10 @@ class LineReader(SplitReader):
         records = self.decode(data, offset) if data else []
         self.position = (offset + len(data), limit)
         return records
+
+    def pause(self) -> None:
+        """A directory may have more files than a process may have open."""
+        self._file.close()
 
     def close(self) -> None:
         self._file.close()
@@ -92,6 +99,9 @@ class LineReader(SplitReader):
 
     def _read(self, offset: int, size: int) -> bytes:
         with failures(self._path):
+            if self._file.closed:
+                self._file = self._path.open("rb", buffering=0)
+                self._check_same(os.fstat(self._file.fileno()))
             data = os.pread(self._file.fileno(), size, offset)
             if len(data) < size:
                 self._check_unchanged()
@@ -102,10 +112,13 @@ class LineReader(SplitReader):
         offset, limit = self.position
         least = offset if limit is None else limit
         now = self._path.stat()
-        if not os.path.samestat(now, os.fstat(self._file.fileno())):
-            raise self._changed("the file that was opened", "another one under its name")
+        self._check_same(now)
         if now.st_size < least:
             raise self._changed(f"at least {least} bytes", f"{now.st_size} bytes")
+
+    def _check_same(self, now: os.stat_result) -> None:
+        if not os.path.samestat(now, self._identity):
+            raise self._changed("the file that was opened", "another one under its name")
 
     def _changed(self, expected: str, found: str) -> StorageError:
         return StorageError(
@@ -138,4 +151,4 @@ def failures(path: Path) -> Iterator[None]:
             action="put it back; input must stay until the job has read it",
         ) from error
     except OSError as error:
-        raise raising.from_os_error(error, f"input file {path}") from error
+        raise errors.from_os_error(error, f"input file {path}") from error

@@ -1,4 +1,4 @@
-"""Sources that push: a client library calls us, and not we it.
+"""Sources that push: a client library calls tidelog when it has records.
 
 Invariants: a buffer is taken over only when the task has room for its output, so whoever pushes is
 held back like everyone else; its position is stored together with its records; what

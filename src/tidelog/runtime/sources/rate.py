@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tidelog.effects import Clock, SystemClock
 from tidelog.errors import ConfigError
+from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.source import Source, SplitReader
 
 _READ_RECORDS: Final = 4096
@@ -87,7 +88,10 @@ class RateReader(SplitReader):
         if self._rate is not None:
             end = min(end, self._due(self._rate))
         numbers = self._numbers[self.position : end]
-        records = list(numbers) if self._make is None else list(map(self._make, numbers))
+        if self._make is None:
+            records = list(numbers)
+        else:
+            records = next_values(map(self._make, numbers), _READ_RECORDS)
         self.position += len(records)
         return records
 

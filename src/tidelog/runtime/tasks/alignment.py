@@ -85,7 +85,7 @@ class Alignment:
         self._deadline: float | None = None
         self._newest = _NO_CHECKPOINT
         self._closed = _NO_CHECKPOINT
-        """Its snapshot was taken or given up, as were all before: late barriers mean nothing."""
+        """The newest checkpoint taken or given up here: barriers up to it are late."""
 
     @property
     def aligning(self) -> CheckpointId | None:
@@ -94,7 +94,7 @@ class Alignment:
 
     @property
     def deadline(self) -> float | None:
-        """When to announce the checkpoint that is aligning again: it may switch then."""
+        """When the checkpoint that is aligning may switch, and is to be announced again."""
         return None if self.aligning is None else self._deadline
 
     @property
@@ -108,7 +108,7 @@ class Alignment:
         return frozenset(self._reached)
 
     def announced(self, barrier: Barrier, now: float) -> Aligned:
-        """A barrier is in a channel, perhaps behind buffers; again at its deadline."""
+        """A barrier is in a channel, perhaps after buffers; also called at the deadline."""
         unblock = self._begin(barrier, now)
         if unblock is None:
             return _IGNORE
@@ -140,7 +140,7 @@ class Alignment:
         return Aligned(unblock=self._exactly_once)
 
     def _begin(self, barrier: Barrier, now: float) -> bool | None:
-        """Whether to unblock what an abandoned alignment blocked; None: the barrier is old."""
+        """Whether to unblock channels of an abandoned alignment; None: the barrier is old."""
         checkpoint = barrier.checkpoint
         if checkpoint <= self._closed or checkpoint < self._newest:
             return None
@@ -159,8 +159,8 @@ class Alignment:
         return unblock
 
     def _complete_or_switch(self, otherwise: Aligned, now: float) -> Aligned:
-        """Take the snapshot when the barrier was reached on all channels; earlier when it is time
-        and no channel that stays aligned is behind.
+        """Take the snapshot when the barrier was reached on all channels, or at the deadline when
+        it was reached on all that stay aligned.
         """
         if len(self._reached) == self._channels:
             self._closed = self._newest

@@ -1,7 +1,7 @@
-"""A task that an earlier run has finished: it only says so again.
+"""A task that an earlier run has finished: it only sends the end of its data again.
 
-Invariant: it reads nothing, runs no operator and emits no record; whoever waits for its barriers
-is told that none will come.
+Invariant: it reads nothing, runs no operator and emits no record; consumers learn that no barrier
+will come from it.
 """
 
 from tidelog.errors import InvariantError
@@ -18,6 +18,7 @@ class FinishedTask(Task):
     def __init__(self, parts: TaskParts, gate: Gate | None) -> None:
         super().__init__(parts)
         self._gate = gate
+        self.is_source = gate is None
 
     async def run(self) -> None:
         await self.parts.output.announce(Watermark(MAX_WATERMARK))
@@ -28,13 +29,13 @@ class FinishedTask(Task):
 
     def _start(self, barrier: Barrier) -> None:
         reason = f"{self.id} had finished before"
-        self.parts.listener.declined(barrier.checkpoint, self.id, reason)
+        self.parts.listener.declined(barrier.checkpoint, reason)
 
     def _wake_up(self) -> None:
-        """It leaves by itself."""
+        """Nothing: its loop never waits for a checkpoint."""
 
     async def _see_out(self, gate: Gate) -> None:
-        """Take what the tasks in front still send: events, and never a record."""
+        """Take what upstream tasks still send: events, and never a record."""
         left = len(gate.channels)
         while left:
             received = await gate.get()

@@ -1,60 +1,53 @@
-"""What a task is made of, what it is called, and whom it reports to."""
+"""The parts of a task, and the port for its reports on checkpoints."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import SubtaskState
-from tidelog.dstl.uploader import Uploader
 from tidelog.effects import Effects
-from tidelog.ids import CheckpointId
-from tidelog.runtime.canonical import CanonicalSnapshotter
+from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.channels.output import Output
 from tidelog.runtime.in_flight.carrier import InFlightCarrier
 from tidelog.runtime.operators.chain import OperatorChain
-from tidelog.runtime.snapshot import Snapshotter
+from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter
+from tidelog.runtime.snapshots.snapshotter import Snapshotter
 from tidelog.runtime.tasks.alignment import Switching
 from tidelog.runtime.tasks.sink_output import SinkOutput
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.operator_state import OperatorStates
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TaskId:
-    """A subtask of a vertex."""
-
-    vertex: str
-    subtask: int
-
-    def __str__(self) -> str:
-        return f"{self.vertex}-{self.subtask}"
-
-
 class CheckpointListener(Protocol):
-    """Where tasks report to."""
+    """What tasks report to: the checkpoint driver."""
 
-    def acknowledged(self, checkpoint: CheckpointId, task: TaskId, state: SubtaskState) -> None: ...
+    def acknowledged(
+        self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState
+    ) -> None: ...
 
-    def declined(self, checkpoint: CheckpointId, task: TaskId, reason: str) -> None: ...
+    def declined(self, checkpoint: CheckpointId, reason: str) -> None:
+        """A task cannot take part; `reason` names the task."""
+        ...
 
-    def ended(self, task: TaskId) -> None: ...
+    def ended(self, task: SubtaskId) -> None: ...
 
-    def keep_aligned(self, task: TaskId, reason: str) -> None:
+    def keep_aligned(self, reason: str) -> None:
         """In-flight data of this job cannot be stored."""
         ...
 
 
 @dataclass(slots=True)
 class TaskMetrics:
-    """Counters since the start."""
+    """Counters of one task since the start."""
 
     records_in: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class TaskParts:
-    """What a task is made of."""
+    """The parts of a task, made before it runs."""
 
-    id: TaskId
+    id: SubtaskId
     chain: OperatorChain
     backend: KeyedBackend
     snapshotter: Snapshotter
@@ -66,7 +59,7 @@ class TaskParts:
     restored: SubtaskState | None = None
     operator_states: OperatorStates = field(default_factory=OperatorStates)
     switching: Switching | None = None
-    """None: checkpoints stay aligned."""
+    """When barriers overtake; None when checkpoints stay aligned."""
     carrier: InFlightCarrier | None = None
     """Stores in-flight data; None exactly when checkpoints stay aligned."""
     metrics: TaskMetrics = field(default_factory=TaskMetrics)

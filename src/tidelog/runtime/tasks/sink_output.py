@@ -5,18 +5,21 @@ its commit returned; nothing is committed before its checkpoint is durable.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
+from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.effects import Offload
 from tidelog.ids import CheckpointId
-from tidelog.runtime.blame import blame
-from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
+from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.in_flight.capture import InFlight
+from tidelog.runtime.operators.turn import TURN_S, Portion
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.tasks.worktime import WorkTime
+from tidelog.runtime.user_code import blame
 
 
 class _Transaction(msgspec.Struct, frozen=True, array_like=True):
@@ -25,8 +28,14 @@ class _Transaction(msgspec.Struct, frozen=True, array_like=True):
 
 
 def token_of(transaction: bytes) -> bytes:
-    """What the sink calls a transaction that a manifest holds."""
+    """The sink's own token of a transaction in a manifest."""
     return msgspec.msgpack.decode(transaction, type=_Transaction).token
+
+
+def transactions_of(checkpoints: Iterable[Checkpoint]) -> tuple[bytes, ...]:
+    """The sinks' tokens of all transactions that these checkpoints name, each once."""
+    subtasks = (state for checkpoint in checkpoints for _, state in checkpoint.subtasks())
+    return tuple({token_of(found): None for state in subtasks for found in state.transactions})
 
 
 class SinkOutput:
@@ -38,6 +47,7 @@ class SinkOutput:
         self._offload = offload
         self.work = work
         self._open: list[_Transaction] = []
+        self._portion = Portion()
         self._lock = asyncio.Lock()
         self.records = 0
 
@@ -47,34 +57,57 @@ class SinkOutput:
         async with self._lock:
             tokens = [transaction.token for transaction in restored]
             with blame(self._name):
-                await self._offload.run(self._writer.recover, tokens)
+                await self._offload.run_to_end(self._writer.recover, tokens)
 
     async def emit(self, batch: Batch) -> None:
-        """Write a buffer."""
-        if batch.records:
+        """Write a buffer; one of a side output is dropped, as nothing consumes it here."""
+        if batch.records and not isinstance(batch, SideBatch):
             self.records += len(batch.records)
-            async with self._turn():
-                with blame(self._name):
-                    self._writer.write(batch.records)
+            for piece in self._portion.pieces(batch):
+                await self._write(piece.records)
+
+    async def _write(self, records: list[Any]) -> None:
+        now = self.work.clock.monotonic
+        async with self._turn():
+            started = now()
+            with blame(self._name):
+                self._writer.write(records)
+            took = now() - started
+        self.work.called(self._name, took)
+        self._portion.took(len(records), took)
+        if took >= TURN_S / 2:
+            await self.work.clock.sleep(0)
 
     available = True
-    """A sink takes what it is given."""
+    """As of `Output`: a sink always has room."""
 
     def notify(self, listener: Callable[[], None]) -> None:
-        """It is always available."""
+        """Nothing: a sink is always available."""
 
-    async def announce(self, event: Watermark | EndOfData | EndOfChannel) -> None:
+    tells_splits = False
+    """Nothing follows a sink."""
+
+    def tell(self, splits: Splits) -> None:
+        """Nothing follows a sink."""
+
+    async def announce(self, event: TaskEvent) -> None:
         """Nothing follows a sink."""
 
     def forward(self, barrier: Barrier, in_flight: InFlight | None) -> None:
         """Nothing follows a sink."""
+
+    def switch(self, barrier: Barrier, in_flight: InFlight) -> None:
+        """Nothing follows a sink, so no barrier waits."""
+
+    def forget(self, checkpoint: CheckpointId) -> None:
+        """Nothing follows a sink, so no barrier is tracked."""
 
     async def pre_commit(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
         """Close the open transaction; returns all that a completed checkpoint would commit."""
         with self.work.waiting():
             async with self._lock:
                 with blame(self._name):
-                    token = await self._offload.run(self._writer.pre_commit, checkpoint)
+                    token = await self._offload.run_to_end(self._writer.pre_commit, checkpoint)
         if token is not None:
             self._open.append(_Transaction(checkpoint, token))
         return tuple(msgspec.msgpack.encode(transaction) for transaction in self._open)
@@ -84,12 +117,12 @@ class SinkOutput:
         async with self._lock:
             for transaction in [t for t in self._open if t.checkpoint <= checkpoint]:
                 with blame(self._name):
-                    await self._offload.run(self._writer.commit, transaction.token)
+                    await self._offload.run_to_end(self._writer.commit, transaction.token)
                 self._open.remove(transaction)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """The writer for the task; the wait for a commit under way is no work."""
+        """Keeps the writer for the task; waiting for a commit under way counts as back-pressure."""
         if self._lock.locked():
             with self.work.waiting():
                 await self._lock.acquire()

@@ -1,119 +1,78 @@
-"""Source tasks: read splits, keep their positions as keyed state, start the barriers.
+"""Source tasks: read splits in turn, keep their positions as keyed state, start the barriers.
 
 Invariants: a split's position changes together with the emission of the records before it, with
-no barrier in between; splits are keyed state, so they follow their key groups in a rescale.
+no barrier in between; nothing that a source does keeps a barrier waiting; the watermark is the
+least one of all unfinished splits, those not begun included.
 """
 
 import asyncio
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar
+import math
+from collections import OrderedDict, deque
+from typing import Final
 
-import msgspec
-
-from tidelog.changelog.change import prefix_end
-from tidelog.effects import Effects, wait_for
+from tidelog.effects import wait_for
 from tidelog.ids import CheckpointId
-from tidelog.runtime.blame import blame
-from tidelog.runtime.channels.messages import Barrier, Batch
-from tidelog.runtime.source import Source, SplitReader
+from tidelog.runtime.channels.messages import Barrier, Batch, Splits
+from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.parts import TaskParts
+from tidelog.runtime.tasks.split_reading import IDLE_S, Portion, SplitReading
+from tidelog.runtime.tasks.splits import SourceSplits, SplitPositions, StoredSplit
 from tidelog.runtime.tasks.task import Task
-from tidelog.state.backend import KeyedBackend
-from tidelog.state.key_groups import encode_key, key_group
+from tidelog.runtime.tasks.watermarks import LeastWatermark, combined
+from tidelog.runtime.user_code import blame, close_all
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-IDLE_S = 0.1
-"""How long a source without input waits before it looks again."""
-
-
-class SplitEnumerator:
-    """Finds splits once for all subtasks of a source."""
-
-    def __init__(self, source: Source, effects: Effects) -> None:
-        self._source = source
-        self._effects = effects
-        self._found: list[str] | None = None
-        self._found_at = 0.0
-        self._lock = asyncio.Lock()
-
-    async def splits(self) -> list[str]:
-        """All splits known now; looks again when the source asks for it."""
-        async with self._lock:
-            now = self._effects.clock.monotonic()
-            again = self._source.rediscover_s
-            if self._found is None or (again is not None and now - self._found_at >= again):
-                self._found = await self._effects.offload.run(_discover, self._source)
-                self._found_at = now
-            return self._found
-
-
-def _discover(source: Source) -> list[str]:
-    return list(source.discover())
-
-
-class SplitPositions:
-    """Positions of the splits one subtask owns, as keyed state."""
-
-    def __init__(self, backend: KeyedBackend) -> None:
-        self._backend = backend
-        info = backend.registry.register("$splits", "splits", ("msgpack",))
-        self._state = info.id.to_bytes(2, "big")
-        decode = msgspec.msgpack.Decoder().decode
-        self._rows = backend.rows(info, msgspec.msgpack.Encoder().encode, decode, scanned=True)
-
-    def owns(self, split: str) -> bool:
-        """Whether the split belongs to this subtask."""
-        return key_group(encode_key(split), self._backend.key_groups) in self._backend.owned
-
-    def get(self, split: str) -> tuple[bool, Any]:
-        """(done, position) of a split; (False, None) for a new one."""
-        stored = self._rows.get(self._row(split))
-        return (stored[0], stored[1]) if stored is not None else (False, None)
-
-    def put(self, split: str, *, done: bool, position: Any) -> None:
-        """Store where a split stands."""
-        self._rows.put(self._row(split), [done, position])
-
-    def started(self) -> Iterable[str]:
-        """Splits with a stored position."""
-        for group in range(self._backend.owned.first, self._backend.owned.last + 1):
-            prefix = group.to_bytes(2, "big") + self._state
-            for row, _ in self._rows.scan(prefix, prefix_end(prefix)):
-                yield msgspec.msgpack.decode(row[len(prefix) :], type=str)
-
-    def _row(self, split: str) -> bytes:
-        key = encode_key(split)
-        group = key_group(key, self._backend.key_groups).to_bytes(2, "big")
-        return group + self._state + key
+_PATIENCE_S: Final = 0.02
+"""How long a split may read in its thread before others have their turn."""
+_OPEN_READERS: Final = 64
+"""Readers between reads that hold what is scarce, such as an open file."""
 
 
 class SourceTask(Task):
-    """Reads one split after the other, endless ones in turns."""
+    """Reads the splits of one subtask in turn."""
 
-    def __init__(self, parts: TaskParts, source: Source, enumerator: SplitEnumerator) -> None:
+    is_source = True
+
+    def __init__(self, parts: TaskParts, source: Source, splits: SourceSplits) -> None:
         super().__init__(parts)
         self._source = source
-        self._enumerator = enumerator
+        self._splits = splits
+        self._alignment = splits.alignment
         self._positions = SplitPositions(parts.backend)
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
-        self._open: dict[str, SplitReader] = {}
-        self._queue: deque[str] = deque()
+        self._readings: dict[str, SplitReading] = {}
+        """The unfinished splits, by name."""
+        self._holding = LeastWatermark()
+        """The watermarks of the unfinished splits that are not idle."""
+        self._turns: OrderedDict[str, None] = OrderedDict()
+        self._recent: dict[str, None] = {}
+        """Splits with an open reader, the one that was not read for longest first."""
         self._seen: set[str] = set()
+        self._finding: asyncio.Future[list[str]] | None = None
+        self._find_at = -math.inf
+        self._found = False
+        self._told: Splits | None = None
         self._draining = False
         parts.output.notify(self._wake.set)
 
+    @property
+    def splits(self) -> int:
+        """Splits that are not read to their end."""
+        return len(self._readings)
+
+    @property
+    def idle_splits(self) -> int:
+        """Splits that are not read to their end and that event time does not wait for."""
+        return len(self._readings) - len(self._holding)
+
     def _start(self, barrier: Barrier) -> None:
-        """After the records read so far."""
+        """Let the barrier follow the records read so far."""
         self._barriers.append(barrier)
         self._wake.set()
 
     def drain(self) -> None:
-        """Read no more: the data ends here."""
+        """Read no more: treat the data as ended."""
         self._draining = True
         self._wake.set()
 
@@ -126,14 +85,16 @@ class SourceTask(Task):
 
     async def run(self) -> None:
         clock = self.parts.effects.clock
+        ended = False
         try:
             await self._resume()
             while await self._goes_on():
                 if not self.parts.output.available:
                     await self._wait_for_room()
-                elif await self._read_some():
+                elif await self._step():
                     break
                 await clock.sleep(0)
+            self._leave_alignment()
             # A job that was stopped otherwise goes on some day.
             await self._end(drain=not self._leaving)
             while not self._leaving:
@@ -142,99 +103,225 @@ class SourceTask(Task):
                 if not self._leaving:
                     await self._wake.wait()
             await self._exit()
+            ended = True
         finally:
             self._stop()
-            for reader in self._open.values():
-                with blame(self.id.vertex):
-                    reader.close()
+            self._leave_alignment()
+            if self._finding is not None:
+                self._finding.cancel()
+            closings = [reading.close for reading in self._readings.values()]
+            close_all(str(self.id), closings, quietly=not ended)
 
     async def _goes_on(self) -> bool:
         """Whether to read more, after checkpoints that are due."""
         await self._handle_barriers()
+        # What happens from here on sets it again; what happened before is looked at below.
+        self._wake.clear()
         return not (self._leaving or self._draining)
 
     async def _handle_barriers(self) -> None:
         while self._barriers or (self._held is not None and not self._leaving):
             if self._barriers:
                 await self._checkpoint(self._barriers.popleft(), self._now())
+                # Meanwhile there may be something to read.
+                for reading in self._readings.values():
+                    reading.ask_again()
             else:
                 self._wake.clear()
                 await self._wake.wait()
 
     async def _wait_for_room(self) -> None:
-        """Until the output has room, or a barrier wants to pass."""
-        self._wake.clear()
+        """Wait until the output has room, or a barrier wants to pass."""
         if not self._barriers and not self.parts.output.available:
             with self.parts.output.work.waiting():
                 await self._wake.wait()
 
-    async def _read_some(self) -> bool:
-        """Read one buffer, or wait a little when there is none; True at the end of the data."""
-        if not self._queue or self._source.rediscover_s is not None:
-            await self._find_splits()
-        if not self._queue:
-            if self._source.rediscover_s is None:
-                return True
-            await self._idle(IDLE_S)
-            return False
-        empty = 0
-        while self._queue and empty < len(self._queue):
-            split = self._queue[0]
-            reader = await self._reader(split)
-            records = await self._call(reader.read)
-            if records is None:
-                self._queue.popleft()
-                with blame(self.id.vertex):
-                    self._open.pop(split).close()
-                self._positions.put(split, done=True, position=reader.position)
-                continue
-            if records:
-                self._positions.put(split, done=False, position=reader.position)
-                await self._emit_read(records)
-                return False
-            self._queue.rotate(-1)
-            empty += 1
-        if self._queue:
-            await self._idle(min(self._open[s].delay_s or IDLE_S for s in self._queue))
+    async def _step(self) -> bool:
+        """Read one split once, or wait until there is something; True at the end of the data."""
+        await self._find_splits()
+        if self._found and not self._readings and self._source.rediscover_s is None:
+            return True
+        reading = self._next()
+        if reading is None:
+            await self._notice_idle()
+            await self._pause(self._until_due())
+        else:
+            await self._read(reading)
         return False
 
-    async def _emit_read(self, records: list[Any]) -> None:
-        self.parts.metrics.records_in += len(records)
-        with self.parts.output.work.working():
-            await self._emit(self.parts.chain.process(Batch(records)))
-            made = self.parts.chain.generated_watermark()
-            if made is not None:
-                await self._advance_watermark(made)
-            await self._flush_if_due()
-
     async def _find_splits(self) -> None:
-        with blame(self.id.vertex):
-            splits = await self._enumerator.splits()
+        """Add the splits that a discovery has found, and start the next one when it is due."""
+        if self._finding is None and self._now() >= self._find_at:
+            self._finding = asyncio.ensure_future(self._splits.find())
+            self._finding.add_done_callback(lambda _: self._wake.set())
+        if self._finding is None or not self._finding.done():
+            return
+        with blame(self.id.operator):
+            splits = self._finding.result()
+        self._finding = None
+        again = self._source.rediscover_s
+        self._find_at = math.inf if again is None else self._now() + again
         # A split that was begun and is gone is opened all the same: the source says what is lost.
-        begun = [] if self._seen else list(self._positions.started())
+        begun = [] if self._found else list(self._positions.started())
+        self._found = True
+        known = set(splits)
         for split in itertools.chain(splits, begun):
             if split not in self._seen and self._positions.owns(split):
                 self._seen.add(split)
-                if not self._positions.get(split)[0]:
-                    self._queue.append(split)
+                self._add(split, self._positions.get(split), found=split in known)
+        await self._follow_splits()
 
-    async def _reader(self, split: str) -> SplitReader:
-        if split not in self._open:
-            _, position = self._positions.get(split)
-            reader = await self._call(self._source.open, split, position)
-            reader.notify(self._wake.set)
-            self._open[split] = reader
-        return self._open[split]
+    def _add(self, split: str, stored: StoredSplit, *, found: bool) -> None:
+        if stored.done and not (found and self._source.splits_grow):
+            return
+        reading = SplitReading(
+            split, self._source, stored.position, self.id.operator, self.parts.effects
+        )
+        reading.notify(self._wake.set)
+        self._readings[split] = reading
+        self._turns[split] = None
+        event_time = self.parts.chain.event_time
+        if event_time is not None:
+            if stored.latest is not None:
+                event_time.restore(split, stored.latest)
+            self._alignment.moved(split, event_time.watermark_of(split))
+        self._hold(reading)
 
-    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call into the source, in a thread when it blocks; its errors carry our name."""
-        with blame(self.id.vertex):
-            if self._source.blocking:
-                return await self.parts.effects.offload.run(function, *args, **kwargs)
-            return function(*args, **kwargs)
+    def _hold(self, reading: SplitReading) -> None:
+        """Let a split hold back the watermark, unless the split is idle."""
+        event_time, split = self.parts.chain.event_time, reading.split
+        if reading.idle:
+            self._holding.drop(split)
+        else:
+            mark = event_time.watermark_of(split) if event_time is not None else None
+            self._holding.put(split, mark)
 
-    async def _idle(self, seconds: float) -> None:
-        """Wait for a barrier, a stop or for time to pass."""
-        self._wake.clear()
+    def _next(self) -> SplitReading | None:
+        """The next split in turn that may have something and is not too far ahead of others."""
+        event_time, now = self.parts.chain.event_time, self._now()
+        latest = math.inf
+        if event_time is not None:
+            latest = self._alignment.least() + event_time.options.max_ahead_ms
+        for _ in range(len(self._turns)):
+            split = next(iter(self._turns))
+            self._turns.move_to_end(split)
+            reading = self._readings[split]
+            if reading.due_at > now:
+                continue
+            watermark = event_time.watermark_of(split) if event_time is not None else None
+            if watermark is None or watermark <= latest:
+                return reading
+            self._alignment.wait(self._wake.set)
+        return None
+
+    async def _read(self, reading: SplitReading) -> None:
+        reading.begin()
+        if reading.working:
+            await self._pause(_PATIENCE_S)
+        portion = reading.take()
+        self._recent.pop(reading.split, None)
+        self._recent[reading.split] = None
+        if len(self._recent) > _OPEN_READERS:
+            split = next(iter(self._recent))
+            del self._recent[split]
+            self._readings[split].pause()
+        if portion is not None and portion.ended:
+            await self._finish_split(reading, portion)
+        elif portion is not None and portion.records:
+            await self._emit_read(reading, portion)
+        else:
+            self._alignment.gone(reading.split)
+            self._not_heard(reading)
+            await self._follow_splits()
+
+    async def _emit_read(self, reading: SplitReading, portion: Portion) -> None:
+        chain, split = self.parts.chain, reading.split
+        self.parts.metrics.records_in += len(portion.records)
+        with self.parts.output.work.working():
+            chain.read_from(split)
+            self._tell(split)
+            await self._emit(chain.process(Batch(portion.records)))
+            event_time, latest = chain.event_time, None
+            if event_time is not None:
+                latest = event_time.latest(split)
+            self._positions.put(split, StoredSplit(False, portion.position, latest))
+            if event_time is not None and event_time.heard():
+                reading.heard()
+                self._alignment.moved(split, event_time.watermark_of(split))
+                self._hold(reading)
+            else:
+                # Records that are filtered out before they have a time move no watermark.
+                self._alignment.gone(split)
+                self._not_heard(reading)
+            await self._follow_splits()
+            await self._flush_if_due()
+
+    async def _finish_split(self, reading: SplitReading, portion: Portion) -> None:
+        split = reading.split
+        del self._turns[split]
+        self._holding.drop(split)
+        self._recent.pop(split, None)
+        del self._readings[split]
+        reading.close()
+        self._positions.put(split, StoredSplit(True, portion.position))
+        self._alignment.gone(split)
+        if self.parts.chain.event_time is not None:
+            self.parts.chain.event_time.forget(split)
+        await self._follow_splits()
+
+    async def _follow_splits(self) -> None:
+        """Advance the watermark to that of the splits, and announce which splits are read."""
+        event_time = self.parts.chain.event_time
+        if event_time is not None and self._readings:
+            if self._holding:
+                made = self._holding.mark
+            else:
+                made = combined((), self._readings, event_time.watermark_of)
+            if made is not None:
+                await self._advance_watermark(made)
+        over = not self._readings and self._source.rediscover_s is None
+        await self._set_idle(self._found and not self._holding and not over)
+        self._tell(None)
+
+    def _tell(self, current: str | None) -> None:
+        """Announce which splits are read to tasks that make watermarks of their records."""
+        if self.parts.output.tells_splits and self._found:
+            told = Splits(tuple(self._readings), current)
+            if told != self._told:
+                self._told = told
+                self.parts.output.tell(told)
+
+    def _not_heard(self, reading: SplitReading) -> None:
+        event_time = self.parts.chain.event_time
+        reading.not_heard(event_time.options.idle_after_ms if event_time is not None else None)
+        self._hold(reading)
+
+    async def _notice_idle(self) -> None:
+        """Mark splits as idle whose reads have waited in their threads for too long."""
+        for reading in self._readings.values():
+            if reading.waits:
+                self._not_heard(reading)
+        await self._follow_splits()
+
+    def _until_due(self) -> float | None:
+        """Seconds until something is due; None: only an event can wake the task."""
+        event_time, now = self.parts.chain.event_time, self._now()
+        due = [self._find_at] if self._finding is None else []
+        idle_after = event_time.options.idle_after_ms if event_time is not None else None
+        for reading in self._readings.values():
+            # A split that is due waits for others, which wake the task when they have moved on.
+            due.append(reading.due_at if reading.due_at > now else now + IDLE_S)
+            idle_at = reading.idle_at(idle_after)
+            if idle_at is not None and reading.waits and not reading.idle:
+                due.append(idle_at)
+        earliest = min(due, default=math.inf)
+        return None if earliest == math.inf else max(0.0, earliest - now)
+
+    def _leave_alignment(self) -> None:
+        for split in self._readings:
+            self._alignment.gone(split)
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Wait for a barrier, a stop, something to read, or for time to pass."""
         if not self._barriers:
             await wait_for(self._wake, self.parts.effects.clock, seconds)

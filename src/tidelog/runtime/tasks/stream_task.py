@@ -2,11 +2,11 @@
 
 Invariants: barriers are handled in the order the alignment decides; a watermark goes on only when
 it reached this task on all channels; records are taken only while there is room for their output,
-so a barrier is always heard of; a channel whose producer exited has reached every later barrier.
+so a barrier is always noticed; a channel whose producer exited has reached every later barrier.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tidelog.ids import CheckpointId
@@ -16,13 +16,17 @@ from tidelog.runtime.channels.messages import (
     Batch,
     EndOfChannel,
     EndOfData,
+    Idleness,
     Message,
+    Splits,
     Watermark,
 )
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
+from tidelog.runtime.operators.event_time import Origin
 from tidelog.runtime.tasks.alignment import Aligned, Alignment
 from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.task import Task
+from tidelog.runtime.tasks.watermarks import InputOrigins, WatermarkValve, combined
 from tidelog.state.processor import MAX_WATERMARK
 
 
@@ -37,6 +41,7 @@ class StreamTask(Task):
         *,
         exactly_once: bool,
         stay_aligned: frozenset[int] = frozenset(),
+        origins: InputOrigins,
     ) -> None:
         super().__init__(parts)
         self.gate = gate
@@ -50,23 +55,26 @@ class StreamTask(Task):
         )
         self._reminder: asyncio.Task[None] | None = None
         self._ended_channels: dict[int, bool] = {}
-        """Those without more data, and whether that is for good."""
+        """Channels whose data has ended, and whether they are drained."""
         self._exited_channels: set[int] = set()
         self._newest: Barrier | None = None
-        self._watermarks: list[int | None] = [None] * count
+        self._valve = WatermarkValve(count)
+        self._origins = origins
+        self._tracks_origins = parts.chain.event_time is not None or parts.output.tells_splits
+        self._told: Splits | None = None
         gate.deliver_while(lambda: parts.output.available)
         parts.output.notify(gate.wake)
 
     async def run(self) -> None:
-        clock, work = self.parts.effects.clock, self.parts.output.work
+        work = self.parts.output.work
         try:
             await self._resume()
             while not (self._leaving and len(self._exited_channels) == len(self.gate.channels)):
                 received = await self._next()
                 with work.working():
                     await self._handle(received)
-                # Let uploads and other tasks have their turn also when no channel runs dry.
-                await clock.sleep(0)
+                # Also when no channel runs dry.
+                await self._rest()
             await self._exit()
         finally:
             self._stop()
@@ -79,7 +87,7 @@ class StreamTask(Task):
             self.gate.unblock()
 
     def _start(self, barrier: Barrier) -> None:
-        """Nobody in front is left to bring it: it is reached where the channels end."""
+        """All upstream tasks have exited: the barrier counts as reached on every channel."""
         self.gate.announce(barrier)
 
     def _wake_up(self) -> None:
@@ -107,22 +115,36 @@ class StreamTask(Task):
                 await self._receive(channel, message)
 
     async def _tick(self, now_ms: int) -> None:
-        # Behind the end of the data no timer may fire: the tasks behind have ended as well.
+        # After the end of the data no timer may fire: downstream tasks have ended as well.
         if not self._ended:
-            await self._emit(self.parts.chain.tick(now_ms))
+            await self._emit_in_steps(self.parts.chain.tick(now_ms))
+            if self.parts.chain.event_time is not None:
+                await self._make_watermark()
             await self._flush_if_due()
 
     async def _receive(self, channel: int, message: Message) -> None:
         match message:
             case Batch():
+                await self._memory_free()
                 self.parts.metrics.records_in += len(message.records)
+                origin = self._origins.current(channel)
+                self._read_from(origin)
                 await self._emit(self.parts.chain.process(message))
-                await self._make_watermark()
+                await self._make_watermark(origin)
                 await self._flush_if_due()
             case Barrier():
                 await self._barrier(channel, message)
             case Watermark():
-                await self._receive_watermark(channel, message.time)
+                self._valve.watermark(channel, message.time)
+                if message.time == MAX_WATERMARK:
+                    self._forget(self._origins.ended(channel))
+                await self._follow_inputs()
+            case Idleness():
+                self._valve.idleness(channel, idle=message.idle)
+                await self._follow_inputs()
+            case Splits():
+                self._forget(self._origins.told(channel, message, self._now()))
+                await self._follow_inputs()
             case EndOfData():
                 self._ended_channels[channel] = message.drain
                 if len(self._ended_channels) == len(self.gate.channels):
@@ -147,7 +169,7 @@ class StreamTask(Task):
             await self._follow(decision, self._newest)
 
     def _newest_of(self, barrier: Barrier) -> Barrier:
-        """The barrier that decisions are about from now on."""
+        """The newer one of this barrier and the newest so far, which decisions are about."""
         if self._newest is None or barrier.checkpoint >= self._newest.checkpoint:
             self._newest = barrier
         return self._newest
@@ -179,19 +201,62 @@ class StreamTask(Task):
         await self.parts.effects.clock.sleep(deadline - self._now())
         self.gate.announce(barrier)
 
-    async def _between_timers(self) -> None:
-        while (interruption := await self.gate.interruption()) is not None:
-            await self._announced(interruption.barrier)
+    async def _between_steps(self) -> None:
+        while (received := await self.gate.interruption()) is not None:
+            await self._handle(received)
 
-    async def _receive_watermark(self, channel: int, time: int) -> None:
-        self._watermarks[channel] = time
-        if self.parts.chain.generates_watermarks and time != MAX_WATERMARK:
+    async def _follow_inputs(self) -> None:
+        """Event time or idleness at an input has changed."""
+        time = self._valve.time
+        if self.parts.chain.event_time is not None:
+            if time == MAX_WATERMARK:
+                await self._advance_watermark(time)
+            await self._make_watermark()
             return
-        known = [mark for mark in self._watermarks if mark is not None]
-        if len(known) == len(self._watermarks):
-            await self._advance_watermark(min(known))
+        if time is not None:
+            await self._advance_watermark(time)
+        await self._set_idle(self._valve.idle)
 
-    async def _make_watermark(self) -> None:
-        made = self.parts.chain.generated_watermark()
+    def _read_from(self, origin: Origin | None) -> None:
+        """The next records are of this origin: for own watermarks and for downstream tasks."""
+        if self._tracks_origins:
+            self.parts.chain.read_from(origin)
+            self._tell(origin)
+
+    def _forget(self, ended: Iterable[Origin]) -> None:
+        if self.parts.chain.event_time is not None:
+            for origin in ended:
+                self.parts.chain.event_time.forget(origin)
+        if self._tracks_origins:
+            self._tell(None)
+
+    def _tell(self, current: Origin | None) -> None:
+        if self.parts.output.tells_splits and self._origins.complete:
+            told = Splits(tuple(origin for _, origin in self._origins.unfinished()), current)
+            if told != self._told:
+                self._told = told
+                self.parts.output.tell(told)
+
+    async def _make_watermark(self, read_from: Origin | None = None) -> None:
+        """Advance the watermark that is made of the records seen; idle inputs do not count."""
+        event_time = self.parts.chain.event_time
+        if event_time is None:
+            return
+        idle_after, now = event_time.options.idle_after_ms, self._now()
+        if event_time.heard():
+            self._origins.heard(read_from, now)
+        if not self._origins.complete:
+            return
+        idle: list[Origin] = []
+        holding: list[Origin] = []
+        for channel, origin in self._origins.unfinished():
+            quiet = (
+                idle_after is not None
+                and self.gate.channels[channel].head is None
+                and self._origins.quiet_s(origin, now) * 1000 >= idle_after
+            )
+            (idle if quiet or self._valve.is_idle(channel) else holding).append(origin)
+        made = combined(holding, idle, event_time.watermark_of)
         if made is not None:
             await self._advance_watermark(made)
+        await self._set_idle(not holding and self._valve.time != MAX_WATERMARK)

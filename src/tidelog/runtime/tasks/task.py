@@ -1,25 +1,36 @@
 """Tasks: the loop of one subtask, fed by channels.
 
 Invariants: `finish` runs once in the life of a job, however often it restarts; a task
-exits only after a completed checkpoint contains its end, and says so to the tasks behind it;
-behind the barrier of a savepoint that the job stops with nothing is emitted, unless it is given
+exits only after a completed checkpoint contains its end, and announces that downstream; after the
+barrier of a savepoint that the job stops with nothing is emitted, unless the savepoint is given
 up.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
+from tidelog.runtime.channels.messages import (
+    Barrier,
+    Batch,
+    EndOfChannel,
+    EndOfData,
+    Idleness,
+    Watermark,
+)
 from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.tasks.checkpoints import TaskCheckpoints, TaskProgress
+from tidelog.runtime.operators.turn import PAUSE, REST
+from tidelog.runtime.snapshots.snapshotter import SubtaskPosition
 from tidelog.runtime.tasks.parts import TaskParts
-from tidelog.runtime.tasks.sink_output import SinkOutput
+from tidelog.runtime.tasks.task_checkpoints import TaskCheckpoints
 from tidelog.state.processor import MAX_WATERMARK
 
 
 class Task(ABC):
-    """What source tasks and stream tasks share: output, snapshots, the end of the data."""
+    """The part that source tasks and stream tasks share: output, snapshots, end of the data."""
+
+    is_source = False
+    """Whether its vertex reads splits, also when this subtask has none left."""
 
     def __init__(self, parts: TaskParts) -> None:
         self.parts = parts
@@ -32,11 +43,22 @@ class Task(ABC):
         self._finished = False
         self._leaving = False
         self.exited = False
-        """Its loop is over: it takes part in nothing any more."""
+        """The task's loop is over: it takes part in no checkpoint any more."""
         restored = parts.restored
         self._watermark = restored.watermark if restored is not None else None
         self._advancing = restored.advancing if restored is not None else None
         """A watermark on its way through the timers."""
+        self._idle = False
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark that the task has sent downstream; None: not known yet."""
+        return self._watermark
+
+    @property
+    def idle(self) -> bool:
+        """Event time has no input of this task to wait for: all are idle or have ended."""
+        return self._idle
 
     @abstractmethod
     async def run(self) -> None:
@@ -44,17 +66,17 @@ class Task(ABC):
 
     @abstractmethod
     def _wake_up(self) -> None:
-        """Make the loop look around, also when it waits."""
+        """Wake the loop when it waits, so that it notices a change of state."""
 
     @abstractmethod
     def _start(self, barrier: Barrier) -> None:
-        """Take a barrier that no task in front brings."""
+        """Take a barrier from the driver, as no upstream task brings it."""
 
     def trigger(self, barrier: Barrier) -> None:
         """Start a checkpoint here; one that comes too late is declined."""
         if self._leaving or self.exited:
             reason = f"{self.id} finished before the barrier reached it"
-            self.parts.listener.declined(barrier.checkpoint, self.id, reason)
+            self.parts.listener.declined(barrier.checkpoint, reason)
         else:
             self._start(barrier)
 
@@ -66,8 +88,7 @@ class Task(ABC):
     async def complete(self, checkpoint: CheckpointId) -> None:
         """The checkpoint is durable."""
         self._checkpoints.completed(checkpoint)
-        if isinstance(self.parts.output, SinkOutput):
-            await self.parts.output.commit(checkpoint)
+        await self.parts.output.commit(checkpoint)
 
     def abort(self, checkpoint: CheckpointId) -> None:
         """The checkpoint was given up."""
@@ -79,53 +100,87 @@ class Task(ABC):
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""
         if self._watermark is not None:
-            await self._fire_timers(self._watermark)
+            await self._emit_in_steps(self.parts.chain.watermark(self._watermark))
             await self.parts.output.announce(Watermark(self._watermark))
         if self._advancing is not None:
             await self._advance_watermark(self._advancing)
 
     def _stop(self) -> None:
-        """Nothing of this task goes on behind its back."""
+        """Cancel what the task has started in the background."""
         self._checkpoints.stop()
 
     async def _emit(self, batches: Iterable[Batch]) -> None:
         output = self.parts.output
+        turn = self.parts.chain.turn
         for batch in batches:
-            await output.emit(batch)
-            await self._flush_if_due()
+            if batch.records:
+                await output.emit(batch)
+            if batch.records or batch is REST:
+                await self._flush_if_due()
+            if batch is REST or turn.over():
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Let uploads and other tasks have their turn."""
+        await self.parts.effects.clock.sleep(0)
+        self.parts.chain.turn.begin()
+
+    async def _emit_in_steps(self, batches: Iterable[Batch]) -> None:
+        """Like `_emit` for what may take long: barriers may pass in between (FLIP-443)."""
+        for batch in batches:
+            await self._emit((batch,))
+            if batch is PAUSE:
+                await self._rest()
+                await self._between_steps()
+
+    async def _in_steps(self, steps: Iterator[None]) -> None:
+        """Do what takes long, with the turns of others in between."""
+        for _ in steps:
+            await self._rest()
 
     async def _flush_if_due(self) -> None:
         backend = self.parts.backend
-        if backend.flush_due():
-            backend.flush()
-            uploader = self.parts.uploader
-            if uploader is not None and uploader.full:
-                with self.parts.output.work.waiting():
-                    await uploader.admit()
+        await self._in_steps(backend.tidy())
+        due = backend.flush_due()
+        # Before the flush, which would keep its rows in memory as a cache.
+        await self._in_steps(backend.make_room())
+        if due:
+            await self._in_steps(backend.flush_in_steps())
+            await self._memory_free()
+
+    async def _memory_free(self) -> None:
+        """Wait until what was written before has left memory: what comes next needs the room."""
+        parts = self.parts
+        uploader, table = parts.uploader, parts.backend.table
+        if uploader is not None and uploader.full:
+            with parts.output.work.waiting():
+                await uploader.admit()
+        if table.crowded():
+            with parts.output.work.waiting():
+                await parts.effects.offload.run(table.prepare_snapshot)
 
     async def _advance_watermark(self, time: int) -> None:
         """Fire event-time timers and forward the watermark."""
         if self._watermark is None or time > self._watermark:
             self._advancing = time
-            await self._fire_timers(time)
+            await self._emit_in_steps(self.parts.chain.watermark(time))
             self._watermark, self._advancing = time, None
             await self.parts.output.announce(Watermark(time))
 
-    async def _fire_timers(self, time: int) -> None:
-        """A few at a time: a barrier may pass between them (FLIP-443)."""
-        for outputs in self.parts.chain.watermark(time):
-            await self._emit(outputs)
-            await self.parts.effects.clock.sleep(0)
-            await self._between_timers()
+    async def _set_idle(self, idle: bool) -> None:
+        """Announce whether downstream tasks are to wait for this one's watermark."""
+        if idle != self._idle:
+            self._idle = idle
+            await self.parts.output.announce(Idleness(idle))
 
-    async def _between_timers(self) -> None:
-        """A checkpoint may be taken here."""
+    async def _between_steps(self) -> None:
+        """A hook where subclasses may take a checkpoint."""
 
     async def _end(self, *, drain: bool) -> None:
-        """All input was handled; without drain there is more, for another run to read."""
+        """All input was handled; without `drain` another run reads on."""
         if drain:
             await self._advance_watermark(MAX_WATERMARK)
-            await self._emit(self.parts.chain.finish())
+            await self._emit_in_steps(self.parts.chain.finish())
             self._finished = True
         self._ended = True
         await self.parts.output.announce(EndOfData(drain))
@@ -143,8 +198,8 @@ class Task(ABC):
         """Forward the barrier, capture the state, make it durable in the background."""
         if barrier.stop and barrier.checkpoint > self._given_up:
             self._held = barrier.checkpoint
-        progress = TaskProgress(self._watermark, self._finished, self._advancing)
-        await self._checkpoints.take(barrier, seen_at, progress)
+        position = SubtaskPosition(self._watermark, self._finished, self._advancing)
+        await self._checkpoints.take(barrier, seen_at, position)
 
     def _record_inputs(self, in_flight: InFlight) -> None:
         """Collect what a barrier overtook in the inputs."""

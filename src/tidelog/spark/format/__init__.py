@@ -1,4 +1,4 @@
-"""The on-disk format of the Spark plug-in: docs/format.md, "Spark checkpoints".
+"""The on-disk format of the Spark plug-in: docs/internals/format.md, "Spark checkpoints".
 
 `names` names objects, `block` and `segment` hold the bytes, `index` says where they lie, and
 `changelog` decodes what Spark wrote. The plug-in's Scala package of the same name is its twin:

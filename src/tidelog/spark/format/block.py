@@ -1,8 +1,8 @@
 """Blocks of kind 3, spark-changelog: one piece of one changelog file each.
 
-Invariant: a block says itself whose bytes it holds, under its own checksum, so nobody gets the
-bytes of another changelog or piece, whatever an index says. Format: docs/format.md, "Payload of
-kind 3".
+Invariant: a block says itself whose bytes it holds, under its own checksum, so the
+bytes of another changelog or piece are never returned, whatever an index says.
+Format: docs/internals/format.md, "Payload of kind 3".
 """
 
 import struct
@@ -14,19 +14,14 @@ from tidelog.changelog.block import (
     HEADER,
     Block,
     BlockKind,
-    SealedBlock,
-    newer,
     open_block,
-    seal_opaque,
 )
-from tidelog.errors import InvariantError
-from tidelog.ids import SeqNo
+from tidelog.errors import FormatVersionError
 from tidelog.spark.format.damage import damaged, spark_action
 from tidelog.spark.format.names import ChangelogName
 
 _NAME_LENGTH: Final = struct.Struct("<H")
 _NUMBERS: Final = struct.Struct("<II")
-_MAX_NAME: Final = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +40,13 @@ def framing_bytes(name: ChangelogName) -> int:
     return HEADER.size + _NAME_LENGTH.size + len(name.path.encode()) + _NUMBERS.size
 
 
-def seal_piece(name: ChangelogName, piece: int, pieces: int, content: bytes) -> SealedBlock:
-    """The block of a piece; `pieces` is their number if this is the last one, else 0.
-
-    Raises InvariantError for numbers that do not fit each other and for a name above 65535 bytes.
-    """
-    path = name.path.encode()
-    if len(path) > _MAX_NAME or piece < 0 or pieces not in (0, piece + 1):
-        raise InvariantError(
-            f"block of {name.path}",
-            expected=f"a name of at most {_MAX_NAME} bytes, and 0 or piece + 1 pieces",
-            found=f"{len(path)} bytes, piece {piece} of {pieces}",
-            action="report this as a bug of the writer",
-        )
-    payload = _NAME_LENGTH.pack(len(path)) + path + _NUMBERS.pack(piece, pieces) + content
-    # Spark has compressed the content already.
-    return seal_opaque(
-        BlockKind.SPARK_CHANGELOG, payload, 1, SeqNo(name.version), compression_level=0
-    )
-
-
 def read_content(block: bytes, name: ChangelogName, piece: int, pieces: int, where: str) -> bytes:
     """The bytes of one piece of a changelog, from exactly its block.
 
     Raises CorruptObjectError (damaged, truncated, or another changelog's or piece's block) and
     FormatVersionError; `where` names object and place.
     """
-    with spark_action():
+    with spark_action(place=where):
         opened = open_block(block, 0, where)
     if opened.size != len(block):
         raise damaged(where, f"a block of {len(block)} bytes", f"one of {opened.size}")
@@ -82,7 +57,12 @@ def opened_piece(block: Block, where: str) -> OpenedPiece:
     """What a block whose checksum has passed says of itself; raises as `read_content`."""
     if block.kind is not BlockKind.SPARK_CHANGELOG or block.codec != CODEC_NONE:
         expected = "a block of kind SPARK_CHANGELOG, codec 0"
-        raise newer(where, block.offset, expected, f"{block.kind.name}, codec {block.codec}")
+        raise FormatVersionError(
+            f"object {where}",
+            expected=expected,
+            found=f"{block.kind.name}, codec {block.codec}",
+            action="use the tidelog release that wrote it, or a newer one; nothing was changed",
+        )
     payload = block.payload()
     name_at = _NAME_LENGTH.size
     (name_bytes,) = _NAME_LENGTH.unpack_from(payload) if len(payload) >= name_at else (0,)

@@ -70,8 +70,8 @@ class Changelog:
 def read_changelog(data: bytes, where: str) -> Changelog:
     """Decode the bytes of a changelog file.
 
-    Raises CorruptObjectError (damaged, truncated), FormatVersionError (a newer Spark wrote it) and
-    ConfigError (compressed with snappy or lzf), all naming `where`.
+    Raises CorruptObjectError (damaged, truncated), FormatVersionError (a newer Spark wrote it),
+    and as `decompress`, all naming `where`.
     """
     codec, content = decompress(data, where)
     version = _version(content)

@@ -5,29 +5,42 @@ Invariant: the next action is one that exists for Spark; slots of the embedded r
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from tidelog.errors import CorruptObjectError
+from tidelog.errors import CorruptObjectError, FormatVersionError
+
+BRING_BACK: Final = (
+    "bring the object back from a backup, or restart the query from a batch that does not need it"
+)
+REBUILD_INDEX: Final = (
+    "nothing has to be done, the segments' footers say the same; to make reading fast again, stop "
+    "the query, run `tidelog spark rebuild-index`, and restart the query"
+)
 
 
-def damaged(where: str, expected: str, found: str) -> CorruptObjectError:
+def damaged(where: str, expected: str, found: str, action: str = BRING_BACK) -> CorruptObjectError:
     """The error for bytes of the object or place `where` that are not what was written."""
-    return _damage(f"{where} is damaged", expected, found)
+    return CorruptObjectError(f"{where} is damaged", expected=expected, found=found, action=action)
 
 
 @contextmanager
-def spark_action() -> Iterator[None]:
-    """Replaces the next action of the damage that readers shared with the runtime find."""
+def spark_action(action: str = BRING_BACK, place: str | None = None) -> Iterator[None]:
+    """Replaces the next action of the damage that readers shared with the runtime find.
+
+    `place` is where the bytes lie that they were given: they only know their own first byte.
+    """
     try:
         yield
     except CorruptObjectError as error:
-        raise _damage(error.what, error.expected, error.found) from error
-
-
-def _damage(what: str, expected: str | None, found: str | None) -> CorruptObjectError:
-    return CorruptObjectError(
-        what,
-        expected=expected,
-        found=found,
-        action="bring the object back from a backup, or restart the query from a batch that "
-        "does not need it",
-    )
+        raise CorruptObjectError(
+            f"object {place} is damaged" if place else error.what,
+            expected=error.expected,
+            found=error.found,
+            action=action,
+        ) from error
+    except FormatVersionError as error:
+        if place is None:
+            raise
+        raise FormatVersionError(
+            f"object {place}", expected=error.expected, found=error.found, action=error.action
+        ) from error

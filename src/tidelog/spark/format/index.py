@@ -2,7 +2,7 @@
 
 Invariants: equal documents are equal text, whatever the order of their entries; a document that
 is read is whole: every piece lies in one of its segments, every changelog is of its batches.
-Format: docs/format.md, "Spark checkpoints".
+Format: docs/internals/format.md, "Spark checkpoints".
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from tidelog.errors import InvariantError
-from tidelog.spark.format.damage import damaged, spark_action
+from tidelog.spark.format.damage import REBUILD_INDEX, damaged, spark_action
 from tidelog.spark.format.names import MAX_INT, MAX_LONG, ChangelogName
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 
@@ -97,13 +97,13 @@ def write_index(document: IndexDocument) -> str:
 
 def read_index(line: str, where: str) -> IndexDocument:
     """Raises CorruptObjectError and FormatVersionError, both naming `where`."""
-    with spark_action():
+    with spark_action(REBUILD_INDEX):
         body = open_document(line.encode(errors="replace"), where, _Body)
     entries = tuple(_entry(changelog, body.segments, where) for changelog in body.changelogs)
     for entry in entries:
         if not body.first < entry.name.version <= body.last + 1:
             expected = f"changelogs of batches {body.first} to {body.last}"
-            raise damaged(where, expected, entry.name.path)
+            raise damaged(where, expected, entry.name.path, REBUILD_INDEX)
     segments = {segment.name: segment.bytes for segment in body.segments}
     return IndexDocument(body.first, body.last, segments, entries)
 
@@ -126,11 +126,11 @@ def _entry(changelog: _Changelog, segments: Sequence[_Segment], where: str) -> I
     name = ChangelogName.of(changelog.directory, changelog.version, changelog.id)
     if name is None:
         found = f"{changelog.directory}, {changelog.version}, {changelog.id}"
-        raise damaged(where, "the name of a changelog", found)
+        raise damaged(where, "the name of a changelog", found, REBUILD_INDEX)
     outside = [piece for piece in changelog.pieces if piece.segment >= len(segments)]
     if outside:
         expected = f"pieces in one of {len(segments)} segments"
-        raise damaged(where, expected, f"{outside[0]} of {name.path}")
+        raise damaged(where, expected, f"{outside[0]} of {name.path}", REBUILD_INDEX)
     pieces = tuple(
         Piece(segments[piece.segment].name, piece.offset, piece.length)
         for piece in changelog.pieces

@@ -10,7 +10,6 @@ from typing import Final, Self
 from tidelog.errors import InvariantError
 
 DEFAULT_STORE: Final = "default"
-LOG_DIRECTORY: Final = "_tidelog"
 BATCHES_PER_ROLL_UP: Final = 10
 """Batches whose index one roll-up holds."""
 
@@ -50,7 +49,7 @@ class ChangelogName:
 
     @property
     def sort_key(self) -> tuple[str, int, str]:
-        """By directory, version and id, as the index sorts."""
+        """Directory, version and id, in the order by which the index sorts."""
         return self.directory, self.version, self.id
 
     @property

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from tidelog.errors import ConfigError
-from tidelog.runtime.blame import blame
+from tidelog.runtime.user_code import blame
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.output import Shape
-from tidelog.spark.processor.rows import key_of, rows_of
+from tidelog.spark.processor.rows import Shape, key_of, rows_of
 from tidelog.state.processor import (
     ExpiredTimerInfo,
     StatefulProcessor,
@@ -20,7 +19,7 @@ from tidelog.state.processor import (
     TimeMode,
     TimerValues,
 )
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 
 class SparkProcessor:

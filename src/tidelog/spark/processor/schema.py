@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.errors import ConfigError
-from tidelog.state.schema import Schema, TupleCodec, parse_schema
+from tidelog.state.schema.schema import Schema, TupleCodec, parse_schema
 
 KEPT: Final = frozenset(
     {"boolean", "tinyint", "smallint", "int", "bigint", "double", "string", "binary", "date"}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from tidelog.errors import ConfigError
 from tidelog.spark.processor.adapter import SparkProcessor, initialized
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.output import shape_of
+from tidelog.spark.processor.rows import shape_of
 from tidelog.state.processor import StatefulProcessor, TimeMode
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def transform(
     `event_time(..., max_delay_ms=)` does. Without it, time mode 'event' needs a watermark that `df`
     has already. `output_mode` must be that of the query.
 
-    What differs from the embedded runtime: docs/processor.md. Raises ConfigError for what Spark
-    cannot do in the same way, StateSchemaError for a schema that is none, and UserFunctionError
-    when the function's `init` fails.
+    What differs from the embedded runtime: docs/guides/processor.md. Raises ConfigError for what
+    Spark cannot do in the same way, StateSchemaError for a schema that is none, and
+    UserFunctionError when the function's `init` fails.
     """
     _check_modules()
     keys = (key,) if isinstance(key, str) else tuple(key)

@@ -4,7 +4,7 @@
     spark.read.format("tidelog").option("view", "changes").load("s3://bucket/jobs/counts")
 
 Invariant: options and columns are checked before anything is read. Options and views:
-docs/data-source.md.
+docs/guides/data-source.md.
 """
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader

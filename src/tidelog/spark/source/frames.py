@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.spark.source.intervals import Intervals
 from tidelog.spark.source.views import Column
+from tidelog.spark.source.wanted import Intervals
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ import msgspec
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import SeqNo
-from tidelog.spark.source.options import Layout
+from tidelog.spark.checkpoint.location import Layout
 
 Document = dict[str, Any]
 """What Spark stores as JSON."""

@@ -1,23 +1,24 @@
 """The options of the source, read from Spark's texts.
 
 Invariants: an option that is unknown, malformed or without effect on the view is refused, so a
-typing error never changes what is read; names are compared without regard to case, as Spark does.
+typing error never changes what is read; every error names the option as its documentation does;
+names are compared without regard to case, as Spark does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Final, Literal, TypeVar, cast
 
 from tidelog.errors import ConfigError
-from tidelog.spark.location import store_url
-from tidelog.spark.options import bytes_of, milliseconds_of
-from tidelog.spark.source.intervals import Intervals
-from tidelog.spark.source.texts import Texts, flag, listed, value, whole, without_effect
+from tidelog.spark.checkpoint.location import Layout, store_url
+from tidelog.spark.plugin.options import bytes_of, milliseconds_of
 from tidelog.spark.source.views import VIEWS, View
-from tidelog.spark.source.wanted import Wanted
+from tidelog.spark.source.wanted import Intervals, Wanted
 
-Layout = Literal["job", "query"]
-"""tidelog's own store of a job, or the checkpoint of a Spark query with the plug-in."""
+T = TypeVar("T")
+
+Texts = Mapping[str, str]
+"""Options by name in lower case."""
 
 Slots = Literal["latest", "all", "these"]
 
@@ -48,7 +49,7 @@ class Options:
     url: str
     view: View
     layout: Layout | None
-    """None: whichever is found."""
+    """What the location must hold; None when either will do."""
     slots: Slots
     """Which checkpoints; `these` are the slots that `wanted` has."""
     wanted: Wanted
@@ -78,15 +79,15 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         layout=_layout(texts),
         slots=_slots(texts, view),
         wanted=_wanted(texts, view, streaming),
-        columns=listed(texts["columns"]) if "columns" in texts else None,
-        decode=value(texts, "decode", "false", flag, _FLAG),
-        pushdown=value(texts, "pushdown", "false", flag, _FLAG),
-        partition_bytes=value(texts, "partitionBytes", "0", bytes_of, "bytes, such as 8m"),
+        columns=_listed(texts["columns"]) if "columns" in texts else None,
+        decode=_value(texts, "decode", "false", _flag, _FLAG),
+        pushdown=_value(texts, "pushdown", "false", _flag, _FLAG),
+        partition_bytes=_value(texts, "partitionBytes", "0", bytes_of, "bytes, such as 8m"),
         work_dir=texts.get("workdir"),
         endpoint=texts.get("endpoint"),
-        starting=value(texts, "startingSlot", "earliest", _starting, _STARTING),
-        fail_on_data_loss=value(texts, "failOnDataLoss", "true", flag, _FLAG),
-        poll_ms=value(texts, "pollInterval", "1s", milliseconds_of, "a time, such as 500ms or 1s"),
+        starting=_value(texts, "startingSlot", "earliest", _starting, _STARTING),
+        fail_on_data_loss=_value(texts, "failOnDataLoss", "true", _flag, _FLAG),
+        poll_ms=_value(texts, "pollInterval", "1s", milliseconds_of, "a time, such as 500ms or 1s"),
     )
 
 
@@ -106,7 +107,7 @@ def _check_names(given: Mapping[str, str], streaming: bool | None) -> None:
                 action="correct its name or remove it",
             )
         if streaming is False and official in _STREAM_ONLY:
-            raise without_effect(official, "readStream")
+            raise _without_effect(official, "readStream")
 
 
 def _view(texts: Texts, streaming: bool | None) -> View:
@@ -116,7 +117,7 @@ def _view(texts: Texts, streaming: bool | None) -> View:
         return VIEWS[text] if text in views else None
 
     expected = "changes, in a stream" if streaming else f"one of {', '.join(VIEWS)}"
-    return value(texts, "view", "changes", named, expected)
+    return _value(texts, "view", "changes", named, expected)
 
 
 def _url(texts: Texts) -> str:
@@ -134,7 +135,7 @@ def _layout(texts: Texts) -> Layout | None:
     def layout(text: str) -> str | None:
         return text if text in ("auto", "job", "query") else None
 
-    found = value(texts, "layout", "auto", layout, "auto, job or query")
+    found = _value(texts, "layout", "auto", layout, "auto, job or query")
     return None if found == "auto" else cast("Layout", found)
 
 
@@ -151,13 +152,13 @@ def _wanted(texts: Texts, view: View, streaming: bool | None) -> Wanted:
             continue
         _check_effect(option, column, view, streaming)
         if option == "operator":
-            wanted = wanted.with_texts(column, frozenset(listed(texts[option])))
+            wanted = wanted.with_texts(column, frozenset(_listed(texts[option])))
         elif option != "slot" or _slots(texts, view) == "these":
             expected = "numbers such as 3 or 0,4-6 or 100-"
             if option == "slot":
                 words = "latest, all" if view.name in _OF_A_SLOT else "all"
                 expected = f"{words}, or {expected}"
-            numbers = value(texts, option, "", Intervals.parse, expected)
+            numbers = _value(texts, option, "", Intervals.parse, expected)
             wanted = wanted.with_numbers(column, numbers)
     return wanted
 
@@ -165,8 +166,51 @@ def _wanted(texts: Texts, view: View, streaming: bool | None) -> Wanted:
 def _check_effect(option: str, column: str, view: View, streaming: bool | None) -> None:
     if column not in view.narrowed_by or (streaming and option == "slot"):
         views = " or ".join(each.name for each in VIEWS.values() if column in each.narrowed_by)
-        raise without_effect(option, f"view {views}{', and without a stream' if streaming else ''}")
+        raise _without_effect(
+            option, f"view {views}{', and without a stream' if streaming else ''}"
+        )
 
 
 def _starting(text: str) -> Starting | None:
-    return cast("Starting", text) if text in ("earliest", "latest") else whole(text)
+    return cast("Starting", text) if text in ("earliest", "latest") else _whole(text)
+
+
+def _value(
+    texts: Texts, name: str, default: str, read: Callable[[str], T | None], expected: str
+) -> T:
+    """The value of an option; raises ConfigError for a text that `read` has no value for."""
+    text = texts.get(name.lower(), default)
+    found = read(text)
+    if found is None:
+        raise ConfigError(
+            f"option {name} of the tidelog data source",
+            expected=expected,
+            found=repr(text),
+            action="correct it",
+        )
+    return found
+
+
+def _flag(text: str) -> bool | None:
+    """Yes or no as Spark writes them; None for any other text."""
+    return {"true": True, "false": False}.get(text.lower())
+
+
+def _whole(text: str) -> int | None:
+    """A number from 0 on; None for any other text."""
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _without_effect(option: str, where: str) -> ConfigError:
+    """The error for an option that this load would ignore."""
+    return ConfigError(
+        f"option {option} of the tidelog data source",
+        expected=f"its use with {where}",
+        found="a load in which it has no effect",
+        action="remove it, or use it there",
+    )

@@ -1,23 +1,57 @@
-"""Parts: what one task of Spark reads, mostly one stored object.
+"""Parts: what one task of Spark reads, mostly one stored object, and how it is read.
 
 Invariants: a part can be pickled and says all that is needed to read it, so executors look nothing
-up; together the parts of a plan have every row once.
+up; together the parts of a plan have every row once; a store that is opened is closed again, also
+when the reading of a part is given up half-way; a part whose object is gone is an error that says
+how to go on, never a part without rows.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from tidelog.effects import Effects
+from tidelog.errors import ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.spark.source import frames
-from tidelog.spark.source.access import Session
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.options import Options
 from tidelog.spark.source.views import Column
 from tidelog.spark.source.wanted import Wanted
+from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open store."""
+
+    store: ObjectStore
+    effects: Effects
+    runner: asyncio.Runner
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of asynchronous work; raises what it raises."""
+        return self.runner.run(work)
+
+
+@contextmanager
+def connected(url: str, endpoint: str | None = None) -> Iterator[Session]:
+    """The store at a URL; raises ConfigError for one that cannot be opened."""
+    effects = Effects()
+    options = {} if endpoint is None else {"endpoint_url": endpoint}
+    with closing(effects.offload), asyncio.Runner() as runner:
+        store = open_store(url, effects, options=options)
+        try:
+            yield Session(store, effects, runner)
+        finally:
+            runner.run(store.close())
 
 
 R = TypeVar("R", bound=Row)
@@ -58,13 +92,13 @@ class Part(Protocol):
         ...
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """Its rows; raises what the store raises, and the errors of what is damaged."""
+        """The rows of the part; raises what the store raises, and the errors of what is damaged."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All rows of a view: a listing is one sequence of requests, whoever makes it."""
+    """All rows of a view in one part: a listing is one sequence of requests."""
 
     rows: Callable[[ObjectStore], Coroutine[Any, Any, list[dict[str, Any]]]]
     """A function of a module, so that it can be pickled."""
@@ -85,11 +119,11 @@ class Bundle:
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all parts."""
         return sum(part.size for part in self.parts)
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """The rows of all of them."""
+        """The rows of all parts."""
         for part in self.parts:
             yield from part.read(task)
 
@@ -107,3 +141,30 @@ def bundled(parts: Iterable[Part], limit_bytes: int) -> Sequence[Part]:
         bundles[-1].append(part)
         room -= part.size
     return [Bundle(tuple(bundle)) for bundle in bundles]
+
+
+@contextmanager
+def noticing_drops(url: str) -> Iterator[None]:
+    """Within, an object of the store at `url` that is gone raises RestoreError with the reason."""
+    try:
+        yield
+    except (ObjectNotFoundError, RestoreError) as error:
+        if not isinstance(error, ObjectNotFoundError) and not _is_of_missing(error):
+            raise
+        raise _dropped(url, error) from error
+
+
+def _is_of_missing(error: TidelogError) -> bool:
+    return isinstance(error.__cause__, ObjectNotFoundError)
+
+
+def _dropped(url: str, error: TidelogError) -> RestoreError:
+    return RestoreError(
+        f"{error.what} of {url}",
+        expected="the object that was there when the load was planned",
+        found="no such object: the running job or query has dropped it since, or it is lost",
+        action="load again; to keep what is read for longer, let the job retain more checkpoints "
+        "(`tidelog run --retain`), or the query more batches "
+        "(spark.sql.streaming.minBatchesToRetain); if it stays, `tidelog verify` tells what is "
+        "lost",
+    )

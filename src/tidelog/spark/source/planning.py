@@ -1,4 +1,4 @@
-"""From a request to the parts that Spark's tasks read.
+"""From a request to the parts that Spark's tasks read, without pyspark.
 
 Invariant: planning writes nothing and reads manifests, indexes and listings only.
 """
@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from tidelog.errors import ConfigError
+from tidelog.spark.checkpoint.location import Layout, find_layout
 from tidelog.spark.source.job import blocks as job_blocks
 from tidelog.spark.source.job import changes as job_changes
 from tidelog.spark.source.job import checkpoints as job_checkpoints
 from tidelog.spark.source.job import objects as job_objects
 from tidelog.spark.source.job import state as job_state
-from tidelog.spark.source.layout import find_layout
-from tidelog.spark.source.options import Layout
 from tidelog.spark.source.parts import Part, Request, bundled
 from tidelog.spark.source.query import blocks as query_blocks
 from tidelog.spark.source.query import changes as query_changes

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from tidelog.effects import Clock, SystemClock
-from tidelog.spark.source.access import Session, connected
+from tidelog.spark.checkpoint.location import find_layout
 from tidelog.spark.source.job import follow as job
-from tidelog.spark.source.layout import find_layout
 from tidelog.spark.source.offsets import Document, JobOffset, QueryOffset, following, layout_of
 from tidelog.spark.source.options import Options
-from tidelog.spark.source.parts import Part, Request, bundled
+from tidelog.spark.source.parts import Part, Request, Session, bundled, connected
 from tidelog.spark.source.query import follow as query
 from tidelog.spark.source.reader import read_part
 from tidelog.storage.port import ObjectStore
@@ -47,10 +46,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return session.run(_initial(session.store, self.request.options))
 
     def latestOffset(self, start: Document | None = None, limit: object = None) -> Document:
-        """The newest position, or `start` if there are no changes behind it; raises RestoreError
-        when the store has gone back behind it.
+        """The newest position, or `start` if there are no changes after it; raises RestoreError
+        when the store has gone back to before it.
 
-        Spark 4.1 tells neither `start` nor a limit; no limit is ever asked for.
+        Spark 4.1 passes neither `start` nor a limit; no limit is ever asked for.
         """
         found = self._target or self._polled()
         before = self._last if start is None else start

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidelog.effects import Offload
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
-from tidelog.spark.checkpoint import SEGMENTS, STATE
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, STATE
 from tidelog.spark.format.block import read_content
 from tidelog.spark.format.changelog import Changelog, read_changelog
 from tidelog.spark.format.damage import damaged
@@ -37,8 +37,7 @@ class Changelogs:
     async def read(self, version: Version) -> Changelog:
         """A changelog, decoded.
 
-        Raises RestoreError when it is nowhere, CorruptObjectError, FormatVersionError, and
-        ConfigError when Spark has compressed it in a way that is not read here.
+        Raises RestoreError when it is nowhere, and as `read_changelog`.
         """
         name = self.where(version)
         if version not in self.known:

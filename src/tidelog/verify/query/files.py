@@ -14,7 +14,7 @@ import google_crc32c
 import msgspec
 
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.checkpoint import sidecar
+from tidelog.spark.checkpoint.checkpoint import sidecar
 from tidelog.spark.format.damage import damaged
 from tidelog.storage.port import ObjectStore
 

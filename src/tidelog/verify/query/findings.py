@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidelog.errors import ConfigError, TidelogError
-from tidelog.verify.problems import Check, Problem, problem_of
+from tidelog.checkpoint.finding import Finding
+from tidelog.checkpoint.invariants import Invariant
+from tidelog.errors import TidelogError
+from tidelog.spark.format.codec import UnreadableCodecError
+from tidelog.verify.findings import Check, finding_of
 
 FALL_BACK: Final = (
     "bring the object back from a backup; until then Spark has to fall back to an older snapshot"
@@ -21,38 +24,37 @@ TWO_WAYS: Final = (
 
 
 @dataclass(slots=True)
-class Finding:
-    """One error, and the batches it concerns."""
+class _Open:
+    """A finding, and the batches counted to it so far."""
 
-    error: TidelogError
-    check: Check
-    action: str | None = None
+    finding: Finding
     unusable: list[int] = field(default_factory=list)
     doubtful: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Findings:
+class StoreFindings:
     """All findings of the state store `label`."""
 
     label: str
-    _all: list[Finding] = field(default_factory=list)
-    _breaks: list[Finding] = field(default_factory=list)
-    _passed_over: list[Finding] = field(default_factory=list)
-    _doubts: list[Finding] = field(default_factory=list)
+    _all: list[_Open] = field(default_factory=list)
+    _breaks: list[_Open] = field(default_factory=list)
+    _passed_over: list[_Open] = field(default_factory=list)
+    _doubts: list[_Open] = field(default_factory=list)
 
     def breaks(self, error: TidelogError) -> None:
         """Nothing can be restored from here to the next whole snapshot."""
-        self._add(self._breaks, Finding(error, Check.READABLE))
+        self._open(self._breaks, error)
 
     def passed_over(self, error: TidelogError) -> None:
-        """The line goes on without a snapshot, or without a changelog that cannot be told."""
-        action = error.action if isinstance(error, ConfigError) else FALL_BACK
-        self._add(self._passed_over, Finding(error, Check.READABLE, action))
+        """The replay goes on without a snapshot, or without a changelog in an unreadable codec."""
+        action = error.action if isinstance(error, UnreadableCodecError) else FALL_BACK
+        self._open(self._passed_over, error, action=action)
 
     def contradicts(self, error: TidelogError, check: Check, so_far: list[int]) -> None:
-        """Two things disagree: that concerns all batches from now on, and those `so_far`."""
-        self._add(self._doubts, Finding(error, check, TWO_WAYS, doubtful=[*so_far]))
+        """Two things disagree: that concerns all batches from now on, and those in `so_far`."""
+        found = self._open(self._doubts, error, check=check, action=TWO_WAYS)
+        found.doubtful += so_far
 
     def whole_snapshot(self) -> None:
         """What comes now can be restored from here."""
@@ -60,27 +62,31 @@ class Findings:
 
     def lost(self, batch: int) -> None:
         """A batch that cannot be restored was reached."""
-        for finding in (*self._breaks, *self._passed_over):
-            finding.unusable.append(batch)
+        for found in (*self._breaks, *self._passed_over):
+            found.unusable.append(batch)
 
     def restored(self, batch: int) -> None:
         """A batch that can be restored was reached."""
-        for finding in (*self._passed_over, *self._doubts):
-            finding.doubtful.append(batch)
+        for found in (*self._passed_over, *self._doubts):
+            found.doubtful.append(batch)
 
-    def problems(self) -> Iterator[Problem]:
-        """All of them, once every version was reached."""
-        for finding in self._all:
-            error = finding.error
-            words = (word.rstrip(",") for word in error.what.split() if "/" in word)
-            problem = problem_of(error, list(words)[:1], check=finding.check, partition=self.label)
-            yield replace(
-                problem,
-                unusable=tuple(finding.unusable),
-                doubtful=tuple(sorted({*finding.doubtful})),
-                action=finding.action,
-            )
+    def findings(self) -> Iterator[Finding]:
+        """All findings, once every version was reached."""
+        for found in self._all:
+            doubtful = tuple(sorted({*found.doubtful}))
+            yield replace(found.finding, unusable=tuple(found.unusable), doubtful=doubtful)
 
-    def _add(self, kind: list[Finding], finding: Finding) -> None:
-        kind.append(finding)
-        self._all.append(finding)
+    def _open(
+        self,
+        kind: list[_Open],
+        error: TidelogError,
+        *,
+        check: str = Invariant.READABLE,
+        action: str | None = None,
+    ) -> _Open:
+        words = (word.rstrip(",") for word in error.what.split() if "/" in word)
+        finding = finding_of(error, list(words)[:1], check=check, partition=self.label)
+        found = _Open(replace(finding, action=action))
+        kind.append(found)
+        self._all.append(found)
+        return found

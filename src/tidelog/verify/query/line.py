@@ -6,12 +6,16 @@ restored from, or at an empty store; where it cannot be followed further back, i
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.errors import TidelogError
 from tidelog.spark.format.changelog import LineageItem
-from tidelog.verify.problems import UNREADABLE
 from tidelog.verify.query.changelogs import Version
+
+ONLY_ONE: Final = "only one snapshot"
+INTERRUPTED: Final = "what lies between the snapshot before and this one is not all there"
 
 LineageOf = Callable[[Version], Awaitable[Sequence[LineageItem]]]
 
@@ -21,15 +25,17 @@ class Line:
     """Versions in ascending order, without a hole."""
 
     base: int
-    """The version it starts from; the ones in `versions` come behind it."""
+    """The version it starts from; those in `versions` come after it."""
     start: Version | None
     """The snapshot of the base; None: the base is an empty store."""
     versions: tuple[Version, ...]
     broken: TidelogError | None = None
     """Why it starts no earlier, where that leaves the oldest batches without a base."""
+    way: "Line | str" = ONLY_ONE
+    """Another way to its base, from the snapshot before or from the start; or why there is none."""
 
     def behind(self, start: Version) -> "Line":
-        """The part of it that comes behind one of its versions."""
+        """The part of the line that comes after one of its versions."""
         behind = tuple(version for version in self.versions if version[0] > start[0])
         return Line(start[0], start, behind)
 
@@ -38,18 +44,37 @@ class Line:
 class LineFinder:
     """Finds the line to `wanted`, the ids of retained batches by version.
 
-    `snapshots` are the versions that have one.
+    `snapshots` are the versions that have one; `from_the_start` says that the first changelog of
+    the store is still there.
     """
 
     wanted: Mapping[int, str]
     snapshots: frozenset[Version]
     lineage_of: LineageOf
+    from_the_start: bool = False
     _ids: dict[int, str] = field(default_factory=dict)
 
     async def find(self, unusable: frozenset[Version] = frozenset()) -> Line:
         """The line; snapshots in `unusable` are no base."""
         self._ids = dict(self.wanted)
-        oldest, version = min(self.wanted), max(self.wanted)
+        line = await self._back_from(max(self.wanted), min(self.wanted), unusable)
+        if line.start is None:
+            return line
+        return replace(line, way=await self._way_to(line.start, unusable))
+
+    async def _way_to(self, base: Version, unusable: frozenset[Version]) -> Line | str:
+        """The line that ends with a snapshot and starts from the one before, or from nothing."""
+        older = [version for version, _ in self.snapshots - unusable if version < base[0]]
+        if not older and not self.from_the_start:
+            return ONLY_ONE
+        line = await self._back_from(base[0], base[0] - 1, unusable)
+        return (
+            INTERRUPTED if line.broken is not None or (line.start is None and line.base) else line
+        )
+
+    async def _back_from(self, newest: int, oldest: int, unusable: frozenset[Version]) -> Line:
+        """The line to version `newest` from a snapshot of `oldest` or before."""
+        version = newest
         behind: list[Version] = []
         while version > 0:
             here = version, self._ids[version]

@@ -1,7 +1,7 @@
 """The work that a Spark checkpoint makes.
 
 Invariant: a pure function of what was read and listed; every id that the commit of a retained
-batch names belongs to a state store that is checked, or a problem says that it is nowhere, or it
+batch names belongs to a state store that is checked, or a finding says that it is nowhere, or it
 lies below what Spark keeps.
 """
 
@@ -10,17 +10,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.spark.checkpoint import COMMITS, OFFSETS, STATE, Checkpoint, sidecar
-from tidelog.spark.commits import Commit
+from tidelog.checkpoint.finding import Finding
+from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, STATE, Checkpoint, sidecar
+from tidelog.spark.checkpoint.commits import Commit
+from tidelog.spark.checkpoint.locate import Located
 from tidelog.spark.format.index import IndexEntry
-from tidelog.spark.locate import Located
-from tidelog.verify.bench import Unit
-from tidelog.verify.problems import Problem
 from tidelog.verify.query.changelogs import Version
-from tidelog.verify.query.facts import Homes, Listed, homes_of, place_of
 from tidelog.verify.query.segments import FilesUnit, SparkSegmentUnit
 from tidelog.verify.query.state_store import StateStoreUnit
-from tidelog.verify.query.structure import first_sight
+from tidelog.verify.query.structure import Homes, Listed, first_sight, homes_of, place_of
+from tidelog.verify.unit import Unit
 
 ROW_CHECKSUMS: Final = "rows carry checksums that only Spark can read"
 _ROW_CHECKSUM: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
@@ -32,7 +31,7 @@ class QueryWork:
 
     units: list[Unit]
     """Largest first."""
-    problems: list[Problem]
+    findings: list[Finding]
     expired: frozenset[int]
     """Batches that have lost state to Spark's own clean-up."""
 
@@ -43,7 +42,7 @@ def plan(
     """The work for the chosen batches."""
     commits = {n: c for n, c in checkpoint.retained.items() if n in chosen}
     homes = homes_of(checkpoint, located.known)
-    problems = list(first_sight(checkpoint, located, listed, homes, chosen))
+    findings = list(first_sight(checkpoint, located, listed, homes, chosen))
     units: list[Unit] = []
     cleaned_up = _cleaned_up(located, listed, commits, homes)
     units += _stores(checkpoint, located, listed, commits, homes, cleaned_up)
@@ -54,7 +53,7 @@ def plan(
     if commits:
         units.append(_files(listed, commits))
     units.sort(key=lambda unit: unit.weight, reverse=True)
-    return QueryWork(units, problems, frozenset(batch for batch, _ in cleaned_up))
+    return QueryWork(units, findings, frozenset(batch for batch, _ in cleaned_up))
 
 
 def _cleaned_up(

@@ -7,18 +7,19 @@ every snapshot on the way is compared with what was made without it.
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.errors import ConfigError, RestoreError, TidelogError
+from tidelog.checkpoint.finding import UNREADABLE
+from tidelog.errors import RestoreError, TidelogError
 from tidelog.spark.format.changelog import Changelog
+from tidelog.spark.format.codec import UnreadableCodecError
 from tidelog.spark.format.damage import damaged
-from tidelog.verify.bench import Redundancy, Restored, UnitResult
-from tidelog.verify.problems import UNREADABLE, Check
+from tidelog.verify.findings import Check
+from tidelog.verify.fingerprint import Fingerprint
 from tidelog.verify.query.changelogs import Changelogs, Version
-from tidelog.verify.query.changes import ChangingTable
-from tidelog.verify.query.findings import Findings
-from tidelog.verify.query.held import Held
-from tidelog.verify.query.line import Line, LineFinder
+from tidelog.verify.query.findings import StoreFindings
+from tidelog.verify.query.followed_table import ChangingTable, FollowedTable
+from tidelog.verify.query.line import INTERRUPTED, ONLY_ONE, Line, LineFinder
+from tidelog.verify.unit import Redundancy, Restored, UnitResult
 
-ONLY_ONE: Final = "only one snapshot"
 COMPRESSED: Final = "a changelog is compressed in a way that is not read here"
 
 
@@ -28,11 +29,13 @@ class Replay:
 
     wanted: frozenset[Version]
     changelogs: Changelogs
-    held: Held
-    findings: Findings
+    held: FollowedTable
+    findings: StoreFindings
     _restorable: bool = False
     _changes: int = 0
     _way: Redundancy = "not checked"
+    _reason: str = ONLY_ONE
+    """Why that is so."""
     _unconfirmed: list[int] = field(default_factory=list)
     """Batches made since two ways agreed ..."""
     _confirmed: Version | None = None
@@ -56,15 +59,19 @@ class Replay:
                 before = version
         finally:
             await self.held.let_go()
-        return UnitResult(tuple(self._restored), tuple(self.findings.problems()))
+        return UnitResult(tuple(self._restored), tuple(self.findings.findings()))
 
     async def _start(self, finder: LineFinder) -> Line:
         """Find the line and make its base."""
         bad: list[Version] = []
         while (line := await finder.find(frozenset(bad))).start is not None:
+            made = await self._made_by(line.way)
             base = await self._open(line.start)
-            if base is not None:
+            if base is None:
+                await self.held.let_go()
+            else:
                 await self._go_on_from(base)
+                self._compare(line.start, made, base.fingerprint)
                 return line
             bad.append(line.start)
             # What would lead there from an older one may be cleaned up.
@@ -77,6 +84,21 @@ class Replay:
             await self._go_on_from(await self.held.empty())
         return line
 
+    async def _made_by(self, way: Line | str) -> Fingerprint | None:
+        """What another way makes of the base; damage on it is reported where a batch needs it."""
+        if isinstance(way, str):
+            self._reason = way
+            return None
+        try:
+            older = self.held.empty() if way.start is None else self.held.open(way.start)
+            await self.held.hold(await older)
+            for version in way.versions:
+                await self.held.apply(await self.changelogs.read(version))
+        except (*UNREADABLE, UnreadableCodecError) as error:
+            self._reason = COMPRESSED if isinstance(error, UnreadableCodecError) else INTERRUPTED
+            await self.held.let_go()
+        return self.held.fingerprint
+
     async def _follow(self, before: Version | None, version: Version) -> None:
         """Apply the changelog of a version."""
         try:
@@ -86,7 +108,7 @@ class Replay:
             await self.held.let_go()
             if not (isinstance(error, RestoreError) and self._can_do_without(version)):
                 self.findings.breaks(error)
-        except ConfigError as error:
+        except UnreadableCodecError as error:
             self.findings.passed_over(error)
             await self.held.stop_following(COMPRESSED)
         else:
@@ -123,19 +145,26 @@ class Replay:
             await self._go_on_from(snapshot)
         elif made is None:
             await self.held.close(snapshot)
-        elif made == snapshot.fingerprint:
+        else:
+            self._compare(version, made, snapshot.fingerprint)
+            if made == snapshot.fingerprint:
+                await self.held.close(snapshot)
+            else:
+                await self._go_on_from(snapshot)
+
+    def _compare(self, version: Version, made: Fingerprint | None, found: Fingerprint) -> None:
+        """Note whether a snapshot holds what was made without it."""
+        if made == found:
             self._way = "equal" if self._way == "not checked" else self._way
             self._unconfirmed, self._confirmed = [], version
-            await self.held.close(snapshot)
-        else:
+        elif made is not None:
             error = damaged(
                 f"object {self.held.objects[version]}",
                 f"the {made.rows} rows that the snapshot before it and the changelogs make",
-                f"{snapshot.fingerprint.rows} rows, and not the same",
+                f"{found.rows} rows, and not the same",
             )
             self._way = "different"
             self.findings.contradicts(error, Check.REDUNDANCY, self._unconfirmed)
-            await self._go_on_from(snapshot)
 
     async def _open(self, version: Version) -> ChangingTable | None:
         """The snapshot of a version; None, and a finding, when it is damaged."""
@@ -179,6 +208,6 @@ class Replay:
                 changes=self._changes,
                 fingerprint=self.held.fingerprint,
                 redundancy=self._way,
-                reason=(self.held.unfollowable or ONLY_ONE) if unchecked else None,
+                reason=(self.held.unfollowable or self._reason) if unchecked else None,
             )
         )

@@ -5,13 +5,14 @@ Invariant: damage found here costs no batch by itself: the state stores that nee
 
 from dataclasses import dataclass
 
+from tidelog.checkpoint.finding import UNREADABLE, Finding
 from tidelog.errors import ObjectNotFoundError
-from tidelog.spark.checkpoint import SEGMENTS
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS
 from tidelog.spark.format.names import segment_name
 from tidelog.spark.format.segment import read_footer
-from tidelog.verify.bench import Bench, UnitResult
-from tidelog.verify.problems import UNREADABLE, Check, Problem, problem_of
+from tidelog.verify.findings import Check, finding_of
 from tidelog.verify.query.files import CheckedFiles
+from tidelog.verify.unit import UnitResult, Workspace
 
 _TOKEN_BYTES = 16
 
@@ -21,28 +22,28 @@ class SparkSegmentUnit:
     """A segment that holds something a retained batch needs."""
 
     segment: str
-    """Without its directory."""
+    """The segment's name without its directory."""
     weight: int
-    """Its length in bytes."""
+    """Length of the segment in bytes."""
 
     @property
     def label(self) -> str:
         """The object's name."""
         return SEGMENTS + self.segment
 
-    async def check(self, bench: Bench) -> UnitResult:
+    async def check(self, workspace: Workspace) -> UnitResult:
         """Read and check every byte; raises errors that are no finding."""
         try:
-            data = await bench.store.get(self.label)
+            data = await workspace.store.get(self.label)
         except ObjectNotFoundError:
             return UnitResult()  # The state stores that need it say so.
-        return UnitResult(problems=await bench.effects.offload.run(self._problems, data))
+        return UnitResult(findings=await workspace.effects.offload.run(self._findings, data))
 
-    def _problems(self, data: bytes) -> tuple[Problem, ...]:
+    def _findings(self, data: bytes) -> tuple[Finding, ...]:
         try:
             author, _ = read_footer(data, self.label)
         except UNREADABLE as error:
-            return (problem_of(error, [self.label]),)
+            return (finding_of(error, [self.label]),)
         token, _, _ = self.segment.rpartition("-")
         run, _, executor = token.partition("-")
         found = segment_name(run, executor, author.counter), author.process
@@ -50,7 +51,7 @@ class SparkSegmentUnit:
             return ()
         expected = "its own name in its header"
         written = f"{author.process}, number {author.counter}"
-        return (Problem(Check.SEGMENT_NAME, self.label, expected, written),)
+        return (Finding(Check.SEGMENT_NAME, self.label, expected, written),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,13 @@ class FilesUnit:
         """About a kilobyte each."""
         return len(self.files) << 10
 
-    async def check(self, bench: Bench) -> UnitResult:
-        """Read all of them; raises errors that are no finding."""
-        reader = CheckedFiles(bench.store, self.beside)
-        problems = []
+    async def check(self, workspace: Workspace) -> UnitResult:
+        """Read all these files; raises errors that are no finding."""
+        reader = CheckedFiles(workspace.store, self.beside)
+        findings = []
         for name, batch in self.files:
             try:
                 await reader.read(name)
             except UNREADABLE as error:
-                problems.append(problem_of(error, [name], unusable=(batch,)))
-        return UnitResult(problems=tuple(problems))
+                findings.append(finding_of(error, [name], unusable=(batch,)))
+        return UnitResult(findings=tuple(findings))

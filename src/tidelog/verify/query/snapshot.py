@@ -15,14 +15,24 @@ import msgspec
 
 from tidelog.effects import Offload
 from tidelog.errors import CorruptObjectError, InvariantError
-from tidelog.spark.checkpoint import STATE
+from tidelog.spark.checkpoint.checkpoint import STATE
 from tidelog.spark.format.damage import damaged
 from tidelog.table.failures import translate
-from tidelog.table.rocksdb import RocksTable
+from tidelog.table.rocksdb import RocksTable, RocksTableFactory
+from tidelog.table.rocksdb_options import RocksOptions
 from tidelog.table.rocksdb_snapshot import pack
 from tidelog.verify.fingerprint import Fingerprint, fingerprint
 from tidelog.verify.query.files import CheckedFiles, missing
-from tidelog.verify.tables import rocks_factory
+
+_MIB: Final = 1 << 20
+_OPTIONS: Final = RocksOptions(block_cache_bytes=16 * _MIB, write_buffers_bytes=64 * _MIB)
+"""Several tables are open side by side, and each is read once from front to end."""
+
+
+def rocks_factory() -> RocksTableFactory:
+    """Tables with little memory."""
+    return RocksTableFactory(_OPTIONS)
+
 
 _METADATA: Final = "metadata"
 _MERGE: Final = "merge_operator"
@@ -45,7 +55,7 @@ class SnapshotFiles:
     files: CheckedFiles
     offload: Offload
     directory: str
-    """Of the state store, such as `0/3`."""
+    """Directory of the state store, such as `0/3`."""
     sizes: Mapping[str, int]
 
     async def open(self, name: str, target: Path) -> tuple[RocksTable, Fingerprint | None]:

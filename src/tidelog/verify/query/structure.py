@@ -1,20 +1,67 @@
-"""What is wrong with a Spark checkpoint at first sight: commits, offsets, index, lost state.
+"""What listings, commits and indexes show of a Spark checkpoint, and what is wrong with them.
 
-Invariant: a pure function of what was read and listed; a retained batch that cannot even be looked
-for is named here.
+Invariants: pure functions of what was read and listed; every id that a commit names has at most one
+home, the state store that has a version under it; a retained batch that cannot even be looked for
+is named here.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
-from dataclasses import replace
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from tidelog.spark.checkpoint import COMMITS, INDEX, OFFSETS, STATE, Checkpoint
-from tidelog.spark.entries import indexed
+from tidelog.checkpoint.finding import Finding
+from tidelog.checkpoint.invariants import Invariant
+from tidelog.spark.checkpoint.checkpoint import (
+    COMMITS,
+    INDEX,
+    OFFSETS,
+    STATE,
+    Checkpoint,
+    Entries,
+    indexed,
+)
+from tidelog.spark.checkpoint.commits import BRING_BACK, NamedId
+from tidelog.spark.checkpoint.locate import Located
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP, roll_up_name
-from tidelog.spark.locate import Located
-from tidelog.verify.problems import Check, Problem, problem_of
-from tidelog.verify.query.facts import Homes, Listed, place_of
+from tidelog.verify.findings import Check, finding_of
+
+Place = tuple[int, int, int, str]
+"""Operator, partition, version and id."""
+
+Homes = Mapping[Place, str]
+"""Directories of state stores, such as `0/3`, by the versions they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What was listed and read besides what the Spark commands read."""
+
+    sizes: Mapping[str, int]
+    """Bytes of every object below `state`, `commits` and `offsets`."""
+    conf: Mapping[str, Any]
+    """The settings that the newest readable offsets carry."""
+    bad_offsets: Mapping[int, str]
+    """Batches whose offsets cannot be read, and what they hold."""
+    expirable: frozenset[int]
+    """The oldest batches: Spark keeps their commits a little longer than their state."""
+
+
+def homes_of(checkpoint: Checkpoint, known: Entries) -> Homes:
+    """All versions of which something is stored; `known` are the changelogs in the log."""
+    homes: dict[Place, str] = {}
+    for name in (*known, *checkpoint.changelogs):
+        homes[name.operator, name.partition, name.version, name.id] = name.directory
+    for snapshot in checkpoint.snapshots:
+        operator, partition = map(int, snapshot.directory.split("/")[:2])
+        homes[operator, partition, snapshot.version, snapshot.id or ""] = snapshot.directory
+    return homes
+
+
+def place_of(batch: int, named: NamedId) -> Place:
+    """Where the commit of a batch says that a version is."""
+    return named.operator, named.partition, batch + 1, named.id
+
 
 _REBUILD: Final = "stop the query and run `tidelog spark rebuild-index`"
 
@@ -25,25 +72,26 @@ def first_sight(
     listed: Listed,
     homes: Homes,
     chosen: Collection[int],
-) -> Iterator[Problem]:
-    """All problems that need no reading, of the chosen batches and of the index."""
+) -> Iterator[Finding]:
+    """All findings that need no reading, of the chosen batches and of the index."""
     yield from _damaged(checkpoint, chosen)
     yield from _missing(checkpoint, listed, chosen)
     yield from _index(checkpoint, located)
     yield from _nowhere(checkpoint, homes, chosen)
 
 
-def _damaged(checkpoint: Checkpoint, chosen: Collection[int]) -> Iterator[Problem]:
+def _damaged(checkpoint: Checkpoint, chosen: Collection[int]) -> Iterator[Finding]:
     for name, error in checkpoint.damaged.items():
         batch = int(name.removeprefix(COMMITS)) if name.startswith(COMMITS) else None
         # Of a commit that is no longer retained, or can be read itself, the index alone is lost.
         if batch is not None and batch in chosen and batch not in checkpoint.commits:
-            yield problem_of(error, [name], unusable=(batch,))
+            told = None if error.action == BRING_BACK else error.action
+            yield replace(finding_of(error, [name], unusable=(batch,)), action=told)
         else:
-            yield replace(problem_of(error, [name]), action=_REBUILD)
+            yield replace(finding_of(error, [name]), action=_REBUILD)
 
 
-def _missing(checkpoint: Checkpoint, listed: Listed, chosen: Collection[int]) -> Iterator[Problem]:
+def _missing(checkpoint: Checkpoint, listed: Listed, chosen: Collection[int]) -> Iterator[Finding]:
     """Batches without a commit or offsets, and commits without ids."""
     for batch in sorted(chosen):
         commit = checkpoint.commits.get(batch)
@@ -51,7 +99,7 @@ def _missing(checkpoint: Checkpoint, listed: Listed, chosen: Collection[int]) ->
         if commit is None and name not in checkpoint.damaged:
             yield _absent(name, batch)
         if commit is not None and commit.format < 2:
-            yield Problem(
+            yield Finding(
                 Check.COMMIT,
                 name,
                 "checkpoint format 2, which names what counts",
@@ -62,8 +110,8 @@ def _missing(checkpoint: Checkpoint, listed: Listed, chosen: Collection[int]) ->
         if batch not in checkpoint.offsets:
             yield _absent(f"{OFFSETS}{batch}", batch)
         elif batch in listed.bad_offsets:
-            yield Problem(
-                Check.READABLE,
+            yield Finding(
+                Invariant.READABLE,
                 f"{OFFSETS}{batch}",
                 "a version and JSON documents, one per line",
                 listed.bad_offsets[batch],
@@ -71,11 +119,11 @@ def _missing(checkpoint: Checkpoint, listed: Listed, chosen: Collection[int]) ->
             )
 
 
-def _absent(name: str, batch: int) -> Problem:
-    return Problem(Check.COMMIT, name, "a file", "no such object", unusable=(batch,))
+def _absent(name: str, batch: int) -> Finding:
+    return Finding(Check.COMMIT, name, "a file", "no such object", unusable=(batch,))
 
 
-def _index(checkpoint: Checkpoint, located: Located) -> Iterator[Problem]:
+def _index(checkpoint: Checkpoint, located: Located) -> Iterator[Finding]:
     """Live changelogs that no index names: found by the footers of segments, which is slow."""
     told = indexed(checkpoint)
     found: dict[str, int] = defaultdict(int)
@@ -85,7 +133,7 @@ def _index(checkpoint: Checkpoint, located: Located) -> Iterator[Problem]:
     for name, count in sorted(found.items()):
         if name not in checkpoint.damaged:
             said = f"{count} that only the footers of segments name"
-            yield Problem(Check.INDEX, name, "the index of its changelogs", said, action=_REBUILD)
+            yield Finding(Check.INDEX, name, "the index of its changelogs", said, action=_REBUILD)
 
 
 def _index_of(batch: int, checkpoint: Checkpoint) -> str:
@@ -95,12 +143,12 @@ def _index_of(batch: int, checkpoint: Checkpoint) -> str:
     return f"{COMMITS}{batch}" if in_commit else INDEX + roll_up_name(batch)
 
 
-def _nowhere(checkpoint: Checkpoint, homes: Homes, chosen: Collection[int]) -> Iterator[Problem]:
+def _nowhere(checkpoint: Checkpoint, homes: Homes, chosen: Collection[int]) -> Iterator[Finding]:
     for batch, commit in checkpoint.commits.items():
         for named in commit.ids if batch in chosen else ():
             if place_of(batch, named) not in homes:
                 partition = f"{named.operator}/{named.partition}"
-                yield Problem(
+                yield Finding(
                     Check.LOST,
                     f"{STATE}{partition}/{batch + 1}_{named.id}.changelog",
                     "it in a segment, or as a file, or a snapshot instead of it",

@@ -3,23 +3,25 @@
 Invariants: nothing is written to it; what a running query purges meanwhile is no damage.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-import msgspec
-
-from tidelog.checkpoint.bounded import Progress, no_progress
+from tidelog.checkpoint.finding import Findings, without_changes
+from tidelog.checkpoint.invariants import Invariant
+from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.checkpoint import COMMITS, OFFSETS, SEGMENTS, STATE, Checkpoint
+from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, SEGMENTS, STATE, Checkpoint
+from tidelog.spark.checkpoint.commits import read_offsets
+from tidelog.spark.checkpoint.locate import locate
+from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
-from tidelog.spark.locate import locate
-from tidelog.spark.reading import gathered, read_checkpoint
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.bench import Choice, Engine
-from tidelog.verify.problems import Problems
-from tidelog.verify.query.facts import Listed
+from tidelog.verify.findings import NO_OBJECT
 from tidelog.verify.query.plan import plan
-from tidelog.verify.report import Report, checkpoint_reports, not_checked, still_concerning
+from tidelog.verify.query.structure import Listed
+from tidelog.verify.report import Report, checkpoint_reports, not_checked
+from tidelog.verify.unit import Choice, Engine
 
 _KEPT_LONGER: Final = 2
 """Spark keeps the state of the newest minBatchesToRetain batches and the commits of one more; their
@@ -46,27 +48,29 @@ async def verify_query(
     batches = _batches(checkpoint, retained, chosen)
     listed = await _listed(store, checkpoint, batches, retained)
     work = plan(checkpoint, located, listed, batches)
-    problems = Problems()
-    problems.add(work.problems)
+    findings = Findings()
+    findings.add(work.findings)
     results = await engine.run(work.units, progress)
     present = await _present(store, batches)
     there = {*listed.sizes, *(SEGMENTS + name for name in checkpoint.segments)}
-    for problem in (problem for result in results for problem in result.problems):
-        if problem.is_missing and problem.where in there:
+    for finding in (finding for result in results for finding in result.findings):
+        missing = finding.check == Invariant.OBJECTS and finding.found == NO_OBJECT
+        if missing and finding.where in there:
             # It was there when the verification began: Spark has cleaned it up since.
-            present -= set(problem.unusable)
+            present -= set(finding.unusable)
         else:
-            problems.add([problem])
-    left = still_concerning(problems, present)
+            findings.add([finding])
+    left = tuple(without_changes(findings.without_repeats(), batches, present))
     return Report(
         url=store.url,
-        layout="spark",
+        layout="query",
         engine=engine.name,
         checkpoints=checkpoint_reports(
             dict.fromkeys(batches), results, left, present, work.expired
         ),
         problems=left,
         unchecked=not_checked(results, present),
+        all_seen=chosen == "all",
     )
 
 
@@ -125,8 +129,7 @@ async def _listed(
         async for info in store.list(prefix)
     }
     planned = [batch for batch in batches if batch in checkpoint.offsets]
-    read = await gathered(lambda batch: _offsets(store, batch), planned)
-    offsets = dict(zip(planned, read, strict=True))
+    offsets = await gather_bounded(planned, partial(_offsets, store))
     settings = [found for found in offsets.values() if not isinstance(found, str)]
     bad = {batch: found for batch, found in offsets.items() if isinstance(found, str)}
     # Nothing was cleaned up before the first purge of commits.
@@ -134,21 +137,14 @@ async def _listed(
     return Listed(sizes, settings[-1] if settings else {}, bad, expirable)
 
 
-async def _offsets(store: ObjectStore, batch: int) -> dict[str, Any] | str:
+async def _offsets(store: ObjectStore, batch: int) -> Mapping[str, Any] | str:
     """The settings in the offsets of a batch; what is wrong with them when they are unreadable."""
     try:
-        version, metadata, *sources = (await store.get(f"{OFFSETS}{batch}")).split(b"\n")
-        if not version.startswith(b"v"):
-            return repr(version[:20])
-        for line in sources:
-            if line.strip() not in {b"", b"-"}:
-                msgspec.json.decode(line)
-        settings = msgspec.json.decode(metadata, type=dict[str, Any]).get("conf")
+        return read_offsets(await store.get(f"{OFFSETS}{batch}")).conf
     except ObjectNotFoundError:
         return {}  # purged since the listing
-    except (ValueError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except ValueError as error:
         return str(error)
-    return settings or {}
 
 
 async def _present(store: ObjectStore, batches: Iterable[int]) -> set[int]:

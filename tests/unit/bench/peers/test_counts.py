@@ -4,10 +4,10 @@ import collections
 
 import pytest
 
-from tidelog.bench.embedded.stages import Stages
-from tidelog.bench.embedded.workload import Words, Workload, draw
-from tidelog.bench.peers.counts import check, expected
 from tidelog.errors import TidelogError
+from tidelog_bench.embedded.stages import Stages
+from tidelog_bench.embedded.workload import Words, Workload, draw
+from tidelog_bench.peers.counts import check, expected
 
 WORDS = Words(["a", "b", "c"], ["a", "a", "c", "b", "a"])
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tidelog.bench.embedded.workload import Words
-from tidelog.bench.peers.feed import Feed
+from tidelog_bench.embedded.workload import Words
+from tidelog_bench.peers.feed import Feed
 
 WORDS = Words(["a", "b", "c"], ["d", "e", "f", "g", "h"])
 

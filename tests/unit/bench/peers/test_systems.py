@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.peers import systems
-from tidelog.bench.peers.systems import System, interpreter, missing
+from tidelog_bench.peers import systems
+from tidelog_bench.peers.systems import System, interpreter, missing
 
 NOWHERE: tuple[Path, ...] = ()
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidelog.bench.peers import usage
-from tidelog.bench.peers.usage import Process, family, parse, running, size_mb
+from tidelog_bench.peers import usage
+from tidelog_bench.peers.usage import Process, family, parse, running, size_mb
 
 
 def test_a_name_with_blanks_and_parentheses_does_not_shift_the_fields() -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.experiments import experiments, peers
-from tidelog.bench.measurement import Reading, Setting, Size, Trial
-from tidelog.bench.peers.child import run_program
-from tidelog.bench.peers.systems import SYSTEMS, interpreter, missing
-from tidelog.bench.peers.task import Task
 from tidelog.errors import TidelogError
+from tidelog_bench.experiments import experiments, peers
+from tidelog_bench.measurement import Reading, Setting, Size, Trial
+from tidelog_bench.peers.child import run_program
+from tidelog_bench.peers.systems import SYSTEMS, interpreter, missing
+from tidelog_bench.peers.task import Task
 
 SMALL: Mapping[str, Setting] = {
     "keys": 300,

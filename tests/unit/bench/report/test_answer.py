@@ -1,8 +1,8 @@
 """What records say to an experiment."""
 
 from tests.support.bench_sessions import cell, experiment, five, pair, session, trial
-from tidelog.bench.records import FailureRecord, Record, SkipRecord
-from tidelog.bench.report.answer import answer
+from tidelog_bench.report.answer import answer
+from tidelog_bench.session.records import FailureRecord, Record, SkipRecord
 
 SHORT = cell(job="word-count", key_bytes=16)
 LONG = cell(job="word-count", key_bytes=200)

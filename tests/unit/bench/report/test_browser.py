@@ -7,10 +7,10 @@ import pytest
 
 from tests.support import browser
 from tests.support.bench_sessions import cell, experiment, pair, session, trial
-from tidelog.bench.experiment import Figure
-from tidelog.bench.records import FailureRecord, Record
-from tidelog.bench.report.chapter import Told, chapters
-from tidelog.bench.report.page.page import page
+from tidelog_bench.experiment import Figure
+from tidelog_bench.report.chapter import LoadedSession, chapters
+from tidelog_bench.report.page.page import page
+from tidelog_bench.session.records import FailureRecord, Record
 
 pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'tidelog[plots]'")
 CHROMIUM = browser.installed()
@@ -34,7 +34,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     many = [trial("a-variant-" * 8, 0, values, CELLS[0]), BROKEN]
     first = session(session="a-session-with-a-name-" * 5)
-    told = [Told(first, [first, *records, *many], {})]
+    told = [LoadedSession(first, [first, *records, *many], {})]
     shown = [
         experiment("checkpoint-duration", title="Durations", figures=FIGURES),
         experiment("overhead", title="A long title " * 9),

@@ -3,22 +3,23 @@
 from collections.abc import Sequence
 
 from tests.support.bench_sessions import cell, experiment, five, pair, session, trial
-from tidelog.bench.measurement import Cell
-from tidelog.bench.records import Record, SkipRecord
-from tidelog.bench.report.chapter import Chapter, Told, chapters
-from tidelog.bench.report.headline import headline
-from tidelog.bench.report.verdict import Verdict
+from tidelog_bench.measurement import Cell
+from tidelog_bench.report.chapter import Chapter, LoadedSession, chapters
+from tidelog_bench.report.verdict import Verdict, headline
+from tidelog_bench.session.records import Record, SkipRecord
 
 SHORT = cell(job="word-count", key_bytes=16)
 LONG = cell(job="word-count", key_bytes=200)
 
 
-def told(records: Sequence[Record], planned: Sequence[Cell] = (), **changes: object) -> Told:
+def told(
+    records: Sequence[Record], planned: Sequence[Cell] = (), **changes: object
+) -> LoadedSession:
     first = session(**changes)  # type: ignore[arg-type]
-    return Told(first, [first, *records], {"checkpoints": planned})
+    return LoadedSession(first, [first, *records], {"checkpoints": planned})
 
 
-def chapter(*of: Told) -> Chapter:
+def chapter(*of: LoadedSession) -> Chapter:
     (found,) = chapters(of, [experiment()])
     return found
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.bench.report.numbers import number, setting, span, times
+from tidelog_bench.report.numbers import number, setting, span, times
 
 
 @pytest.mark.parametrize(

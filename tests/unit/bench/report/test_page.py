@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.support.bench_sessions import cell, experiment, five, pair, session, trial
-from tidelog.bench.experiment import Experiment
-from tidelog.bench.measurement import Cell, Size
-from tidelog.bench.records import FailureRecord, Record, SkipRecord
-from tidelog.bench.report.chapter import Told, chapters
-from tidelog.bench.report.page.page import page
+from tidelog_bench.experiment import Experiment
+from tidelog_bench.measurement import Cell, Size
+from tidelog_bench.report.chapter import LoadedSession, chapters
+from tidelog_bench.report.page.page import page
+from tidelog_bench.session.records import FailureRecord, Record, SkipRecord
 
 pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'tidelog[plots]'")
 
@@ -52,7 +52,7 @@ def read(
     **changes: object,
 ) -> Reader:
     first = session(**changes)  # type: ignore[arg-type]
-    told = [Told(first, [first, *records], {"checkpoints": planned})]
+    told = [LoadedSession(first, [first, *records], {"checkpoints": planned})]
     reader = Reader()
     reader.feed(page(told, chapters(told, experiments or [experiment()]), ["gone"]))
     assert reader.open == []
@@ -177,7 +177,7 @@ def test_drawings_are_few_bytes() -> None:
         for record in pair(number, {"p99_ms": 1}, {"p99_ms": 2}, of, {"durations_ms": curve})
     ]
     first = session()
-    told = [Told(first, [first, *records], {})]
+    told = [LoadedSession(first, [first, *records], {})]
     text = page(told, chapters(told, [experiment()]), [])
     assert len(text) < 400_000
     assert len(re.findall("<svg", text)) > 6

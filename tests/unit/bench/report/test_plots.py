@@ -8,24 +8,15 @@ import pytest
 from msgspec import structs
 
 from tests.support.bench_sessions import QUANTILES, VARIANTS, cell, experiment, pair, trial
-from tidelog.bench.experiment import (
-    Against,
-    Bars,
-    Distribution,
-    Experiment,
-    Figure,
-    OverTime,
-    Plot,
-)
-from tidelog.bench.experiments import experiments
-from tidelog.bench.measurement import Points, Size
-from tidelog.bench.records import Record
-from tidelog.bench.report.answer import answer
-from tidelog.bench.report.plots.canvas import svg
-from tidelog.bench.report.plots.drawn import plots
-from tidelog.bench.report.plots.over_time import median_pair
-from tidelog.bench.report.plots.palette import looks
-from tidelog.bench.report.plots.panel import Plotted
+from tidelog_bench.experiment import Against, Bars, Distribution, Experiment, Figure, OverTime, Plot
+from tidelog_bench.experiments import experiments
+from tidelog_bench.measurement import Points, Size
+from tidelog_bench.report.answer import answer
+from tidelog_bench.report.page.figures import plots
+from tidelog_bench.report.plots.canvas import Plotted, svg
+from tidelog_bench.report.plots.over_time import median_pair
+from tidelog_bench.report.plots.palette import looks
+from tidelog_bench.session.records import Record
 
 pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'tidelog[plots]'")
 

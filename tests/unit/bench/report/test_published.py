@@ -2,7 +2,7 @@
 
 from urllib.parse import urlparse
 
-from tidelog.bench.report.published import every, published
+from tidelog_bench.report.published import every, published
 
 
 def test_each_figure_says_what_where_and_both_values_or_the_change() -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.support.bench_sessions import experiment as made
 from tests.support.bench_sessions import five, session
 from tests.support.cli import tidelog
-from tidelog.bench import experiments as registry
-from tidelog.bench.records import Record, append
+from tidelog_bench import experiments as registry
+from tidelog_bench.session.records import Record, append
 
-DOCUMENT = (Path(__file__).parents[4] / "docs" / "cli-json.md").read_text()
+DOCUMENT = (Path(__file__).parents[4] / "docs" / "reference" / "cli-json.md").read_text()
 USER_FIELDS = {
     *("cpu", "cores", "memory_gb", "system", "python", "tidelog"),
     *("job", "key_bytes", "latency_ms"),
@@ -24,7 +24,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The registry holds one experiment."""
     found = {"durations": made()}
     monkeypatch.setattr(registry, "experiments", lambda: found)
-    monkeypatch.setattr("tidelog.bench.report.loading.experiments", lambda: found)
+    monkeypatch.setattr("tidelog_bench.report.chapter.experiments", lambda: found)
 
 
 @pytest.fixture

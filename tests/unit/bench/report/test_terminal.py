@@ -1,9 +1,9 @@
 """The summary on a terminal."""
 
 from tests.support.bench_sessions import cell, experiment, five, pair, session, trial
-from tidelog.bench.experiment import Figure
-from tidelog.bench.records import FailureRecord, Record, SkipRecord
-from tidelog.bench.report.terminal import WIDTH, summary
+from tidelog_bench.experiment import Figure
+from tidelog_bench.report.terminal import WIDTH, summary
+from tidelog_bench.session.records import FailureRecord, Record, SkipRecord
 
 
 def test_medians_come_with_their_span_and_ratios_with_their_verdict() -> None:

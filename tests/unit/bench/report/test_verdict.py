@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.bench_sessions import five, pair
-from tidelog.bench.experiment import Better, Figure, Ratio
-from tidelog.bench.report.verdict import Verdict, verdict
-from tidelog.bench.statistics import ratios
+from tidelog_bench.experiment import Better, Figure, Ratio
+from tidelog_bench.report.verdict import Verdict, verdict
+from tidelog_bench.statistics import ratios
 
 
 def of(on: list[float], off: list[float], better: Better = "lower") -> Verdict:

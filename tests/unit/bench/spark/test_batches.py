@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tidelog.bench.spark.batches import Batches
-from tidelog.bench.spark.counts import Counts, Sum
+from tidelog_bench.spark.application import Batches
+from tidelog_bench.spark.counts import Counts, Sum
 
 
 class Slow:

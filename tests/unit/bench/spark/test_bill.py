@@ -2,10 +2,10 @@
 
 import pytest
 
-from tidelog.bench.experiments.spark_bill import by_class, cells, scaled
-from tidelog.bench.measurement import Size
-from tidelog.bench.spark.counts import Sum, parse_counts
-from tidelog.bench.spark.stretch import dollars
+from tidelog_bench.experiments.spark_bill import by_class, cells, scaled
+from tidelog_bench.measurement import Size
+from tidelog_bench.spark.batch_window import dollars
+from tidelog_bench.spark.counts import Sum, parse_counts
 
 ONE = parse_counts("delete changelog 7 0\nget sst 3 30\nput changelog 20 200\nput commits 2 60")
 

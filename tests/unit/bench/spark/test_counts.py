@@ -1,13 +1,6 @@
 """Requests between two counts: what happened there, and nothing that was before."""
 
-from tidelog.bench.spark.counts import (
-    Sum,
-    by_kind,
-    difference,
-    parse_counts,
-    requests,
-    transferred,
-)
+from tidelog_bench.spark.counts import Sum, by_kind, difference, parse_counts, requests, transferred
 
 EARLY = "get sst 4 400\nput changelog 8 1000\nput zip 1 50"
 BEFORE = parse_counts(EARLY)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tidelog.bench.experiments import spark_bill, spark_commit, spark_restore
-from tidelog.bench.measurement import Cell, Measurement, Size, Trial
-from tidelog.bench.spark import job as jobs
-from tidelog.bench.spark.job import Job
-from tidelog.bench.spark.stores import STORES, store_settings, unsupported
 from tidelog.errors import TidelogError
-from tidelog.spark.settings import CHANGELOG, FILE_MANAGER, FORMAT, PROVIDER
+from tidelog.spark.plugin.settings import CHANGELOG, FILE_MANAGER, FORMAT, PROVIDER
+from tidelog_bench.experiments import spark_bill, spark_commit, spark_restore
+from tidelog_bench.measurement import Cell, Measurement, Size, Trial
+from tidelog_bench.spark import job as jobs
+from tidelog_bench.spark.job import Job
+from tidelog_bench.spark.stores import STORES, store_settings, unsupported
 
 CHOOSE = {PROVIDER, CHANGELOG, FORMAT, FILE_MANAGER, "spark.plugins", "spark.jars"}
 MEASUREMENTS = [spark_commit.MEASUREMENT, spark_restore.MEASUREMENT, spark_bill.MEASUREMENT]
@@ -25,7 +25,7 @@ def _no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job_of(cell: Cell, variant: str) -> Job:
-    return Job.of(Trial(cell.settings, variant, 7, Path("unused")))
+    return Trial(cell.settings, variant, 7, Path("unused")).read(Job, store=variant)
 
 
 @pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda m: m.name)

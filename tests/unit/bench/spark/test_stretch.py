@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.bench.spark.counts import parse_counts
-from tidelog.bench.spark.stretch import Stretch, dollars
+from tidelog_bench.spark.batch_window import BatchWindow, dollars
+from tidelog_bench.spark.counts import parse_counts
 
 
 def progress(batch: int, ms: int, commits: tuple[int, ...]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def progress(batch: int, ms: int, commits: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-STRETCH = Stretch(
+STRETCH = BatchWindow(
     progress=[
         progress(3, 300, (10, 20)),
         progress(4, 100, (5, 5)),

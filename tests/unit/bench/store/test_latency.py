@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tests.golden.golden_latencies import bits, golden_bits
-from tidelog.bench.store.latency import Kind, latency_ms, quantiles_ms
+from tidelog_bench.store.latency import SHARES, TABLE, Kind, latency_ms
 
 DRAWS = 40_000
 
@@ -23,22 +23,22 @@ def test_the_draws_are_those_of_the_golden_file_bit_for_bit() -> None:
 @pytest.mark.parametrize("kind", Kind)
 def test_each_point_of_the_table_has_its_share_of_the_draws_below_it(kind: Kind) -> None:
     found = draws(kind)
-    for share, limit in quantiles_ms(30.0, kind).items():
+    for share, limit in zip(SHARES, TABLE[kind], strict=True):
         below = sum(ms < limit for ms in found) / DRAWS
         assert below == pytest.approx(share, abs=0.01 if share < 0.99 else 0.002)
 
 
 def test_the_median_of_put_is_what_was_asked_for() -> None:
-    assert quantiles_ms(30.0, Kind.PUT)[0.5] == 30.0
-    assert quantiles_ms(100.0, Kind.PUT)[0.5] == 100.0
+    assert TABLE[Kind.PUT][SHARES.index(0.5)] == 30.0
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_quantiles_rise_and_scale_with_the_median(kind: Kind) -> None:
-    table = quantiles_ms(30.0, kind)
-    assert all(low < high for low, high in pairwise(table.values()))
-    doubled = [2 * ms for ms in table.values()]
-    assert list(quantiles_ms(60.0, kind).values()) == pytest.approx(doubled)
+def test_latencies_rise_in_the_table_and_scale_with_the_median(kind: Kind) -> None:
+    assert all(low < high for low, high in pairwise(TABLE[kind]))
+    once, doubled = (
+        [latency_ms(median, 1, kind, number) for number in range(100)] for median in (30.0, 60.0)
+    )
+    assert doubled == pytest.approx([2 * ms for ms in once])
 
 
 def test_seeds_and_kinds_give_sequences_of_their_own() -> None:

@@ -7,21 +7,19 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.unit.storage.conformance import names
-from tidelog.bench.store.bandwidth import CHUNK
-from tidelog.bench.store.latency import Kind
-from tidelog.bench.store.manners import NONE, Manners
-from tidelog.bench.store.modelled import ModelledStore, Write
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError
 from tidelog.storage.memory import MemoryStore
+from tidelog_bench.store.latency import NONE, Kind, LatencyProfile
+from tidelog_bench.store.modelled import CHUNK, ModelledStore, Write
 
 MB = 1_000_000
-MANNERS = Manners(latency_ms=30.0, mb_per_s=50.0, seed=7)
-NO_LATENCY = Manners(latency_ms=0.0, mb_per_s=50.0)
+MANNERS = LatencyProfile(latency_ms=30.0, mb_per_s=50.0, seed=7)
+NO_LATENCY = LatencyProfile(latency_ms=0.0, mb_per_s=50.0)
 
 Scenario = Callable[[ModelledStore, VirtualClock], Awaitable[None]]
 
 
-def run(manners: Manners, scenario: Scenario, inner: MemoryStore | None = None) -> None:
+def run(manners: LatencyProfile, scenario: Scenario, inner: MemoryStore | None = None) -> None:
     async def main() -> None:
         clock = VirtualClock()
         await scenario(ModelledStore(inner or MemoryStore(), clock, manners), clock)
@@ -67,7 +65,7 @@ def test_the_same_seed_gives_the_same_times_and_another_one_others() -> None:
             await asyncio.gather(*(store.put(f"{i}", bytes(i * 1000)) for i in range(1, 30)))
             found.extend(store.writes)
 
-        run(Manners(seed=seed), scenario)
+        run(LatencyProfile(seed=seed), scenario)
         return found
 
     assert times(1) == times(1)
@@ -115,7 +113,7 @@ def test_a_small_request_does_not_wait_for_a_large_transfer() -> None:
 
 
 def test_one_transfer_has_the_rate_of_its_connection_and_two_have_twice_that() -> None:
-    wide = Manners(latency_ms=0.0, mb_per_s=1000.0, connection_mb_per_s=50.0)
+    wide = LatencyProfile(latency_ms=0.0, mb_per_s=1000.0, connection_mb_per_s=50.0)
 
     async def scenario(store: ModelledStore, clock: VirtualClock) -> None:
         await store.put("a", bytes(5 * MB))
@@ -188,4 +186,4 @@ def test_traffic_between_two_moments_has_the_mean_of_what_was_stored() -> None:
 @pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan")])
 def test_manners_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=name):
-        Manners(**{name: value})
+        LatencyProfile(**{name: value})

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tidelog.bench.store.pricing import daily, dollars_per_day
-from tidelog.bench.store.traffic import Traffic
+from tidelog.cost.prices import built_in_books
 from tidelog.errors import ConfigError
-from tidelog.estimate.prices import built_in_books
+from tidelog_bench.store.modelled import Traffic
+from tidelog_bench.store.pricing import daily, dollars_per_day
 
 GB = 1 << 30
 

@@ -111,8 +111,8 @@ def run_until(
 
 def exited(runner: JobRunner, vertex: str) -> int:
     """How many subtasks of a vertex have exited."""
-    tasks = runner.deployment.tasks if runner.deployment is not None else []
-    return sum(task.exited for task in tasks if task.id.vertex == vertex)
+    tasks = runner.incarnation.deployment.tasks if runner.incarnation is not None else []
+    return sum(task.exited for task in tasks if task.id.operator == vertex)
 
 
 def checkpoints(store: MemoryStore) -> list[Checkpoint]:

@@ -21,13 +21,12 @@ from tests.unit.runtime.ending.jobs import (
     uneven,
 )
 from tidelog.checkpoint import coordinator
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.coordinator import Plan, Schedule, make_plan
 from tidelog.checkpoint.finished import fully_finished, partially_finished
-from tidelog.checkpoint.plan import Plan, make_plan
 from tidelog.errors import CheckpointFailedError, TidelogError
+from tidelog.ids import SubtaskId
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.tasks.parts import TaskId
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 
@@ -99,12 +98,12 @@ class StalePlans:
     def __init__(self) -> None:
         self.made = 0
 
-    def __call__(self, predecessors: object, exited: set[TaskId]) -> Plan[TaskId]:
+    def __call__(self, predecessors: object, exited: set[SubtaskId]) -> Plan[SubtaskId]:
         plan = make_plan(predecessors, exited)  # type: ignore[arg-type, var-annotated]
         if not exited or self.made >= 2:
             return plan
         self.made += 1
-        whole: Plan[TaskId] = make_plan(predecessors, set())  # type: ignore[arg-type]
+        whole: Plan[SubtaskId] = make_plan(predecessors, set())  # type: ignore[arg-type]
         return Plan(whole.starts_at, plan.takes_part)
 
 
@@ -116,9 +115,11 @@ def test_a_task_that_finished_between_plan_and_trigger_costs_that_checkpoint_onl
     left, right, first, second, objects = short(2), long(2), Outside(), Outside(), store()
     runner = JobRunner(side_by_side(left, right, first, second), objects, settings(), effects())
     asyncio.run(runner.run())
-    assert stale.made == 2 and runner.driver is not None
-    assert runner.driver.metrics.failed == 2
-    assert "finished before the barrier reached it" in str(runner.driver.metrics.last_failure)
+    assert stale.made == 2 and runner.incarnation is not None
+    assert runner.incarnation.driver.metrics.failed == 2
+    assert "finished before the barrier reached it" in str(
+        runner.incarnation.driver.metrics.last_failure
+    )
     assert sorted(first.records) == expected(left)
     assert sorted(second.records) == expected(right)
 
@@ -127,7 +128,7 @@ def test_a_final_checkpoint_that_always_fails_ends_the_job_and_commits_nothing_o
     left, first, inner = short(), Outside(), store()
     chosen = config(schedule=Schedule(interval=50.0, tolerable_failures=2))
     # The start slot takes two: it is created, and proves that creating is exclusive.
-    refused = [Fault(FaultKind.FAIL, "create", paths.CHECKPOINTS, nth=n) for n in (3, 4, 5)]
+    refused = [Fault(FaultKind.FAIL, "create", object_names.CHECKPOINTS, nth=n) for n in (3, 4, 5)]
     down = faulty(inner, *refused)
     job = side_by_side(left, short(), first, Outside())
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row"):

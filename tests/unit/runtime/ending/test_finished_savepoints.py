@@ -18,7 +18,7 @@ from tests.unit.runtime.ending.jobs import (
 )
 from tidelog.checkpoint.finished import partially_finished
 from tidelog.runtime.graph import Job
-from tidelog.runtime.restore_from import RestoreFrom
+from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 
@@ -71,7 +71,7 @@ def test_after_the_first_checkpoint_elsewhere_a_crash_needs_nothing_of_the_origi
             job, new, settings(parallelism=3), effects(2), restore_from=RestoreFrom("halt", old)
         )
         running = asyncio.ensure_future(runner.run())
-        while runner.driver is None or runner.driver.metrics.completed < 2:
+        while runner.incarnation is None or runner.incarnation.driver.metrics.completed < 2:
             await runner.effects.clock.sleep(0.2)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

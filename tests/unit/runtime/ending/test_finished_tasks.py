@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from tests.support.pipelines import Outside, run
@@ -17,9 +18,11 @@ from tests.unit.runtime.ending.jobs import (
     side_by_side,
     uneven,
 )
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.finished import exited_state, fully_finished, partially_finished
-from tidelog.checkpoint.manifest import OperatorState
+from tidelog.checkpoint.manifest import MaterializationRef, OperatorState, SubtaskState
 from tidelog.errors import UserFunctionError
+from tidelog.ids import KeyGroup, MaterializationId, SeqNo
 from tidelog.runtime.config import UnalignedConfig, UnalignedMode
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sink import SinkContext, SinkWriter
@@ -75,20 +78,43 @@ def test_subtasks_of_one_source_finish_one_by_one_and_keep_their_positions(
     assert not any(any(has_state(each)) for each in later)
 
 
+def test_positions_that_stay_name_no_log_that_their_table_covers() -> None:
+    def logged(first: int, end: int) -> LogRange:
+        return LogRange(
+            "segments/1", 100 * first, 100, SeqNo(first), SeqNo(end), KeyGroup(0), KeyGroup(7)
+        )
+
+    table = MaterializationRef(MaterializationId(3), "materializations/3", 50, SeqNo(17), 50)
+    log = (logged(15, 16), logged(16, 17), logged(17, 17), logged(17, 19))
+    state = SubtaskState(
+        index=0,
+        first_key_group=KeyGroup(0),
+        last_key_group=KeyGroup(7),
+        seqno=SeqNo(19),
+        table="memory",
+        materialization=table,
+        log=log,
+        finished=True,
+    )
+    assert exited_state(state, positions=True).log == log[1:], "metadata may be at the end of one"
+    spanning = msgspec.structs.replace(state, log=(logged(15, 19),))
+    assert exited_state(spanning, positions=True) == spanning
+
+
 def test_a_finished_task_frees_what_it_held_while_others_run() -> None:
     seen: list[JobRunner] = []
 
     def look(runner: JobRunner) -> None:
-        deployment = runner.deployment
-        assert deployment is not None
+        assert runner.incarnation is not None
+        deployment = runner.incarnation.deployment
         seen.append(runner)
-        gone = {task.id.vertex for task in deployment.tasks if task.exited}
+        gone = {task.id.operator for task in deployment.tasks if task.exited}
         assert gone == {"left", "left-count", "left-out"}
-        snapshots = deployment.states.snapshots
-        assert {s.operator for s in snapshots if s.released} == gone
+        subtasks = deployment.states.subtasks
+        assert {task.operator for task, subtask in subtasks.items() if subtask.released} == gone
         materialized = {m.snapshots.operator for m in deployment.states.materializers}
         assert materialized == {"right", "right-count", "right-out"}
-        assert not any("left" in name for name in runner._deployed().live_objects())
+        assert not any("left" in name for name in deployment.live_objects())
 
     first, second = Outside(), Outside()
     job = side_by_side(short(2), long(2), first, second)

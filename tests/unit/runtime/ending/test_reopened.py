@@ -12,8 +12,8 @@ from tidelog.checkpoint.manifest import (
     SubtaskState,
 )
 from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
-from tidelog.runtime.graph import compile_job
-from tidelog.runtime.matching import match_states
+from tidelog.runtime.restore.choose import Resumption
+from tidelog.runtime.restore.fit import fit
 
 
 def restored(name: str, *kinds: str) -> Checkpoint:
@@ -31,9 +31,9 @@ def restored(name: str, *kinds: str) -> Checkpoint:
 
 def matched(name: str, parallelism: int, *kinds: str) -> list[tuple[bool, int]]:
     """(finished, parts of older subtasks that it loads) of every new subtask."""
-    job = compile_job(merged(short(), short(), Outside()), parallelism)
-    stored = match_states(job, restored(name, *kinds), config())
-    return [(s.finished, len(s.inherited)) for s in stored[name].subtasks]
+    seen = Resumption(restored(name, *kinds), None, detached=False, claimed=None)
+    plan = fit(merged(short(), short(), Outside()), seen, config(parallelism=parallelism))
+    return [(s.finished, len(s.inherited)) for s in plan.operators[name].subtasks]
 
 
 def test_in_the_same_shape_what_finished_stays_finished() -> None:

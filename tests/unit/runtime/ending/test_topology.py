@@ -11,9 +11,10 @@ from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
-from tidelog.runtime.graph import Job, Stream, compile_job
+from tidelog.runtime.graph import Job, Stream
+from tidelog.runtime.restore.fit import check_finished
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.topology import check_finished
+from tidelog.runtime.subtasks.vertices import compile_job
 from tidelog.storage.memory import MemoryStore
 
 

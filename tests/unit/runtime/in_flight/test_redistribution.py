@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from tidelog.errors import RestoreError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, Watermark
-from tidelog.runtime.channels.wiring import Buffers, Wiring
-from tidelog.runtime.graph import Job, Stream, Vertex, compile_job
+from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.redistribution import redistribute
 from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.sources.iterable import Replayable
+from tidelog.runtime.subtasks.vertices import Vertex, compile_job
+from tidelog.runtime.subtasks.wiring import Buffers, Wiring
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
 
 GROUPS = 16
@@ -106,11 +107,32 @@ def test_in_another_shape_watermarks_are_left_to_the_producers() -> None:
     assert recovered == {("sink", 0, 0): [Batch([1])]}
 
 
-@pytest.mark.parametrize("routing", ["broadcast", "forward"])
-def test_data_for_an_edge_that_stays_aligned_now_is_refused(routing: str) -> None:
-    vertices, wiring = shape(2, 2, routing)
-    with pytest.raises(RestoreError, match=r"'sink'.*--drop-in-flight"):
-        redistribute([stored(0, 0, [1], behind=False)], vertices, wiring, {"source": 2, "sink": 2})
+def test_data_for_an_edge_that_is_broadcast_now_reaches_every_subtask() -> None:
+    vertices, wiring = shape(2, 3, "broadcast")
+    recovered = redistribute(
+        [stored(1, 0, [7], behind=False)], vertices, wiring, {"source": 2, "sink": 3}
+    )
+    assert recovered == {("sink", target, 1): [Batch([7])] for target in range(3)}
+
+
+def test_data_of_an_exchange_that_is_none_now_goes_where_its_sender_sends() -> None:
+    """All through the first channel: a later checkpoint has it before what came later."""
+    vertices, wiring = shape(3, 2, "forward")
+    parts = [stored(sender, 0, [sender, 10 + sender], behind=False) for sender in range(4)]
+    recovered = redistribute(parts, vertices, wiring, {"source": 4, "sink": 5})
+    assert recovered == {
+        ("sink", 0, 0): [Batch([n]) for n in (0, 10, 2, 12, 3, 13)],
+        ("sink", 1, 0): [Batch([1]), Batch([11])],
+    }
+
+
+@pytest.mark.parametrize("routing", ["rebalance", "forward"])
+def test_data_stays_with_its_consumer_where_only_the_producers_are_others(routing: str) -> None:
+    """One beside it may have finished."""
+    vertices, wiring = shape(3, 2, routing)
+    part = stored(4, 1, [1, 2, 3], behind=True)
+    recovered = redistribute([part], vertices, wiring, {"source": 5, "sink": 2})
+    assert recovered == {("sink", 1, 0): [Batch([1]), Batch([2]), Batch([3])]}
 
 
 def test_data_for_an_input_that_is_gone_is_refused() -> None:

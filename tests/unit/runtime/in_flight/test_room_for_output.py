@@ -6,6 +6,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
+
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
@@ -84,6 +86,42 @@ def test_a_record_that_makes_more_than_there_is_room_for_passes_with_any_overdra
         run_pressed(job, objects, settings, clock)
         expected = [(*record, copy) for record in source.records for copy in range(4)]
         assert sorted(sink.records) == sorted(expected)
+
+
+def furthest_ahead(subtasks: int, unaligned: UnalignedConfig) -> int:
+    """How many buffers of a large record's output wait, at most, for those that handle them."""
+    clock, sink = VirtualClock(), Outside()
+    made = handled = ahead = 0
+
+    def burst(record: int) -> Iterator[tuple[int, int]]:
+        nonlocal made
+        for number in range(200):
+            clock.spend(0.1)  # longer than a turn: every record is a buffer
+            made += 1
+            yield record, number
+
+    def handle(record: tuple[int, int]) -> tuple[int, int]:
+        nonlocal ahead, handled
+        if record[1] > 50:  # by then a task draws one at a time
+            ahead = max(ahead, made - handled)
+        handled += 1
+        return record
+
+    job = Job("bursts")
+    bursts = job.source(Eager({"only": [1]}), parallelism=1).flat_map(burst)
+    bursts.rebalance().map(handle).sink(sink)
+    config = pressed(parallelism=subtasks, channel_buffers=1, unaligned=unaligned)
+    run_pressed(job, store(), config, clock)
+    assert sorted(sink.records) == [(1, number) for number in range(200)]
+    return ahead
+
+
+@pytest.mark.parametrize("subtasks", [1, 2, 3])
+def test_an_output_lends_five_buffers_however_many_channels_it_has(subtasks: int) -> None:
+    lent = [furthest_ahead(subtasks, UnalignedConfig(overdraft=n)) for n in (0, 1, 5, 6)]
+    assert [more - lent[0] for more in lent] == [0, 1, 5, 6]
+    assert furthest_ahead(subtasks, UnalignedConfig()) == lent[2]
+    assert furthest_ahead(subtasks, JobConfig().unaligned) == lent[2]
 
 
 class Alarms(StatefulProcessor):

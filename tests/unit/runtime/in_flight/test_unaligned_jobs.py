@@ -3,7 +3,7 @@ whichever checkpoint a restart resumes from."""
 
 import asyncio
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -25,24 +25,24 @@ from tests.support.pressure import (
 )
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
-from tidelog.cli.reports import phase_line
+from tidelog.cli.run.reports import phase_line
 from tidelog.effects import Effects, InlineOffload
-from tidelog.runtime import deploy
 from tidelog.runtime.graph import Job
-from tidelog.runtime.observe import status_of
 from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.subtasks import build
 from tidelog.runtime.tasks.alignment import Switching
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.storage.memory import MemoryStore
 
 
-@dataclass
 class Order:
-    """A user's own type of record."""
+    """A user's own type of record, which is no data type."""
 
-    key: str
-    split: int
-    number: int
+    def __init__(self, key: str, split: int, number: int) -> None:
+        self.key = key
+        self.split = split
+        self.number = number
 
 
 def store() -> MemoryStore:
@@ -114,7 +114,7 @@ def _taken_with(
 ) -> list[Checkpoint]:
     """Checkpoints of a job whose barriers may switch, some stages removed."""
     switching = functools.partial(Switching, in_outputs=in_outputs)
-    monkeypatch.setattr(deploy, "Switching", switching)
+    monkeypatch.setattr(build, "Switching", switching)
     if not in_tasks:
         monkeypatch.setattr(StreamTask, "_remind", lambda *_: None)
     source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
@@ -163,8 +163,8 @@ def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> No
     runner = JobRunner(job, objects, settings, Effects(clock, Random(1), InlineOffload()))
     asyncio.run(runner.run())
     assert sorted(sink.records) == sorted(source.records)
-    assert runner.driver is not None and runner.driver.metrics.failed == 1
-    kept = runner.driver.metrics.kept_aligned
+    assert runner.incarnation is not None and runner.incarnation.driver.metrics.failed == 1
+    kept = runner.incarnation.driver.metrics.kept_aligned
     assert kept is not None and "Order" in kept and "record_types" in kept
     assert not any(map(overtaken, checkpoints(objects)))
     status = status_of(runner).checkpoints
@@ -200,8 +200,8 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     job = keyed_job(source, again, clock)
     runner = JobRunner(job, copy_of(objects), settings, effects, restore_slot=second.slot)
     asyncio.run(runner.run())
-    assert runner.deployment is not None
-    assert runner.deployment.dropped_buffers == overtaken(second) > 0
+    assert runner.incarnation is not None
+    assert runner.incarnation.deployment.dropped_buffers == overtaken(second) > 0
     running = replace(status_of(runner), phase="running")
     assert f"{overtaken(second)} buffers of records in flight DROPPED" in phase_line(running)
     lost = set(source.records) - set(again.records)

@@ -17,7 +17,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
@@ -173,9 +173,9 @@ def test_what_a_dropped_savepoint_alone_needed_goes_while_the_job_runs() -> None
         savepoint = await runner.savepoint("mine", "canonical")
         await runner.effects.clock.sleep(3.0)
         assert rows()
-        await store.delete(paths.checkpoint(savepoint.slot))
-        assert runner.collector is not None
-        runner.collector.forget(savepoint.slot)
+        await store.delete(object_names.checkpoint(savepoint.slot))
+        assert runner.incarnation is not None
+        runner.incarnation.collector.forget(savepoint.slot)
         await runner.effects.clock.sleep(0.1)
         assert not rows()
 

@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, Portions, config, effects
-from tidelog.checkpoint.inventory import read_inventory
+from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
 from tidelog.errors import SavepointFailedError
 from tidelog.runtime.graph import Job
-from tidelog.runtime.restore_from import RestoreFrom
+from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
@@ -37,8 +37,8 @@ async def _stopped(
     runner = JobRunner(counting(sink), store, config(), world)
     running = asyncio.ensure_future(runner.run())
     await world.clock.sleep(20.2)
-    assert runner.deployment is not None
-    exited = {task.id.vertex for task in runner.deployment.tasks if task.exited}
+    assert runner.incarnation is not None
+    exited = {task.id.operator for task in runner.incarnation.deployment.tasks if task.exited}
     assert exited and "count" not in " ".join(exited), "a part has ended, and not all"
     if fails:
         assert isinstance(store, SteerableStore)

@@ -1,23 +1,35 @@
 """Jobs that start from a savepoint: claimed or not, in their own store or another, by values."""
 
 import asyncio
+import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
-from tidelog.checkpoint.audit import audit
-from tidelog.checkpoint.inventory import read_inventory
+from tidelog.catalog.audit import audit
+from tidelog.catalog.inventory import read_inventory
+from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical
 from tidelog.errors import ConfigError, ObjectNotFoundError, SavepointFailedError
-from tidelog.runtime.restore_from import RestoreFrom
+from tidelog.runtime.graph import Job
+from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.sink import Sink
+from tidelog.runtime.sinks import Files, Sqlite
+from tidelog.state.schema.row import Row
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
 FORMATS: list[SavepointFormat] = ["native", "canonical"]
+RARELY = config(schedule=Schedule(interval=7.0))
+"""Checkpoints so far apart that a savepoint between them has output to commit."""
 
 
 def source() -> Portions:
@@ -232,3 +244,92 @@ def _one_failure(format: SavepointFormat, changelog: bool, stop: bool, failure: 
     start(left, other, RestoreFrom(taken.name, store.inner), changelog=changelog)
     counts = Counter(source().records)
     assert all(counts[word] >= count for word, count in other.records)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("kind", ["files", "sqlite", "outside"])
+def test_into_another_store_a_job_writes_what_comes_behind_into_an_output_of_its_own(
+    format: SavepointFormat, kind: str, tmp_path: Path
+) -> None:
+    """The other job's output, complete by itself, is never touched or asked for."""
+    old, new = MemoryStore("memory://old"), MemoryStore("memory://new")
+    first, second = _Output(kind, tmp_path / "first"), _Output(kind, tmp_path / "second")
+
+    async def run() -> None:
+        world = effects()
+        runner = JobRunner(_passing(first.sink), old, RARELY, world)
+        running = asyncio.ensure_future(runner.run())
+        await world.clock.sleep(9.2)
+        await runner.savepoint("halfway", format)
+        await running
+
+    asyncio.run(run())
+    start_passing(new, second.sink, RestoreFrom("halfway", old))
+    savepoint = next(e for e in entries(old) if isinstance(e, Savepoint))
+    assert any(state.transactions for _, state in savepoint.subtasks())
+    everything = Counter(source().records)
+    assert first.read() == everything
+    behind = second.read()
+    assert behind and behind < everything
+    assert not asyncio.run(audit(new, deep=True)).problems
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_output_of_a_job_that_was_killed_is_committed_when_it_is_kept(keep: bool) -> None:
+    old, new = MemoryStore("memory://old"), MemoryStore("memory://new")
+    sink, own = Outside(), Outside()
+
+    async def killed() -> None:
+        world = effects()
+        runner = JobRunner(_passing(sink), old, RARELY, world)
+        running = asyncio.ensure_future(runner.run())
+        await world.clock.sleep(9.2)
+        await runner.savepoint("halfway")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(killed())
+    newest = entries(old)[-1]
+    # As if the process had gone between the savepoint and its commits.
+    uncommitted = [
+        msgspec.msgpack.decode(t)[1] for _, s in newest.subtasks() for t in s.transactions
+    ]
+    assert uncommitted
+    for token in uncommitted:
+        sink.prepared[token] = sink.committed.pop(token)
+    start_passing(new, sink if keep else own, RestoreFrom("halfway", old, keep_output=keep))
+    assert (Counter(row.word for row in sink.records) == Counter(source().records)) == keep
+    assert bool(sink.prepared) != keep
+
+
+def start_passing(store: ObjectStore, sink: Sink, chosen: RestoreFrom) -> None:
+    runner = JobRunner(_passing(sink), store, config(), effects(), restore_from=chosen)
+    asyncio.run(runner.run())
+
+
+def _passing(sink: Sink) -> Job:
+    """Writes every word as it comes."""
+    job = Job("passing")
+    job.source(source()).map(lambda w: Row(word=w)).key_by(lambda r: r.word).sink(sink)
+    return job
+
+
+class _Output:
+    """An output of some kind, read back as counts of words."""
+
+    def __init__(self, kind: str, place: Path) -> None:
+        self.place = place
+        self.sink: Sink = Outside()
+        if kind == "files":
+            self.sink = Files(place)
+        elif kind == "sqlite":
+            self.sink = Sqlite(place, "words", {"word": "text"})
+
+    def read(self) -> Counter[str]:
+        if isinstance(self.sink, Outside):
+            return Counter(row.word for row in self.sink.records)
+        if isinstance(self.sink, Sqlite):
+            with closing(sqlite3.connect(self.place)) as database:
+                return Counter(word for (word,) in database.execute("select word from words"))
+        lines = (line for part in self.place.glob("*.jsonl") for line in part.open())
+        return Counter(json.loads(line)["word"] for line in lines)

@@ -12,7 +12,7 @@ from tests.unit.runtime.sinks.job import context
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.sinks import Files, Postgres, Sqlite
-from tidelog.runtime.sinks.sqlite import SqliteWriter
+from tidelog.runtime.sinks.staging import StagingWriter
 
 Phase = Literal["pre_commit", "commit"]
 RECORDS = [f"record {n}" for n in range(3)]
@@ -52,10 +52,11 @@ def write_rows(root: Path, phase: Phase, step: int) -> None:
     """Dies before the given SQL statement."""
 
     def trap(at_step: Callable[[], None]) -> None:
-        connection = writer._database._connection
+        with writer._tables.transaction() as connection:
+            pass
         connection.set_trace_callback(lambda statement: at_step())
 
-    writer: SqliteWriter = sqlite_sink(root).open(context())
+    writer: StagingWriter = sqlite_sink(root).open(context())
     writer.write([(record,) for record in RECORDS])
     _run(writer, root, phase, step, trap)
 

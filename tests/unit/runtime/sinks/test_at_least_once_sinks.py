@@ -3,14 +3,18 @@
 import errno
 import io
 import os
+from typing import Any
 
 import pytest
 
+from tests.support.pipelines import Portions, config, run
 from tests.unit.runtime.sinks.job import context
 from tidelog.errors import ConfigError, StorageError
 from tidelog.ids import CheckpointId
+from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.sinks import Callback, Stdout
+from tidelog.storage.memory import MemoryStore
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,51 @@ def test_a_closed_pipe_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", Closed())
     with pytest.raises(StorageError, match=r"standard output; .*Broken pipe"):
         Stdout().open(context()).pre_commit(CheckpointId(1))
+
+
+class Full(io.RawIOBase):
+    """A disk that is full for a while, and what got on it."""
+
+    def __init__(self, refused: range) -> None:
+        self.written = b""
+        self._refused = refused
+        self._writes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._writes += 1
+        if self._writes in self._refused:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.written += bytes(data)
+        return len(data)
+
+
+@pytest.mark.parametrize("refused", [range(1, 2), range(2, 3), range(3, 6), range(6, 9)], ids=str)
+def test_no_line_is_missing_after_a_flush_that_failed(
+    refused: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream drops lines when it cannot pass them on: only a restart prints them again."""
+    disk, store = Full(refused), MemoryStore()
+    lines = [f"{n:04d}" * 200 for n in range(60)]
+
+    def start() -> None:
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BufferedWriter(disk, 1000)))
+        job = Job("print")
+        job.source(Portions({"all": lines})).sink(Stdout())
+        run(job, store, config(parallelism=1))
+
+    failures = 0
+    while failures <= len(refused):
+        try:
+            start()
+            break
+        except StorageError as error:
+            assert "standard output; found No space left" in str(error)
+            failures += 1
+    assert failures > 0
+    assert set(lines) <= set(disk.written.decode().splitlines())
 
 
 def test_an_unknown_format_is_refused() -> None:

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.pipelines import Portions, config, run
 from tests.unit.runtime.sinks.job import STEPS, SinkJob, context
 from tidelog.errors import (
     ConfigError,
@@ -23,10 +24,12 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
+from tidelog.runtime.graph import Job
 from tidelog.runtime.sinks import Files
 from tidelog.runtime.sinks.files import FilesWriter
 from tidelog.runtime.sources import TextFiles
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
+from tidelog.storage.memory import MemoryStore
 
 FIRST = CheckpointId(1)
 
@@ -237,6 +240,50 @@ def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreFullError, match=r"0-0\.inprogress; found No space left on device"):
         writer.pre_commit(FIRST)
+
+
+def test_a_file_whose_sync_failed_is_written_again_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system reports a page that it could not write once, and takes it for written then."""
+    refused: list[int] = []
+    held: list[BinaryIO] = []
+    sync = os.fsync
+
+    def fails_twice(descriptor: int) -> None:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+        if name.endswith(".inprogress") and len(refused) < 2:
+            refused.append(os.stat(descriptor).st_ino)
+            # Held open, so that no other file gets its number.
+            held.append(os.fdopen(os.dup(descriptor), "rb"))
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails_twice)
+    job = Job("copy")
+    job.source(Portions({"all": [f"line {n}" for n in range(20)]})).sink(Files(tmp_path, "text"))
+    run(job, MemoryStore(), config(parallelism=1))
+    assert shown(tmp_path) == [f"line {n}" for n in range(20)]
+    assert len(refused) == 2
+    assert {path.stat().st_ino for path in tmp_path.glob("part-*")}.isdisjoint(refused)
+    for file in held:
+        file.close()
+
+
+def test_a_file_whose_bytes_are_gone_after_a_failed_sync_is_not_taken_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Files(tmp_path, "text").open(context())
+    writer.write(["a", "b"])
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fsync", lambda fd: os.close(-1))
+        with pytest.raises(StorageError):
+            writer.pre_commit(FIRST)
+    (tmp_path / ".tidelog" / "1-a-0-0.inprogress").write_bytes(b"a\n\0\0")
+    for _ in range(2):
+        with pytest.raises(CorruptObjectError, match=r"1-a-0-0\.inprogress; expected 4 bytes"):
+            writer.pre_commit(FIRST)
+    assert hidden(tmp_path) == ["1-a-0-0.inprogress"]
 
 
 def test_a_disk_that_is_full_while_writing_is_reported_and_closing_works(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.first_jobs.programs import run
+from tests.support.documentation import BLOCKS
 from tests.support.postgres import Server, query
 from tests.unit.runtime.sinks.job import STEPS, SinkJob, context
 from tidelog.errors import (
@@ -27,9 +30,9 @@ from tidelog.errors import (
 )
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sinks import Postgres
-from tidelog.runtime.sinks.postgres import PostgresWriter
 from tidelog.runtime.sinks.postgres_tables import Tables
-from tidelog.state.row import Row
+from tidelog.runtime.sinks.staging import StagingWriter
+from tidelog.state.schema.row import Row
 
 COLUMNS = {"word": "text", "n": "bigint"}
 TABLES = Tables("words", COLUMNS)
@@ -43,7 +46,7 @@ def staged(conninfo: str, tables: Tables = TABLES) -> int:
     return int(query(conninfo, f"SELECT count(*) FROM {tables.pending}")[0][0])
 
 
-def pre_committed(writer: PostgresWriter, checkpoint: int = 1, *records: Any) -> bytes:
+def pre_committed(writer: StagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
     writer.write(records or [("a", 1), ("b", 2)])
     transaction = writer.pre_commit(CheckpointId(checkpoint))
     assert transaction is not None
@@ -56,6 +59,21 @@ def sink(conninfo: str) -> Postgres:
 
 
 NUMBERS = count()
+
+
+def test_the_program_of_the_documentation_counts_words(conninfo: str, tmp_path: Path) -> None:
+    """The page's PostgreSQL program uses the stream `counts` of its SQLite program."""
+    before, program = BLOCKS["sinks 0"], BLOCKS["sinks 1"]
+    address = "postgresql://tide@db.example/tides"
+    assert address in program
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "one.txt").write_text("the tide rises\nthe tide falls\n")
+    counts = before.replace("texts/", str(tmp_path / "texts")).rpartition("counts.sink")[0]
+    names: dict[str, Any] = {}
+    exec(counts + program.replace(address, conninfo), names)
+    run(names["job"], tmp_path / "store")
+    found = query(conninfo, "SELECT word, max(n) FROM counts GROUP BY word ORDER BY word")
+    assert found == [("falls", 1), ("rises", 1), ("the", 2), ("tide", 2)]
 
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
@@ -132,7 +150,7 @@ def test_a_lost_transaction_is_an_error_and_commits_nothing(
     writer = sink.open(context())
     transaction = pre_committed(writer)
     query(conninfo, f"DELETE FROM {TABLES.pending} WHERE {lost}")
-    with pytest.raises(ObjectNotFoundError, match=r"checkpoint=1.*expected 2 rows"):
+    with pytest.raises(ObjectNotFoundError, match=r"transaction 1-a-1 of .*expected 2 rows"):
         writer.commit(transaction)
     assert shown(conninfo) == []
 
@@ -167,17 +185,15 @@ class TestFencing:
         self, sink: Postgres, conninfo: str
     ) -> None:
         writer = sink.open(context())
-        with writer._database.transaction() as connection, ThreadPoolExecutor(1) as pool:
-            writer._check_fence(connection)
-            successor = pool.submit(sink.open, context(generation=2))
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            while not query(conninfo, waiting)[0][0]:
-                assert not successor.done()
-            connection.execute("COMMIT")
-            connection.execute("BEGIN")
+        with ThreadPoolExecutor(1) as pool:
+            with writer._tables.transaction():
+                successor = pool.submit(sink.open, context(generation=2))
+                waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                while not query(conninfo, waiting)[0][0]:
+                    assert not successor.done()
             successor.result()
-            with pytest.raises(FencedError):
-                writer._check_fence(connection)
+        with pytest.raises(FencedError), writer._tables.transaction():
+            pass
 
     def test_a_job_begun_again_in_a_new_store_does_as_the_message_says(
         self, sink: Postgres, conninfo: str
@@ -357,7 +373,7 @@ def test_a_transaction_is_durable_whatever_the_server_does_by_default(
     query(conninfo, "ALTER ROLE tidelog SET synchronous_commit = off")
     try:
         writer = sink.open(context())
-        with writer._database.transaction() as connection:
+        with writer._tables.transaction() as connection:
             (value,) = connection.execute("SHOW synchronous_commit").fetchone()
     finally:
         query(conninfo, "ALTER ROLE tidelog RESET synchronous_commit")

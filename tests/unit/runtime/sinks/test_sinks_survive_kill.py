@@ -62,7 +62,7 @@ def test_files_of_a_killed_pre_commit_are_removed_by_the_successor(
     assert list((tmp_path / "out" / ".tidelog").iterdir()) == []
 
 
-@pytest.mark.parametrize(("step", "moved"), [(0, False), (4, False), (8, False), (9, True)])
+@pytest.mark.parametrize(("step", "moved"), [(0, False), (4, False), (8, False), (10, True)])
 def test_rows_of_a_killed_commit_are_moved_once(step: int, moved: bool, tmp_path: Path) -> None:
     run_killed(write_rows, tmp_path, "commit", step)
     assert rows_shown(tmp_path) == (RECORDS if moved else [])

@@ -24,8 +24,8 @@ from tidelog.errors import (
 )
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sinks import Sqlite
-from tidelog.runtime.sinks.sqlite import SqliteWriter
-from tidelog.state.row import Row
+from tidelog.runtime.sinks.staging import StagingWriter
+from tidelog.state.schema.row import Row
 
 COLUMNS = {"word": "TEXT", "n": "INTEGER"}
 
@@ -45,7 +45,7 @@ def staged(path: Path) -> int:
     return int(query(path, "SELECT count(*) FROM _tidelog_pending")[0][0])
 
 
-def pre_committed(writer: SqliteWriter, checkpoint: int = 1, *records: Any) -> bytes:
+def pre_committed(writer: StagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
     writer.write(records or [("a", 1), ("b", 2)])
     transaction = writer.pre_commit(CheckpointId(checkpoint))
     assert transaction is not None
@@ -264,7 +264,8 @@ def test_columns_without_a_plain_type_are_refused(columns: dict[str, str], path:
 def test_a_full_database_is_reported_and_can_be_tried_again(sink: Sqlite, path: Path) -> None:
     writer = sink.open(context())
     writer.write([("x" * 100_000, 1)])
-    connection = writer._database._connection
+    with writer._tables.transaction() as connection:
+        pass
     connection.execute("PRAGMA max_page_count = 10")
     with pytest.raises(StoreFullError, match=f"database {path}"):
         writer.pre_commit(CheckpointId(1))

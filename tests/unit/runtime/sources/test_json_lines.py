@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.runtime.sources.reading import check_every_restart, drain, read_all
 from tidelog.errors import ConfigError, CorruptObjectError
 from tidelog.runtime.sources import JsonLines
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 OBJECTS = st.dictionaries(
     st.text(max_size=4),

@@ -1,14 +1,15 @@
 """Spark's changelogs: what is not exactly one is refused by name."""
 
 import struct
+import sys
 
 import pytest
+import xxhash
 import zstandard
 
-from tidelog.errors import CorruptObjectError, FormatVersionError
-from tidelog.spark.format import lz4
+from tidelog.errors import ConfigError, CorruptObjectError, FormatVersionError
 from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
-from tidelog.spark.format.xxhash32 import xxhash32
+from tidelog.spark.format.codec import decompress
 
 END = struct.pack(">i", -1)
 
@@ -27,18 +28,6 @@ def sized(value: bytes) -> bytes:
 
 V2 = text(b"v2")
 V3 = text(b"v3") + text(b"[]")
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"", 0x02CC5D05),
-        (b"a", 0x550D7456),
-        (b"Nobody inspects the spammish repetition", 0xE2293B2F),
-    ],
-)
-def test_the_hash_is_xxhash32(data: bytes, expected: int) -> None:
-    assert xxhash32(data, 0) == expected
 
 
 def test_a_range_of_keys_is_deleted() -> None:
@@ -91,12 +80,45 @@ def test_bytes_of_no_codec_are_damage(data: bytes) -> None:
         read_changelog(data, "c")
 
 
+def lz4_block(stored: bytes, raw: bytes, *, method: int = 0x26) -> bytes:
+    """A block of size class 6: up to 64 KiB."""
+    checksum = xxhash.xxh32_intdigest(raw, 0x9747B28C) & 0x0FFFFFFF if raw else 0
+    return struct.pack("<8sBIII", b"LZ4Block", method, len(stored), len(raw), checksum) + stored
+
+
+LZ4_END = lz4_block(b"", b"", method=0x16)
+
+
 def test_an_overlapping_match_repeats() -> None:
-    # One literal "a", then a match of 4 + 15 + 2 bytes at distance 1, then the last literal "b".
-    assert lz4.decompress_block(b"\x1fa\x01\x00\x02\x10b") == b"a" * 22 + b"b"
+    # A literal "a", a match of 4 + 15 + 2 bytes at distance 1, then five literals.
+    raw = b"a" * 22 + b"bbbbb"
+    stream = lz4_block(b"\x1fa\x01\x00\x02\x50bbbbb", raw) + LZ4_END
+    assert decompress(stream, "c") == ("lz4", raw)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x50ab", b"\x10a\x05\x00", b"\x10a\x00\x00", b"\xf0\xff"])
-def test_what_are_no_lz4_sequences_is_refused(data: bytes) -> None:
-    with pytest.raises((ValueError, IndexError)):
-        lz4.decompress_block(data)
+def test_streams_that_follow_each_other_are_one_changelog() -> None:
+    one, other = lz4_block(b"one", b"one", method=0x16), lz4_block(b"two", b"two", method=0x16)
+    assert decompress(one + LZ4_END + other + LZ4_END, "c") == ("lz4", b"onetwo")
+
+
+@pytest.mark.parametrize(
+    "stored", [b"", b"\x50ab", b"\x10a\x05\x00", b"\x10a\x00\x00", b"\xf0\xff"]
+)
+def test_what_are_no_lz4_sequences_is_refused(stored: bytes) -> None:
+    with pytest.raises(CorruptObjectError, match="c at byte 21 is damaged"):
+        decompress(lz4_block(stored, b"a" * 27) + LZ4_END, "c")
+
+
+def test_a_block_larger_than_its_size_class_is_refused_before_it_is_decompressed() -> None:
+    with pytest.raises(CorruptObjectError, match=r"^c at byte 0 is damaged.*an LZ4 block"):
+        decompress(lz4_block(b"", b"a" * 65_537), "c")
+
+
+@pytest.mark.parametrize("package", ["lz4", "xxhash"])
+def test_without_its_libraries_lz4_is_refused_with_what_to_install(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (package, "lz4.block"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r"^c, compressed with lz4.*tidelog\[spark\]"):
+        decompress(LZ4_END, "c")

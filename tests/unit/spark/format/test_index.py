@@ -68,3 +68,15 @@ def test_an_index_of_a_newer_format_is_refused_by_name() -> None:
 def test_a_piece_in_a_segment_of_unknown_length_is_not_written() -> None:
     with pytest.raises(InvariantError, match="length of every segment"):
         write_index(replace(golden.COMMIT, segments={}))
+
+
+@pytest.mark.parametrize("where", ["commits/13", "_tidelog/index/0000000010.json"])
+@pytest.mark.parametrize("text", ["half", '{"body":{},"crc32c":"00000000"}', None])
+def test_damage_to_the_index_asks_for_no_backup(where: str, text: str | None) -> None:
+    line = text or write_index(golden.ROLL_UP).replace('"first":', '"first":1')
+    with pytest.raises(CorruptObjectError) as caught:
+        read_index(line, where)
+    assert caught.value.action == (
+        "nothing has to be done, the segments' footers say the same; to make reading fast again, "
+        "stop the query, run `tidelog spark rebuild-index`, and restart the query"
+    )

@@ -5,13 +5,14 @@ import asyncio
 import pytest
 
 from tests.golden import golden_spark as golden
+from tests.support.spark_segments import NewPiece, pack_pieces, seal_piece
 from tidelog.changelog.block import BlockKind, seal_metadata, seal_opaque
-from tidelog.dstl.segment import BlockGroup, pack
+from tidelog.changelog.segment import BlockGroup, pack
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import SeqNo
-from tidelog.spark.format.block import framing_bytes, read_content, seal_piece
+from tidelog.spark.format.block import framing_bytes, read_content
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.format.segment import NewPiece, pack_pieces, read_footer, read_footer_at
+from tidelog.spark.format.segment import read_footer, read_footer_at
 from tidelog.storage.memory import MemoryStore
 
 NAME = ChangelogName(0, 3, "default", 12, "a")
@@ -51,6 +52,18 @@ def test_every_flipped_bit_and_truncation_of_a_block_is_found() -> None:
     for damaged in [*flipped, *(BLOCK[:end] for end in range(len(BLOCK))), BLOCK + b"\0"]:
         with pytest.raises((CorruptObjectError, FormatVersionError), match=r"a\.seg"):
             read_content(damaged, NAME, 1, 0, WHERE)
+
+
+def test_damage_and_a_newer_format_are_said_to_be_where_the_block_lies() -> None:
+    where = "a.seg at byte 2316"
+    hurt = BLOCK[:-1] + bytes([BLOCK[-1] ^ 1])
+    with pytest.raises(CorruptObjectError) as damage:
+        read_content(hurt, NAME, 1, 0, where)
+    assert damage.value.what == "object a.seg at byte 2316 is damaged"
+    newer = BLOCK[:4] + bytes([9]) + BLOCK[5:]
+    with pytest.raises(FormatVersionError) as version:
+        read_content(newer, NAME, 1, 0, where)
+    assert version.value.what == "object a.seg at byte 2316"
 
 
 def test_damage_says_what_to_do_for_a_spark_query() -> None:

@@ -22,10 +22,10 @@ from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.process import Process
 from tidelog.spark.processor.adapter import SparkProcessor
-from tidelog.spark.processor.output import Shape
+from tidelog.spark.processor.rows import Shape
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.processor import MAX_WATERMARK, StatefulProcessor
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 START_MS = 1_000_000
 Record = dict[str, Any]

@@ -9,9 +9,9 @@ from tests.unit.spark.processor.fake import Expiry, Handle, Query, SparkRow, Tim
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
 from tidelog.spark.processor.adapter import SparkProcessor
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.output import Shape
+from tidelog.spark.processor.rows import Shape
 from tidelog.state.processor import StatefulProcessor, TimeMode
-from tidelog.state.row import Row
+from tidelog.state.schema.row import Row
 
 ANY = Shape()
 

@@ -10,16 +10,19 @@ from tests.unit.spark.processor.fake import Handle
 from tests.unit.state.conftest import Bench
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.list import SparkListState
-from tidelog.spark.processor.map import SparkMapState
-from tidelog.spark.processor.reducing import SparkAggregatingState, SparkReducingState
-from tidelog.spark.processor.value import SparkValueState
+from tidelog.spark.processor.states import (
+    SparkAggregatingState,
+    SparkListState,
+    SparkMapState,
+    SparkReducingState,
+    SparkValueState,
+)
+from tidelog.state.handles.list import ListState
+from tidelog.state.handles.map import MapState
+from tidelog.state.handles.reducing import AggregatingState, ReducingState
+from tidelog.state.handles.value import ValueState
 from tidelog.state.key_groups import encode_key
-from tidelog.state.list import ListState
-from tidelog.state.map import MapState
 from tidelog.state.processor import StatefulProcessorHandle
-from tidelog.state.reducing import AggregatingState, ReducingState
-from tidelog.state.value import ValueState
 
 ALL_TYPES = (
     "b boolean, t tinyint, s smallint, i int, l bigint, d double, c string, x binary, day date, "

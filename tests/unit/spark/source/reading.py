@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tidelog.spark.source.access import connected
 from tidelog.spark.source.frames import schema
 from tidelog.spark.source.options import read_options
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.parts import Part, Request, Task, connected
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import chosen
 from tidelog.spark.source.wanted import Wanted

@@ -12,6 +12,7 @@ from tests.support.damage import checkpoint_in
 from tests.support.jobs import filled
 from tidelog.changelog.block import seal
 from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
@@ -19,7 +20,6 @@ from tidelog.checkpoint.manifest import (
     OperatorState,
     SubtaskState,
 )
-from tidelog.dstl.segment import LogRange
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 from tidelog.spark.source.job.coverage import Cover, Source, Stretch, cover, stretches

@@ -6,7 +6,7 @@ from pathlib import Path
 from tidelog.spark.source import options
 from tidelog.spark.source.views import VIEWS
 
-TEXT = (Path(__file__).parents[4] / "docs" / "data-source.md").read_text()
+TEXT = (Path(__file__).parents[4] / "docs" / "guides" / "data-source.md").read_text()
 NAME = re.compile(r"`(\w+)`")
 
 

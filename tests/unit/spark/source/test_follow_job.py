@@ -13,12 +13,12 @@ from tests.unit.spark.source.reading import Row, bag, read, request, rows_of
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
-from tidelog.spark.source.access import connected
 from tidelog.spark.source.job import follow
 from tidelog.spark.source.offsets import JobOffset
 from tidelog.spark.source.options import Starting
-from tidelog.state.redistribute import redistribute
-from tidelog.storage import paths
+from tidelog.spark.source.parts import connected
+from tidelog.state.restore.redistribute import redistribute
+from tidelog.storage import object_names
 
 IDENTITY = ("operator", "subtask", "seqno")
 SLOTS = (7, 8, 9)
@@ -26,7 +26,7 @@ SLOTS = (7, 8, 9)
 
 def with_slots(slots: Collection[int]) -> dict[str, bytes]:
     """The store while these are its checkpoints."""
-    gone = {paths.checkpoint(Slot(slot)) for slot in SLOTS if slot not in slots}
+    gone = {object_names.checkpoint(Slot(slot)) for slot in SLOTS if slot not in slots}
     return {name: data for name, data in filled().items() if name not in gone}
 
 
@@ -38,10 +38,10 @@ class Location:
 
     def retain(self, *slots: int) -> None:
         for slot in SLOTS:
-            path = self.directory / paths.checkpoint(Slot(slot))
+            path = self.directory / object_names.checkpoint(Slot(slot))
             path.unlink(missing_ok=True)
             if slot in slots:
-                path.write_bytes(filled()[paths.checkpoint(Slot(slot))])
+                path.write_bytes(filled()[object_names.checkpoint(Slot(slot))])
 
     def initial(self, starting: Starting = "earliest") -> JobOffset:
         with connected(str(self.directory)) as session:
@@ -163,7 +163,7 @@ def test_a_job_that_went_back_to_an_older_slot_is_noticed(location: Location) ->
     location.retain(*SLOTS)
     start = JobOffset.at(checkpoint_in(filled(), 9))
     again = msgspec.structs.replace(checkpoint_in(filled(), 8), slot=Slot(11))
-    (location.directory / paths.checkpoint(Slot(11))).write_bytes(encode_entry(again))
+    (location.directory / object_names.checkpoint(Slot(11))).write_bytes(encode_entry(again))
     with pytest.raises(RestoreError, match="went back to an older slot") as raised:
         location.between(start, location.latest())
     assert not raised.value.retry_safe
@@ -178,7 +178,7 @@ def test_a_job_that_goes_on_in_another_shape_is_noticed(
     last = checkpoint_in(filled(), 9)
     operators = tuple(redistribute(each, parallelism) for each in last.operators)
     other = msgspec.structs.replace(last, slot=Slot(11), operators=operators)
-    (location.directory / paths.checkpoint(Slot(11))).write_bytes(encode_entry(other))
+    (location.directory / object_names.checkpoint(Slot(11))).write_bytes(encode_entry(other))
     with pytest.raises(RestoreError, match=f"{parallelism} that number their changes anew") as told:
         location.between(start, location.latest())
     assert "in slot 11" in str(told.value) and not told.value.retry_safe
@@ -196,7 +196,7 @@ def test_streams_are_narrowed_like_loads(location: Location) -> None:
 
 
 def test_a_slot_that_cannot_be_read_stops_the_stream(location: Location, tmp_path: Path) -> None:
-    name = paths.checkpoint(Slot(9))
+    name = object_names.checkpoint(Slot(9))
     directory = lay_out(tmp_path / "damaged", damaged(filled(), name, flipped))
     with connected(str(directory)) as session, pytest.raises(CorruptObjectError, match=name):
         session.run(follow.latest(session.store))

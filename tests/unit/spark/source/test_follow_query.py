@@ -11,9 +11,9 @@ from tests.unit.spark.source.changelogs import rows_of as rows_of_name
 from tests.unit.spark.source.reading import Row, bag, request, rows_of
 from tests.unit.spark.synthetic import Synthetic
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, RestoreError
-from tidelog.spark.source.access import connected
 from tidelog.spark.source.offsets import QueryOffset
 from tidelog.spark.source.options import Starting
+from tidelog.spark.source.parts import connected
 from tidelog.spark.source.query import follow
 
 __all__ = ["real_changelogs"]

@@ -31,15 +31,15 @@ from tests.support.jobs import (
     word_count,
 )
 from tests.unit.spark.source.reading import Row, bag, planned, read, request
-from tidelog.checkpoint.inventory import read_slots
+from tidelog.catalog.inventory import read_slots
+from tidelog.catalog.sweep import plan_sweep
+from tidelog.changelog.segment import read_footer
+from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.manifest import encode_entry
-from tidelog.checkpoint.sweep import plan_sweep
-from tidelog.dstl.segment import read_footer
-from tidelog.dstl.uploader import UploadConfig
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
 from tidelog.spark.source.job.objects import kind_of
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 CHECKPOINTS = (7, 8, 9)
@@ -109,7 +109,7 @@ def printed_document(*arguments: str | Path) -> list[dict[str, Any]]:
 
 
 def test_a_slot_that_cannot_be_read_is_a_row_that_says_so(tmp_path: Path) -> None:
-    name = paths.checkpoint(Slot(8))
+    name = object_names.checkpoint(Slot(8))
     directory = lay_out(tmp_path, damaged(filled(), name, flipped))
     rows = {row["slot"]: row for row in read(directory, view="checkpoints")}
     assert rows[8]["kind"] == "unreadable" and name in rows[8]["error"]
@@ -138,8 +138,8 @@ def test_orphans_are_what_a_sweep_would_delete(tmp_path: Path) -> None:
     memory = MemoryStore()
     run_until_break(memory, every_kind(breaks_at=200))
     run(memory, every_kind())
-    stray = paths.segment(checkpoint_in(contents(memory), 9).author.generation, "late", 1)
-    old = paths.segment(checkpoint_in(contents(memory), 9).author.generation - 4, "dead", 1)
+    stray = object_names.segment(checkpoint_in(contents(memory), 9).author.generation, "late", 1)
+    old = object_names.segment(checkpoint_in(contents(memory), 9).author.generation - 4, "dead", 1)
     objects = {**contents(memory), stray: b"x", old: b"y", "notes.txt": b"z"}
     found = {row["name"]: row["orphan"] for row in read(lay_out(tmp_path, objects), view="objects")}
     sweep = asyncio.run(plan_sweep(store_of(objects)))
@@ -152,7 +152,7 @@ def test_orphans_are_what_a_sweep_would_delete(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("view", ["objects", "blocks"])
 def test_references_that_are_unknown_are_an_error(view: str, tmp_path: Path) -> None:
-    name = paths.checkpoint(Slot(8))
+    name = object_names.checkpoint(Slot(8))
     directory = lay_out(tmp_path, damaged(filled(), name, truncated))
     with pytest.raises(CorruptObjectError, match=name):
         read(directory, view=view)
@@ -162,7 +162,7 @@ def test_blocks_are_what_the_footers_say(store: Path) -> None:
     found = read(store, view="blocks")
     expected = []
     for name, data in filled().items():
-        if not name.startswith(paths.SEGMENTS):
+        if not name.startswith(object_names.SEGMENTS):
             continue
         for entry in read_footer(data, name).entries:
             expected.append(
@@ -220,11 +220,13 @@ def test_a_block_names_the_checkpoints_that_need_it(store: Path) -> None:
 
 def test_blocks_within_manifests_are_blocks_too(inline_store: Path) -> None:
     rows = [
-        row for row in read(inline_store, view="blocks") if paths.slot_of(row["object"]) is not None
+        row
+        for row in read(inline_store, view="blocks")
+        if object_names.slot_of(row["object"]) is not None
     ]
     assert rows
     for row in rows:
-        assert row["referenced_by"] == [paths.slot_of(row["object"])]
+        assert row["referenced_by"] == [object_names.slot_of(row["object"])]
         assert row["offset"] is None
 
 
@@ -243,7 +245,7 @@ def test_changes_are_what_the_log_command_prints(store: Path, slot: int) -> None
 
 def test_changes_within_manifests_are_changes_too(inline_store: Path) -> None:
     found = read(inline_store, view="changes", slot="all")
-    assert any(paths.slot_of(row["object"]) is not None for row in found)
+    assert any(object_names.slot_of(row["object"]) is not None for row in found)
     slots = sorted({row["slot"] for row in found})
     assert len(slots) > 1
     for slot in slots:
@@ -311,7 +313,7 @@ def test_every_object_of_a_log_is_a_part_of_its_own(store: Path) -> None:
         and part.first < min(part.end, state.seqno)
     }
     assert len(planned(request(store, view="changes", slot="all"))) == len(segments) > 3
-    stored = [name for name in filled() if name.startswith(paths.SEGMENTS)]
+    stored = [name for name in filled() if name.startswith(object_names.SEGMENTS)]
     assert len(planned(request(store, view="blocks"))) == len(stored)
     slots = asyncio.run(read_slots(store_of(filled()))).sizes
     assert len(planned(request(store, view="checkpoints"))) == len(slots)
@@ -359,7 +361,7 @@ def test_a_damaged_segment_is_an_error_that_names_it(
 
 
 def test_a_gap_in_a_log_is_an_error_whatever_is_wanted(tmp_path: Path) -> None:
-    name = paths.checkpoint(Slot(9))
+    name = object_names.checkpoint(Slot(9))
     checkpoint = checkpoint_in(filled(), 9)
     operators = []
     for operator in checkpoint.operators:

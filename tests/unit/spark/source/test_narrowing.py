@@ -13,8 +13,8 @@ from pyspark.sql import datasource
 from tests.support.cli import lay_out
 from tests.support.jobs import filled
 from tests.unit.spark.source.reading import Row, bag, narrowed, planned, read, request
-from tidelog.spark.source import filters
 from tidelog.spark.source.parts import Request
+from tidelog.spark.source.reader import push
 from tidelog.spark.source.views import VIEWS
 from tidelog.spark.source.wanted import Wanted
 
@@ -100,7 +100,7 @@ def test_filters_taken_leave_the_rows_that_they_mean(
     columns = data.draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=3))
     conditions = [(column, data.draw(known[column])) for column in columns]
     asked = request(store, view=view, **_slots(view))
-    wanted, left = filters.push([one for _, (one, _) in conditions], asked.options.view, Wanted())
+    wanted, left = push([one for _, (one, _) in conditions], asked.options.view, Wanted())
     assert left == []
     expected = [
         row
@@ -129,7 +129,7 @@ def test_filters_that_reading_cannot_apply_are_given_back_as_they_are() -> None:
         datasource.GreaterThan(("operator",), "a"),
     ]
     taken = [datasource.EqualTo(("operator",), "a"), datasource.LessThan(("seqno",), 5)]
-    wanted, left = filters.push([*taken, *given_back], view, Wanted())
+    wanted, left = push([*taken, *given_back], view, Wanted())
     assert [id(one) for one in left] == [id(one) for one in given_back]
     assert wanted.has(operator="a", seqno=4) and not wanted.has(seqno=5)
 
@@ -139,7 +139,7 @@ def test_what_is_not_wanted_is_not_planned(store: Path) -> None:
     whole = len(planned(asked))
 
     def parts(*pushed: Any) -> int:
-        wanted, _ = filters.push(pushed, asked.options.view, asked.wanted)
+        wanted, _ = push(pushed, asked.options.view, asked.wanted)
         return len(planned(Request(asked.options, asked.columns, wanted)))
 
     # The oldest of the checkpoints: what was written behind it is none of its changes.

@@ -4,9 +4,9 @@ import pytest
 
 from tests.unit.spark.source.reading import request
 from tidelog.errors import ConfigError
-from tidelog.spark.source.intervals import Intervals
 from tidelog.spark.source.options import Options, read_options
 from tidelog.spark.source.views import VIEWS, checked, chosen, ddl
+from tidelog.spark.source.wanted import Intervals
 
 
 def options(streaming: bool = False, **given: str) -> Options:

@@ -32,7 +32,7 @@ from tidelog.spark.source.options import read_options
 from tidelog.spark.source.parts import Request
 from tidelog.spark.source.stream import StreamReader
 from tidelog.spark.source.views import VIEWS
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 TYPES: dict[str, DataType] = {
     "bigint": LongType(),
@@ -106,7 +106,7 @@ def pass_until(clock: VirtualClock, seconds: float) -> None:
 
 
 def test_a_store_is_asked_once_per_poll_interval(tmp_path: Path, clock: VirtualClock) -> None:
-    newest = paths.checkpoint(Slot(9))
+    newest = object_names.checkpoint(Slot(9))
     location = lay_out(tmp_path, {n: d for n, d in filled().items() if n != newest})
     reader = streaming(location, clock, pollInterval="2s")
     assert reader.latestOffset()["slot"] == 8
@@ -122,7 +122,7 @@ def test_a_checkpoint_without_changes_is_no_new_offset(tmp_path: Path, clock: Vi
     reader = streaming(location, clock)
     first = reader.latestOffset()
     again = msgspec.structs.replace(checkpoint_in(filled(), 9), slot=Slot(10))
-    lay_out(location, {paths.checkpoint(Slot(10)): encode_entry(again)})
+    lay_out(location, {object_names.checkpoint(Slot(10)): encode_entry(again)})
     pass_until(clock, 5.0)
     assert reader.latestOffset() == first
     restarted = streaming(location)
@@ -131,7 +131,7 @@ def test_a_checkpoint_without_changes_is_no_new_offset(tmp_path: Path, clock: Vi
 
 
 def test_reading_what_is_available_stops_there(tmp_path: Path, clock: VirtualClock) -> None:
-    newest = paths.checkpoint(Slot(9))
+    newest = object_names.checkpoint(Slot(9))
     location = lay_out(tmp_path, {n: d for n, d in filled().items() if n != newest})
     reader = streaming(location, clock)
     reader.prepareForTriggerAvailableNow()

@@ -20,19 +20,18 @@ import zstandard
 from rocksdict import Checkpoint, Options, Rdict
 
 from tests.support.jobs import store_of, virtual_effects
+from tests.support.spark_segments import NewPiece, pack_pieces
 from tests.unit.spark.synthetic import RUN, commit_lines, offsets, roll_up_object
-from tidelog.dstl.segment import SegmentAuthor
+from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
 from tidelog.spark.format.changelog import Record, RecordKind
 from tidelog.spark.format.index import IndexDocument, IndexEntry, write_index
 from tidelog.spark.format.names import ChangelogName, segment_name
-from tidelog.spark.format.segment import NewPiece, pack_pieces
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.bench import Choice
-from tidelog.verify.local import LocalEngine
+from tidelog.verify.engines import LocalEngine, WorkerConfig
 from tidelog.verify.query.verification import verify_query
 from tidelog.verify.report import Report
-from tidelog.verify.worker import Workplace
+from tidelog.verify.unit import Choice
 
 Rows = dict[bytes, bytes]
 
@@ -238,7 +237,7 @@ def hadoop_checksum(data: bytes) -> bytes:
 
 def report_on(store: ObjectStore, chosen: Choice = "all") -> Report:
     effects = virtual_effects()
-    engine = LocalEngine(store, effects, Workplace(store.url), jobs=1)
+    engine = LocalEngine(store, effects, WorkerConfig(store.url), jobs=1)
     return asyncio.run(verify_query(store, engine, chosen=chosen))
 
 

@@ -24,11 +24,10 @@ from tests.unit.verify.stores import verdicts
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.format.changelog import Record
 from tidelog.storage.memory import MemoryStore
+from tidelog.verify.engines import LocalEngine, WorkerConfig
 from tidelog.verify.fingerprint import fingerprint
-from tidelog.verify.local import LocalEngine
 from tidelog.verify.query.verification import verify_query
 from tidelog.verify.report import Report
-from tidelog.verify.worker import Workplace
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def doubtful(report: Report) -> set[int]:
 def test_every_batch_is_sound_and_has_the_rows_that_spark_has(query: SparkStore) -> None:
     before = dict(query.objects)
     report = verified(query.objects)
-    assert report.problems == () and report.passed and report.layout == "spark"
+    assert report.problems == () and report.passed and report.layout == "query"
     assert set(verdicts(report).values()) == {"sound"}
     (content,) = report.checkpoints[-1].contents
     rows = [row for model in query.models.values() for row in model.items()]
@@ -335,6 +334,39 @@ def test_a_header_of_another_segment_is_found(query: SparkStore) -> None:
     assert unusable(report) == {6, 7}
 
 
+def test_a_chosen_batch_is_compared_with_what_the_snapshot_before_its_own_makes(
+    query: SparkStore,
+) -> None:
+    for batch in ("latest", 6, 5, 4, 2):
+        report = verified(query.objects, batch)
+        assert report.passed and report.unchecked == ()
+        assert report.checkpoints[0].equal == 2
+    early = verified(query.objects, 1)
+    assert early.unchecked == tuple((d, "only one snapshot", (1,)) for d in query.directories)
+
+
+def test_a_chosen_batch_whose_snapshot_contradicts_what_came_before_is_doubtful(
+    query: SparkStore, tmp_path: Path
+) -> None:
+    version, id_ = query.versions["0/1"][5]
+    name = f"state/0/1/{version}_{id_}.zip"
+    wrong = snapshot_files(tmp_path / "wrong", "0/1", name, {b"other": b"rows"})
+    report = verified({**query.objects, **wrong}, "latest")
+    (problem,) = report.problems
+    assert problem.check == "redundancy" and problem.where == name
+    assert problem.doubtful == (7,) and problem.unusable == ()
+
+
+def test_damage_before_the_snapshot_of_a_chosen_batch_costs_only_the_comparison(
+    query: SparkStore,
+) -> None:
+    name = "_tidelog/segments/0a1b2c3d-driver-00000004.seg"
+    report = verified(damaged(query.objects, name, missing), "latest")
+    assert report.checkpoints[0].verdict == "sound"
+    reason = "what lies between the snapshot before and this one is not all there"
+    assert report.unchecked == tuple((d, reason, (7,)) for d in query.directories)
+
+
 def test_one_batch_can_be_chosen(query: SparkStore) -> None:
     assert list(verdicts(verified(query.objects, "latest"))) == [7]
     segment = "_tidelog/segments/0a1b2c3d-driver-00000007.seg"
@@ -371,7 +403,7 @@ def test_batches_that_are_purged_meanwhile_are_gone(query: SparkStore) -> None:
     async def verify() -> Report:
         for name, data in query.objects.items():
             await store.put(name, data)
-        return await verify_query(store, LocalEngine(store, effects, Workplace(store.url)))
+        return await verify_query(store, LocalEngine(store, effects, WorkerConfig(store.url)))
 
     report = asyncio.run(verify())
     assert report.problems == () and report.passed
@@ -390,7 +422,7 @@ def test_state_that_spark_cleans_up_meanwhile_is_gone(query: SparkStore) -> None
     async def verify() -> Report:
         for name, data in query.objects.items():
             await store.put(name, data)
-        return await verify_query(store, LocalEngine(store, effects, Workplace(store.url)))
+        return await verify_query(store, LocalEngine(store, effects, WorkerConfig(store.url)))
 
     report = asyncio.run(verify())
     assert report.problems == () and report.passed

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_block
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
-from tidelog.dstl.segment import (
+from tidelog.changelog.segment import (
     HEADER_BYTES,
     TRAILER_BYTES,
     Entry,
@@ -20,11 +19,12 @@ from tidelog.dstl.segment import (
     read_footer,
     read_trailer,
 )
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
 from tidelog.errors import ObjectNotFoundError
 from tidelog.spark.source import frames
-from tidelog.spark.source.job.manifests import checkpoints
+from tidelog.spark.source.job.checkpoints import checkpoints
 from tidelog.spark.source.parts import Part, Request, Task
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _KINDS: Final = {
     int(BlockKind.METADATA): "metadata",
     int(BlockKind.SPARK_CHANGELOG): "spark-changelog",
     int(BlockKind.IN_FLIGHT): "in-flight",
+    int(BlockKind.IN_FLIGHT_RECORDS): "in-flight",
 }
 
 Row = dict[str, Any]
@@ -61,8 +62,8 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     uses = used(retained)
     segments = [
         SegmentPart(info.name, info.size, tuple(uses.get(info.name, ())))
-        async for info in store.list(paths.SEGMENTS)
-        if paths.generation_of(info.name) is not None
+        async for info in store.list(object_names.SEGMENTS)
+        if object_names.generation_of(info.name) is not None
     ]
     manifests = [
         InlinePart(each) for each in retained if any(_inline(s) for _, s in each.subtasks())
@@ -98,7 +99,7 @@ class SegmentPart:
             rows = task.session.run(read(task.session.store, self.object, self.size))
         except ObjectNotFoundError:
             return
-        generation = paths.generation_of(self.object)
+        generation = object_names.generation_of(self.object)
         for row in rows:
             users = [use for use in self.uses if use.start <= row["offset"] < use.end]
             row["object"], row["generation"] = self.object, generation
@@ -121,7 +122,7 @@ class InlinePart:
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
         """A row per inline block."""
-        name = paths.checkpoint(self.checkpoint.slot)
+        name = object_names.checkpoint(self.checkpoint.slot)
         inline = {
             "object": name,
             "generation": self.checkpoint.author.generation,

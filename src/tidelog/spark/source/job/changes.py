@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from tidelog.changelog.block import Block, BlockKind, open_block
 from tidelog.changelog.change import OP_PUT
-from tidelog.dstl.reader import SegmentReader
-from tidelog.dstl.segment import LogRange
+from tidelog.changelog.reader import SegmentReader
+from tidelog.changelog.segment import LogRange
 from tidelog.spark.source import frames
+from tidelog.spark.source.job.checkpoints import chosen
 from tidelog.spark.source.job.coverage import Source, Stretch, stretches
-from tidelog.spark.source.job.manifests import chosen
 from tidelog.spark.source.job.rows import StoredRows
 from tidelog.spark.source.parts import Part, Request, Task
 from tidelog.storage.port import ObjectStore

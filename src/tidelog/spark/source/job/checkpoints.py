@@ -1,24 +1,82 @@
-"""View `checkpoints` of a store: its slots, one part each.
+"""View `checkpoints` of a store, a part per slot; and the checkpoints that other views read.
 
-Invariant: a slot that cannot be read is a row that says why; one that a running job drops
-meanwhile is no row.
+Invariants: for the view a slot that cannot be read is a row that says why, and one that a running
+job drops meanwhile is no row; for all others an unreadable slot is an error, never left out: its
+references are unknown.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidelog.checkpoint.inventory import list_slots
-from tidelog.checkpoint.manifest import Checkpoint, Savepoint, decode_slot
+from tidelog.catalog.inventory import find_checkpoint, read_slots
+from tidelog.checkpoint.manifest import Checkpoint, Entry, Savepoint, is_canonical
+from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.spark.source import frames
 from tidelog.spark.source.parts import Part, Request, Task
-from tidelog.storage import paths
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+async def checkpoints(store: ObjectStore) -> list[Checkpoint]:
+    """All retained checkpoints, oldest first.
+
+    Raises CorruptObjectError and FormatVersionError for a slot that cannot be read.
+    """
+    return (await read_slots(store)).all_checkpoints()
+
+
+async def chosen(store: ObjectStore, request: Request) -> list[Checkpoint]:
+    """The checkpoints that option slot chose, as far as filters want them.
+
+    Raises as `find_checkpoint`, and ObjectNotFoundError when it chose none of those there are.
+    """
+    numbers = request.options.wanted.of("slot")
+    if request.options.slots == "latest":
+        found = [await find_checkpoint(store, None)]
+    elif len(numbers.spans) == 1 and numbers.spans[0][0] == numbers.spans[0][1]:
+        found = [await find_checkpoint(store, Slot(numbers.spans[0][0]))]
+    else:
+        retained = await checkpoints(store)
+        found = [each for each in retained if each.slot in numbers]
+        if not found:
+            raise _none_chosen(store.url, [each.slot for each in retained])
+    return [each for each in found if request.wanted.has(slot=each.slot)]
+
+
+async def newest(store: ObjectStore) -> Checkpoint | None:
+    """The newest checkpoint whose log holds changes; None when there is none yet.
+
+    Raises ObjectNotFoundError when no job has ever started here, and what a damaged slot raises.
+    """
+    slots = await list_slots(store)
+    if not slots:
+        return await find_checkpoint(store, None)  # raises, and says what to do
+    return await _newest_of(store, slots)
+
+
+async def _newest_of(store: ObjectStore, slots: Collection[Slot]) -> Checkpoint | None:
+    for slot in sorted(slots, reverse=True):
+        try:
+            entry = await read_slot(store, slot)
+        except ObjectNotFoundError:
+            continue  # A running job dropped it since the listing; the newest one stays.
+        if isinstance(entry, Checkpoint) and not is_canonical(entry):
+            return entry
+    return None
+
+
+def _none_chosen(url: str, slots: list[Slot]) -> ObjectNotFoundError:
+    return ObjectNotFoundError(
+        f"option slot, store {url}",
+        expected=f"slots of checkpoints, such as {', '.join(map(str, slots)) or 'none yet'}",
+        found="none of them",
+        action="choose a checkpoint that `tidelog checkpoints list URL` shows",
+    )
 
 
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
@@ -36,9 +94,8 @@ class SlotPart:
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
         """The row of the slot."""
-        name = paths.checkpoint(self.slot)
         try:
-            row = _fields(task.session.run(task.session.store.get(name)), self.slot)
+            row = _fields(task.session.run(read_slot(task.session.store, self.slot)))
         except ObjectNotFoundError:
             return
         except (CorruptObjectError, FormatVersionError) as error:
@@ -47,8 +104,7 @@ class SlotPart:
         yield frames.from_rows(task.request.columns, [row])
 
 
-def _fields(data: bytes, slot: Slot) -> dict[str, Any]:
-    entry = decode_slot(data, slot)
+def _fields(entry: Entry) -> dict[str, Any]:
     row = {
         "kind": "start",
         "generation": entry.author.generation,

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.changelog.block import open_block
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, StateInfo, SubtaskState
-from tidelog.dstl.segment import LogRange
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
-from tidelog.storage import paths
+from tidelog.storage import object_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def stretches(source: Source, start: SeqNo, end: SeqNo, slot: int) -> Iterator[S
 
     Raises CorruptObjectError when its ranges and inline blocks do not have all of them.
     """
-    name = paths.checkpoint(source.checkpoint.slot)
+    name = object_names.checkpoint(source.checkpoint.slot)
     operator, state = source.operator, source.state
     what = f"object {name}: log of {operator.id}-{state.index}"
     at = start

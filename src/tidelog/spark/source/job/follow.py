@@ -8,13 +8,13 @@ error, unless the user has said that they may be skipped.
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tidelog.checkpoint.inventory import find_checkpoint
+from tidelog.catalog.inventory import find_checkpoint
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo, Slot
 from tidelog.spark.source.job.changes import parts_of
+from tidelog.spark.source.job.checkpoints import checkpoints, newest
 from tidelog.spark.source.job.coverage import Cover, Source, Stretch, cover, stretches
-from tidelog.spark.source.job.manifests import checkpoints, newest
 from tidelog.spark.source.offsets import JobOffset, Place
 from tidelog.spark.source.options import Starting
 from tidelog.spark.source.parts import Part, Request

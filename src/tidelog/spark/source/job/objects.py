@@ -9,18 +9,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tidelog.checkpoint.inventory import Inventory, list_slots, read_inventory
+from tidelog.catalog.inventory import Inventory, read_inventory
 from tidelog.checkpoint.retention import checkpoint_objects, sweepable
+from tidelog.checkpoint.slots import list_slots
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.spark.source.parts import Listing, Part, Request
-from tidelog.storage import paths
+from tidelog.storage import object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
 _KINDS: Final = {
-    paths.SEGMENTS: "segment",
-    paths.TABLES: "table",
-    paths.MATERIALIZATIONS: "materialization",
+    object_names.SEGMENTS: "segment",
+    object_names.TABLES: "table",
+    object_names.MATERIALIZATIONS: "materialization",
 }
 
 
@@ -45,7 +46,7 @@ async def _rows(store: ObjectStore) -> list[dict[str, Any]]:
             "name": info.name,
             "kind": kind_of(info.name),
             "bytes": info.size,
-            "generation": paths.generation_of(info.name),
+            "generation": object_names.generation_of(info.name),
             "referenced_by": users.get(info.name, []),
             "orphan": orphans.get(info.name),
         }
@@ -65,9 +66,9 @@ def _with_slots(inventory: Inventory, present: Collection[Slot]) -> Inventory:
 
 def kind_of(name: str) -> str:
     """What an object is by its name."""
-    if paths.slot_of(name) is not None:
+    if object_names.slot_of(name) is not None:
         return "slot"
-    if paths.generation_of(name) is None:
+    if object_names.generation_of(name) is None:
         return "other"
     return _KINDS[name.partition("/")[0] + "/"]
 
@@ -87,7 +88,7 @@ def orphaned(
     """Whether an object is garbage for certain; those are left out of which that is not known:
     the newest generation may still name what nothing names yet.
     """
-    kept = {info.name: False for info in infos if paths.slot_of(info.name) is not None}
+    kept = {info.name: False for info in infos if object_names.slot_of(info.name) is not None}
     kept |= dict.fromkeys(users, False)
     generation = inventory.slots.generation
     if generation is None:

@@ -15,7 +15,7 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.changelog.columns import MAX_PAYLOAD_BYTES
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.spark.source.frames import Arrays
-from tidelog.state.decode import DecodedRow, RowDecoder
+from tidelog.state.schema.decode import DecodedRow, RowDecoder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,11 +15,11 @@ from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.errors import ConfigError
 from tidelog.spark.source import frames
-from tidelog.spark.source.job.manifests import chosen
+from tidelog.spark.source.job.checkpoints import chosen
 from tidelog.spark.source.job.rows import StoredRows
 from tidelog.spark.source.parts import Part, Request, Task
-from tidelog.state.progress import RestoreProgress
-from tidelog.state.restore import RestoreConfig, Restorer
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.restore.restorer import RestoreConfig, Restorer
 from tidelog.storage.port import ObjectStore
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.changelog.block import HEADER
 from tidelog.errors import ObjectNotFoundError
-from tidelog.spark.checkpoint import SEGMENTS, Checkpoint
-from tidelog.spark.entries import indexed
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Checkpoint, indexed
+from tidelog.spark.checkpoint.reading import read_checkpoint
+from tidelog.spark.checkpoint.summary import summarize_batches
 from tidelog.spark.format.segment import FooterEntry, read_footer_at
-from tidelog.spark.reading import read_checkpoint
 from tidelog.spark.source import frames
 from tidelog.spark.source.parts import Part, Request, Task
-from tidelog.spark.summary import summarize_batches
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:

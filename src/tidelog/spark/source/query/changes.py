@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import ConfigError
-from tidelog.spark.checkpoint import SEGMENTS, STATE
-from tidelog.spark.contents import ChangelogReader
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, STATE
+from tidelog.spark.checkpoint.contents import ChangelogReader
+from tidelog.spark.checkpoint.summary import stored_bytes
 from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
@@ -20,7 +21,6 @@ from tidelog.spark.source import frames
 from tidelog.spark.source.parts import Part, Request, Task
 from tidelog.spark.source.query.log import Changelogs, read_changelogs
 from tidelog.spark.source.views import VIEWS
-from tidelog.spark.summary import stored_bytes
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class SegmentPart:
         return sum(map(stored_bytes, self.entries))
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """The records of all of them."""
+        """The records of all these changelogs."""
         reader = ChangelogReader(task.session.store)
         try:
             for entry in self.entries:
@@ -114,7 +114,7 @@ class FilePart:
     size: int
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """Its records."""
+        """The records of the changelog."""
         path = STATE + self.name.path
         data = task.session.run(task.session.store.get(path))
         yield from _records(task.request, self.name, data, path)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.errors import TidelogError
-from tidelog.spark.checkpoint import COMMITS, Checkpoint
-from tidelog.spark.reading import read_checkpoint
+from tidelog.spark.checkpoint.checkpoint import COMMITS, Checkpoint
+from tidelog.spark.checkpoint.reading import read_checkpoint
+from tidelog.spark.checkpoint.summary import BatchSummary, summarize_batches
 from tidelog.spark.source import frames
 from tidelog.spark.source.parts import Part, Request, Task
 from tidelog.spark.source.query.log import damaged_commits
-from tidelog.spark.summary import BatchSummary, summarize_batches
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:

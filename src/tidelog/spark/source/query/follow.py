@@ -8,17 +8,18 @@ that it may be skipped.
 from collections.abc import Sequence, Set
 from functools import partial
 
+from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.checkpoint import COMMITS, SEGMENTS
-from tidelog.spark.commits import Commit, read_commit
+from tidelog.spark.checkpoint.checkpoint import COMMITS, SEGMENTS
+from tidelog.spark.checkpoint.commits import Commit, read_commit
+from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.format.index import IndexEntry
-from tidelog.spark.reading import gathered, read_checkpoint
-from tidelog.spark.source.intervals import Intervals
 from tidelog.spark.source.offsets import QueryOffset
 from tidelog.spark.source.options import Starting
 from tidelog.spark.source.parts import Part, Request
 from tidelog.spark.source.query.changes import parts_of, refuse_decoding
 from tidelog.spark.source.query.log import WITH_IDS, Changelogs, read_changelogs
+from tidelog.spark.source.wanted import Intervals
 from tidelog.storage.port import ObjectStore
 
 
@@ -59,8 +60,8 @@ async def plan(
     refuse_decoding(request)
     wanted = Intervals.between(start.batch + 1, end.batch)
     batches = [batch for batch in await _listed(store) if batch in wanted]
-    commits = await gathered(partial(_commit, store), batches)
-    present = [commit for commit in commits if commit is not None]
+    commits = await gather_bounded(batches, partial(_commit, store))
+    present = [commit for commit in commits.values() if commit is not None]
     if any(commit.format < WITH_IDS or (commit.ids and not commit.index) for commit in present):
         # Batches without the plug-in, or with a damaged index: the whole checkpoint tells.
         return parts_of(await _by_everything(store, request, wanted), request)

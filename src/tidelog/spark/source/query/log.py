@@ -1,7 +1,7 @@
 """The changelogs that can be read: those in segments and those that are files of their own.
 
-Invariants: only changelogs that a commit names, for without it nobody can tell an attempt that
-lost from the one that counts; a retained batch has all of them, or what is missing is an error.
+Invariants: only changelogs that a commit names, for only the commit says which attempt of a
+batch counts; a retained batch has all of them, or what is missing is an error.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, TidelogError
-from tidelog.spark.checkpoint import COMMITS, Checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.checkpoint import COMMITS, Checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.liveness import Lost
+from tidelog.spark.checkpoint.locate import locate
+from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.liveness import Lost
-from tidelog.spark.locate import locate
-from tidelog.spark.reading import read_checkpoint
-from tidelog.spark.source.intervals import Intervals
+from tidelog.spark.source.wanted import Intervals
 from tidelog.storage.port import ObjectStore
 
 WITH_IDS: Final = 2
@@ -27,17 +27,17 @@ class Changelogs:
     """The changelogs of some batches, each once."""
 
     entries: tuple[IndexEntry, ...]
-    """In segments."""
+    """The changelogs that lie in segments."""
     files: tuple[tuple[ChangelogName, int], ...]
     """Real files and their lengths in bytes."""
     batches: frozenset[int]
-    """The batches they are of."""
+    """The batches whose changelogs these are."""
     lost: tuple[Lost, ...] = ()
     unreadable: Mapping[int, TidelogError] = field(default_factory=dict)
     """Batches whose commit is damaged: nothing says which changelogs count."""
 
     def only(self, wanted: Intervals) -> "Changelogs":
-        """Those of the wanted batches."""
+        """The changelogs of the wanted batches."""
         return Changelogs(
             tuple(entry for entry in self.entries if entry.name.version - 1 in wanted),
             tuple(file for file in self.files if file[0].version - 1 in wanted),

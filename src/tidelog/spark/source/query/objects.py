@@ -9,17 +9,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tidelog.spark.checkpoint import (
+from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
     INDEX,
     OFFSETS,
     SEGMENTS,
     STATE,
     Checkpoint,
+    indexed,
     is_sidecar,
 )
-from tidelog.spark.entries import indexed
-from tidelog.spark.reading import read_checkpoint
+from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage.port import ObjectInfo, ObjectStore
 

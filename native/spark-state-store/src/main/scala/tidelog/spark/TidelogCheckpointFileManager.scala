@@ -1,6 +1,7 @@
 package tidelog.spark
 
 import java.io.{ByteArrayOutputStream, FileNotFoundException, IOException}
+import java.util.UUID
 import java.util.concurrent.atomic.AtomicBoolean
 
 import scala.collection.concurrent.TrieMap
@@ -14,7 +15,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
 import tidelog.spark.driver.{CommitStream, DriverSide}
-import tidelog.spark.executor.ExecutorSide
+import tidelog.spark.executor.{ExecutorSide, RunningTasks, Writer}
 import tidelog.spark.format.{ChangelogName, IndexEntry}
 import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, MadeChecksum, SegmentCache}
 import tidelog.spark.layout.{CheckpointRoot, Place}
@@ -29,8 +30,10 @@ import tidelog.spark.storage.AtomicFiles
   * expects them; their bytes lie in segments. `commits/N` appears only when all of them are
   * durable. Every other file is Spark's own business.
   *
-  * Invariant: a changelog that this class was not given (of a checkpoint without ids, or written
-  * before the plug-in was switched on) is an ordinary file and stays one.
+  * Invariants: a changelog that this class was not given (of a checkpoint without ids, or written
+  * before the plug-in was switched on) is an ordinary file and stays one; what is remembered of a
+  * checkpoint is remembered for one run of a query, because the directory may hold another
+  * checkpoint when the next run begins.
   *
   * Errors: as CheckpointFileManager; CorruptObjectException names what is damaged.
   */
@@ -71,7 +74,8 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       val reader = index(at(root))
       // Ids are new in every task: before its batch is committed, none of them has a file.
       reader.find(name, fresh = false).isDefined ||
-        (!writing || reader.committed(name)) && files.exists(file)
+        (!writing || reader.committed(name)) &&
+          (files.exists(file) || reader.findAgain(name).isDefined)
     case _: ChangelogChecksum if writing => false
     case _ => files.exists(file)
   }
@@ -80,7 +84,9 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
     case Changelog(root, name) => deleteChangelog(file, at(root), name)
     case ChangelogChecksum(root, name) if inLog(root, name) => ()
     case Commit(root, batch) =>
-      if (!DriverSide.current.exists(_.takesDeletion(at(root), batch))) files.manager.delete(file)
+      if (!DriverSide.current.exists(_.takesDeletion(at(root), batch, files))) {
+        files.manager.delete(file)
+      }
     case _ => files.manager.delete(file)
   }
 
@@ -95,15 +101,15 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   private def createChangelog(file: Path, root: CheckpointRoot, name: ChangelogName) = {
     val side = ExecutorSide.current.getOrElse(throw missingPlugin(file))
     if (side.settings.stagger) {
-      SnapshotScheduler.schedule(file, name, side.settings.snapshotIntervalMs)
+      SnapshotScheduler.schedule(file, name, run, side.settings.snapshotIntervalMs)
     }
-    side.log(root, files).create(name)
+    side.log(root, writer, files).create(name)
   }
 
   private def createCommit(file: Path, root: CheckpointRoot, batch: Long, overwrite: Boolean) = {
     def side = DriverSide.current.getOrElse(throw missingPlugin(file))
     new CommitStream(file, overwrite, files, side.barrier(root, batch, files), () =>
-      DriverSide.current.foreach(_.committedWithoutState(root).foreach { waiting =>
+      DriverSide.current.foreach(_.committedWithoutState(root, files).foreach { waiting =>
         files.manager.delete(root.commit(waiting))
       }))
   }
@@ -113,8 +119,9 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
     reader.find(name, fresh = true).map(opened(root, reader, _)).getOrElse {
       try files.manager.open(file)
       catch {
-        case missing: FileNotFoundException =>
-          opened(root, reader, reader.search(name).getOrElse(throw missing))
+        case missing: FileNotFoundException if !reader.isDeleted(name) =>
+          val found = reader.findAgain(name).orElse(reader.search(name))
+          opened(root, reader, found.getOrElse(throw missing))
       }
     }
   }
@@ -132,7 +139,9 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
 
   private def deleteChangelog(file: Path, root: CheckpointRoot, name: ChangelogName): Unit =
     ExecutorSide.current.filter(_ => index(root).find(name, fresh = false).isDefined) match {
-      case Some(side) => side.delete(root, name)
+      case Some(side) =>
+        index(root).delete(name)
+        side.delete(root, writer, name)
       case None => files.manager.delete(file)
     }
 
@@ -151,10 +160,23 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   private def at(root: Path): CheckpointRoot =
     roots.getOrElseUpdate(root, CheckpointRoot.of(root, conf))
 
-  private def index(root: CheckpointRoot): IndexReader = IndexReaders.of(root, files)
+  // Spark gives the managers of its state stores a configuration with the run of the query, or of
+  // the scan, that they serve; any other manager is a reader of its own.
+  private val run = conf.get("sql.streaming.runId", UUID.randomUUID.toString)
 
-  private def inLog(root: Path, name: ChangelogName): Boolean =
-    index(at(root)).find(name, fresh = false).isDefined
+  // Known here only: Spark opens changelogs in threads of its own, which have no task.
+  private val writer = Writer(run, Option(TaskContext.get()).flatMap(RunningTasks.query))
+
+  private val indexes = TrieMap.empty[CheckpointRoot, IndexReader]
+
+  private def index(root: CheckpointRoot): IndexReader =
+    indexes.getOrElseUpdate(root, IndexReaders.of(root, run, files))
+
+  private def inLog(root: Path, name: ChangelogName): Boolean = {
+    val reader = index(at(root))
+    // Spark deletes the changelog and its checksum file in either order.
+    reader.isDeleted(name) || reader.find(name, fresh = false).isDefined
+  }
 
   private def writing: Boolean = TaskContext.get() != null
 

@@ -60,6 +60,8 @@ private final class TidelogExecutor extends ExecutorPlugin {
     ExecutorSide.set(side)
   }
 
+  override def onTaskStart(): Unit = side.foreach(_.taskStarted())
+
   override def shutdown(): Unit = {
     ExecutorSide.set(None)
     side.foreach(_.shutdown())

@@ -6,11 +6,16 @@ import com.fasterxml.jackson.databind.ObjectMapper
 
 import tidelog.spark.format.{CorruptObjectException, FormatVersionException}
 
-/** Named checks, each printed as one line of JSON: its name, and why it failed or null. */
-final class Checks {
+/** Takes checks by name: printed from a main method, or as tests in ScalaTest (Suites.scala). */
+trait Checks {
+  def check(name: String)(body: => Unit): Unit
+}
+
+/** Runs each check at once and prints a line of JSON: its name, and why it failed or null. */
+final class PrintedChecks extends Checks {
   private val json = new ObjectMapper
 
-  def check(name: String)(body: => Unit): Unit = {
+  override def check(name: String)(body: => Unit): Unit = {
     val failure =
       try {
         body

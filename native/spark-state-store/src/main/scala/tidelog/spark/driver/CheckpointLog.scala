@@ -1,7 +1,7 @@
 package tidelog.spark.driver
 
 import java.io.IOException
-import java.util.concurrent.{ExecutorService, TimeUnit}
+import java.util.concurrent.{Callable, ExecutionException, ExecutorService, TimeUnit}
 
 import scala.collection.immutable.HashMap
 
@@ -22,22 +22,33 @@ final case class Gathered(index: IndexDocument, waitedMs: Long)
   * or elsewhere, as `elsewhere` has found); else it throws and the batch is not committed.
   *
   * @param driver who is alive
-  * @param collector runs the checkpoint's house-keeping, in order
+  * @param tickets numbers barriers, ever higher: executors remember the highest they have seen
+  * @param firstCollector runs the checkpoint's house-keeping, in order
   */
 final class CheckpointLog(
     root: CheckpointRoot,
-    stored: IndexFiles,
     timeoutMs: Long,
     driver: DriverSide,
-    collector: Collector,
+    tickets: () => Long,
+    firstCollector: Collector,
     housekeeping: ExecutorService)
     extends Logging {
   private var arrived = HashMap.empty[String, IndexEntry]
   private var failed = HashMap.empty[String, String]
   private var lengths = HashMap.empty[String, Long]
   private var acknowledged = Map.empty[String, Long]
-  private var tickets = 0L
   private var waiting: Option[Long] = None
+
+  // Whether the run's first commit is still to come.
+  @volatile private var first = true
+  // Used on the house-keeping thread only.
+  private var collector = firstCollector
+
+  /** Another run of a query begins on the directory, whose files may be other ones now. */
+  def restarted(stored: IndexFiles): Unit = {
+    first = true
+    later { collector = collector.restarted(stored) }
+  }
 
   def durable(message: SegmentDurable): Unit = {
     synchronized {
@@ -71,11 +82,9 @@ final class CheckpointLog(
     */
   def gather(batch: Long, ids: Vector[NamedId], elsewhere: Elsewhere): Gathered = {
     val start = System.nanoTime()
-    val ticket = synchronized {
-      tickets += 1
-      waiting = Some(tickets)
-      tickets
-    }
+    val ticket = tickets()
+    undo(batch)
+    synchronized { waiting = Some(ticket) }
     try {
       driver.hurry(root, ticket)
       await(batch, ids, elsewhere, ticket, start)
@@ -95,7 +104,7 @@ final class CheckpointLog(
         arrived.valuesIterator.exists(_.pieces.exists(_.segment == name))
       }
     }
-    later(collector.committed(batch, index.entries))
+    later(collector.committed(index))
   }
 
   def deleted(names: Vector[tidelog.spark.format.ChangelogName]): Unit =
@@ -103,6 +112,16 @@ final class CheckpointLog(
 
   def deleteCommit(batch: Long): Unit =
     later(collector.deleteCommit(batch))
+
+  /** Takes back what the stored index says of batches that are committed again; only the first
+    * batch of a run waits for it.
+    */
+  private def undo(batch: Long): Unit = if (first) {
+    val undone: Callable[Unit] = () => collector.undo(batch)
+    try housekeeping.submit(undone).get()
+    catch { case error: ExecutionException => throw error.getCause }
+    first = false
+  }
 
   private def await(
       batch: Long,

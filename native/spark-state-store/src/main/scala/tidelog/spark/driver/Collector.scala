@@ -6,7 +6,7 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 
-import tidelog.spark.format.{ChangelogName, IndexEntry, ObjectNames}
+import tidelog.spark.format.{ChangelogName, CorruptObjectException, IndexDocument, ObjectNames}
 import tidelog.spark.index.{FooterSearch, IndexFiles}
 
 /** Keeps the stored log of one checkpoint small: rolls the index up, removes segments and roll-ups
@@ -18,21 +18,51 @@ import tidelog.spark.index.{FooterSearch, IndexFiles}
   * batches are known, because the next driver believes it.
   *
   * @param run the token in the names of this driver's own segments
+  * @param own names of segments that this driver's executors have stored in earlier runs of the query
   */
-final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) extends Logging {
+final class Collector(
+    stored: IndexFiles,
+    run: String,
+    metrics: DriverMetrics,
+    own: Set[String] = Set.empty)
+    extends Logging {
   private var index = LiveIndex()
   private var loaded = false
   private var known = Set.empty[Long]
   private var deferredCommits = Set.empty[Long]
   private var unreported = Vector.empty[ChangelogName]
 
+  /** The collector of the next run of a query on this directory. It remembers of this one only the
+    * names of segments: its sweep leaves alone what this driver stores meanwhile.
+    */
+  def restarted(next: IndexFiles): Collector =
+    new Collector(next, run, metrics, own ++ index.segments.keySet.filter(_.startsWith(run)))
+
+  /** Called before the commit of a batch: a query that was set back commits batches again of which
+    * a roll-up still has the old changelogs. A crash must not leave both.
+    */
+  def undo(batch: Long): Unit = {
+    val covering = stored.rollUps().filter(_ + ObjectNames.BatchesPerRollUp > batch)
+    // A later commit shows that it is not the query but its driver that comes from the past.
+    if (covering.nonEmpty && stored.commits().forall(_ < batch)) covering.foreach(undo(_, batch))
+  }
+
+  private def undo(first: Long, batch: Long): Unit =
+    if (first >= batch) stored.deleteRollUp(first)
+    else {
+      try stored.rollUp(first).filter(_.last >= batch).foreach { document =>
+        stored.writeRollUp(document.before(batch))
+      } catch { case _: CorruptObjectException => () } // nobody believes it
+    }
+
   def segmentStored(segment: String, bytes: Long, newest: Long): Unit =
     index = index.stored(segment, bytes, newest)
 
-  def committed(batch: Long, entries: Vector[IndexEntry]): Unit = {
-    val first = !loaded
+  def committed(document: IndexDocument): Unit = {
+    val (batch, first) = (document.last, !loaded)
     if (first) load(batch)
-    index = index.publish(batch, entries)
+    document.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
+    index = index.publish(batch, document.entries)
     known += batch
     if (first) {
       attempt("sweep")(sweep())
@@ -56,8 +86,8 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
   /** Takes over what earlier drivers have stored, up to batch `until`. */
   private def load(until: Long): Unit = {
     loaded = true
-    val windows = stored.rollUps()
-    windows.foreach(first => attempt(s"roll-up of batch $first")(loadRollUp(first)))
+    val windows = stored.rollUps().filter(_ < until)
+    windows.foreach(first => attempt(s"roll-up of batch $first")(loadRollUp(first, until)))
     val unrolled = stored.commits().filter(_ < until).filterNot(known)
     unrolled.foreach(batch => attempt(s"index of batch $batch")(loadCommit(batch)))
     // From the start of a window: its roll-up will say that it knows all of its batches.
@@ -66,14 +96,15 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
     if (missing.nonEmpty) attempt("rebuilding the index")(rebuild(missing.toSet))
   }
 
-  private def loadRollUp(first: Long): Unit = stored.rollUp(first).foreach { document =>
+  private def loadRollUp(first: Long, until: Long): Unit = stored.rollUp(first).foreach { found =>
+    val document = found.before(until)
     val byBatch = document.entries.groupBy(_.name.batch)
     document.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
     (document.first to document.last).foreach { batch =>
       index = index.add(batch, byBatch.getOrElse(batch, Vector.empty))
       known += batch
     }
-    index = index.withRollUp(first)
+    if (document.last - first + 1 == ObjectNames.BatchesPerRollUp) index = index.withRollUp(first)
   }
 
   private def loadCommit(batch: Long): Unit = stored.commit(batch).foreach { commit =>
@@ -102,17 +133,19 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
     }
   }
 
-  /** Removes what crashes have left; finds the batches whose roll-up is lost on the way. */
+  /** Removes what crashes have left; finds the batches whose roll-up is lost or old on the way. */
   private def sweep(): Unit = {
-    val unnamed = stored.segments().filterNot { case (name, _) =>
-      name.startsWith(run) || index.segments.get(name).exists(_.live > 0)
+    val listed = stored.segments()
+    val unnamed = listed.filterNot { case (name, _) =>
+      name.startsWith(run) && !own(name) || index.segments.get(name).exists(_.live > 0)
     }
     val footers = unnamed.map { case (name, bytes) => name -> stored.footer(name, bytes) }
-    val lost = footers.flatMap(_._2).map(_.name.batch).filterNot(known).toSet
-    val windows = lost.filter(_ < index.committed).map(IndexFiles.windowOf)
+    val batches = footers.flatMap(_._2).map(_.name.batch).filter(_ < index.committed).toSet
+    val windows = batches.filterNot(known).map(IndexFiles.windowOf)
     if (windows.nonEmpty) {
       rebuild(windows.flatMap(first => first until first + ObjectNames.BatchesPerRollUp) -- known)
     }
+    batches.foreach(confirm)
     val garbage = footers.collect {
       case (name, footer) if Sweep.isGarbage(footer, index, known) => name
     }
@@ -121,6 +154,18 @@ final class Collector(stored: IndexFiles, run: String, metrics: DriverMetrics) e
     index = index.withoutSegments(garbage.toSet)
     if (garbage.nonEmpty) logInfo(s"tidelog: swept ${garbage.size} segments of earlier runs")
     metrics.swept.inc(garbage.size.toLong)
+  }
+
+  /** Believes the commit where a roll-up has other ids: the batch has run again since, and an older
+    * release left the roll-up as it was.
+    */
+  private def confirm(batch: Long): Unit = stored.commit(batch).flatMap(_.index).foreach { line =>
+    val named = line.entries.map(entry => (entry.name.directory, entry.name.id)).toMap
+    val before = index.batches.getOrElse(batch, Map.empty).keys
+    if (before.exists(name => named.get(name.directory).exists(_ != name.id))) {
+      line.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
+      index = index.delete(before).add(batch, line.entries)
+    }
   }
 
   private def tidy(): Unit = {

@@ -1,6 +1,7 @@
 package tidelog.spark.driver
 
 import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
 
@@ -17,7 +18,8 @@ import tidelog.spark.storage.AtomicFiles
 /** The plug-in in the driver: hears the executors and holds the barriers.
   *
   * Invariants: `receive` never blocks on a store, because all executors wait in one line for it;
-  * an executor counts as alive from its first message until Spark has removed it.
+  * an executor counts as alive from its first message until Spark has removed it; nothing that
+  * concerns stored files is remembered of a checkpoint from one run of its query to the next.
   */
 final class DriverSide(val run: String, settings: Settings, registry: MetricRegistry)
     extends Logging {
@@ -31,6 +33,8 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
   private val early = new ConcurrentHashMap[String, Vector[Message]]
   private val earlyDeletions = new ConcurrentHashMap[String, Vector[Long]]
   private val stateless = ConcurrentHashMap.newKeySet[String]()
+  private val committers = new ConcurrentHashMap[String, AtomicFiles]
+  private val tickets = new AtomicLong
 
   def executors: Set[String] = alive.asScala.toSet
 
@@ -74,7 +78,8 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
   /** Takes the deletion of a commit upon itself, unless the query is known to have no state. Before
     * this driver's first commit nobody knows whether the file holds the only index of its batch.
     */
-  def takesDeletion(root: CheckpointRoot, batch: Long): Boolean = synchronized {
+  def takesDeletion(root: CheckpointRoot, batch: Long, files: AtomicFiles): Boolean = synchronized {
+    begin(root, files)
     val takes = !stateless.contains(root.uri)
     if (takes) {
       checkpoint(root) match {
@@ -86,7 +91,8 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
   }
 
   /** A query without state has committed: the commits whose deletion has waited for this. */
-  def committedWithoutState(root: CheckpointRoot): Vector[Long] = synchronized {
+  def committedWithoutState(root: CheckpointRoot, files: AtomicFiles): Vector[Long] = synchronized {
+    begin(root, files)
     if (checkpoint(root).isEmpty) stateless.add(root.uri)
     Option(earlyDeletions.remove(root.uri)).getOrElse(Vector.empty)
   }
@@ -104,12 +110,25 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
   private def checkpoint(root: CheckpointRoot): Option[CheckpointLog] =
     Option(checkpoints.get(root.uri))
 
+  /** Starts afresh when a run of a query begins. Every run has a commit log of its own, with a file
+    * manager of its own; the directory may be another checkpoint's since the last one.
+    */
+  private def begin(root: CheckpointRoot, files: AtomicFiles): Unit = {
+    val before = Option(committers.put(root.uri, files))
+    if (before.exists(_ ne files)) {
+      stateless.remove(root.uri)
+      earlyDeletions.remove(root.uri)
+      checkpoint(root).foreach(_.restarted(new IndexFiles(root, files)))
+    }
+  }
+
   private def open(root: CheckpointRoot, files: AtomicFiles): CheckpointLog = synchronized {
+    begin(root, files)
     checkpoints.computeIfAbsent(root.uri, _ => {
-      val stored = new IndexFiles(root, files)
-      val collector = new Collector(stored, run, metrics)
+      val collector = new Collector(new IndexFiles(root, files), run, metrics)
       val log = new CheckpointLog(
-        root, stored, settings.barrierTimeoutMs, this, collector, housekeeping)
+        root, settings.barrierTimeoutMs, this, () => tickets.incrementAndGet(), collector,
+        housekeeping)
       Option(early.remove(root.uri)).foreach(_.foreach(deliver(log, _)))
       Option(earlyDeletions.remove(root.uri)).foreach(_.foreach(log.deleteCommit))
       log

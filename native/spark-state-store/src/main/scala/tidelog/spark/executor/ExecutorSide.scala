@@ -1,10 +1,12 @@
 package tidelog.spark.executor
 
 import java.util.concurrent.{ConcurrentHashMap, Executors}
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
+import org.apache.spark.TaskContext
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
 
@@ -15,9 +17,15 @@ import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Answer, Deleted, Message, Poll}
 import tidelog.spark.storage.AtomicFiles
 
+/** The run of a query that writes a checkpoint: Spark's id of the run, and that of the query if it
+  * is known.
+  */
+final case class Writer(run: String, query: Option[String])
+
 /** The plug-in in an executor's JVM: one segment log per checkpoint, one line to the driver.
   *
-  * Invariant: `ask` reaches the driver this JVM belongs to, or throws.
+  * Invariants: `ask` reaches the driver this JVM belongs to, or throws; nothing that was said of a
+  * checkpoint before a run of its query began is told to the driver after that.
   */
 final class ExecutorSide(
     author: Author,
@@ -27,6 +35,8 @@ final class ExecutorSide(
   private val metrics = new ExecutorMetrics(context.metricRegistry)
   private val inFlight = new InFlightBytes(settings.inFlightBytes)
   private val logs = new ConcurrentHashMap[CheckpointRoot, SegmentLog]
+  private val writers = new ConcurrentHashMap[CheckpointRoot, Writer]
+  private val tasks = new RunningTasks(idle)
   private val tombstones = new Tombstones
   private val services = new LogServices(
     author = author,
@@ -35,6 +45,7 @@ final class ExecutorSide(
     inFlight = inFlight,
     uploads = new Uploads(settings.uploadThreads, settings.uploadDeadlineMs, metrics),
     timer = Executors.newSingleThreadScheduledExecutor(DaemonThreads("tidelog-flush")),
+    counter = new AtomicLong,
     metrics = metrics,
     report = ask(_))
   private val line = new Thread(() => talk(), "tidelog-driver-line")
@@ -54,13 +65,39 @@ final class ExecutorSide(
     services.uploads.shutdown()
   }
 
-  def log(root: CheckpointRoot, files: => AtomicFiles): SegmentLog =
+  /** The segment log of a checkpoint, for a run of the query that writes it. */
+  def log(root: CheckpointRoot, writer: Writer, files: => AtomicFiles): SegmentLog = {
+    writers.compute(root, (_, before) =>
+      if (before == null || before.run != writer.run) begin(root, writer, files)
+      else Writer(before.run, before.query.orElse(writer.query)))
     logs.computeIfAbsent(
       root,
-      _ => new SegmentLog(root, files, services, IndexReaders.of(root, files).learn))
+      _ => new SegmentLog(root, files, services, () => pace(root), IndexReaders.learn(root)))
+  }
 
   /** Notes that Spark has no more use of a changelog. */
-  def delete(root: CheckpointRoot, name: ChangelogName): Unit = tombstones.add(root, name)
+  def delete(root: CheckpointRoot, writer: Writer, name: ChangelogName): Unit = {
+    val now = writers.get(root)
+    // The maintenance of an earlier run knows nothing of the checkpoint that is there now.
+    if (now == null || now.run == writer.run) tombstones.add(root, name)
+  }
+
+  /** A task starts in this thread. */
+  def taskStarted(): Unit = Option(TaskContext.get()).foreach(tasks.started)
+
+  private def begin(root: CheckpointRoot, writer: Writer, files: AtomicFiles): Writer = {
+    tombstones.forget(root)
+    // Somebody may have removed the directory since the last run.
+    files.prepare(root.segments)
+    writer
+  }
+
+  private def pace(root: CheckpointRoot): TaskPace =
+    tasks.of(Option(writers.get(root)).flatMap(_.query))
+
+  private def idle(query: String): Unit = writers.asScala.foreach { case (root, writer) =>
+    if (writer.query.contains(query)) Option(logs.get(root)).foreach(_.reconsider())
+  }
 
   /** Starts the upload of all that a waiting barrier needs, if this JVM has any of it. */
   def flush(root: String, ticket: Long): Unit =

@@ -1,6 +1,8 @@
 package tidelog.spark.executor
 
+import java.io.FileNotFoundException
 import java.util.concurrent.{ScheduledExecutorService, TimeUnit}
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.immutable.SortedSet
 
@@ -15,7 +17,11 @@ import tidelog.spark.storage.AtomicFiles
 /** Who writes segments: `run` names the driver process, `startMs` is when it started. */
 final case class Author(run: String, startMs: Long, executor: String)
 
-/** What all segment logs of an executor share. */
+/** What all segment logs of an executor share.
+  *
+  * @param counter numbers segments; one for all checkpoints, because a copy of a checkpoint has the
+  *   segments of its original under the same names
+  */
 final class LogServices(
     val author: Author,
     val policy: FlushPolicy,
@@ -23,6 +29,7 @@ final class LogServices(
     val inFlight: InFlightBytes,
     val uploads: Uploads,
     val timer: ScheduledExecutorService,
+    val counter: AtomicLong,
     val metrics: ExecutorMetrics,
     val report: Message => Unit)
 
@@ -31,22 +38,22 @@ final class LogServices(
   * Invariants: every piece handed over is in exactly one segment; every segment ends durable or
   * failed, and the driver is told which; a barrier is acknowledged only when everything handed
   * over before it has ended so.
+  *
+  * @param tasks the tasks of the query that writes the checkpoint
   */
 final class SegmentLog(
     root: CheckpointRoot,
     files: AtomicFiles,
     services: LogServices,
+    tasks: () => TaskPace,
     learn: SegmentDurable => Unit)
     extends Logging {
 
   private var openChangelogs = 0
-  private var counter = 0L
   private var filling: Option[OpenSegment] = None
   private var outstanding = SortedSet.empty[Long]
   private var barrier = SeenBarrier(0, 0)
   private var timerAtMs = Long.MaxValue
-
-  files.prepare(root.segments)
 
   def create(name: ChangelogName): CancellableFSDataOutputStream = {
     synchronized(openChangelogs += 1)
@@ -56,7 +63,7 @@ final class SegmentLog(
   /** Starts the upload of everything handed over; `ticket` is the driver's waiting barrier. */
   def flush(ticket: Long): Unit = synchronized {
     seal()
-    if (ticket > barrier.ticket) barrier = SeenBarrier(ticket, counter)
+    if (ticket > barrier.ticket) barrier = SeenBarrier(ticket, services.counter.get)
   }
 
   /** The newest barrier before which nothing is under way any more. */
@@ -64,6 +71,9 @@ final class SegmentLog(
     val ended = outstanding.headOption.forall(_ >= barrier.counter)
     if (ended) barrier.ticket else 0
   }
+
+  /** The tasks of the query have started or ended. */
+  def reconsider(): Unit = synchronized(setTimer())
 
   /** Whether bytes wait here or are on their way. */
   def busy: Boolean = synchronized(filling.isDefined || outstanding.nonEmpty)
@@ -98,8 +108,7 @@ final class SegmentLog(
     }
 
   private def startSegment(): OpenSegment = {
-    val segment = new OpenSegment(services.author, counter, nowMs)
-    counter += 1
+    val segment = new OpenSegment(services.author, services.counter.getAndIncrement(), nowMs)
     filling = Some(segment)
     outstanding += segment.counter
     segment
@@ -107,7 +116,8 @@ final class SegmentLog(
 
   private def startsIn(segment: OpenSegment): Long =
     services.policy.startsIn(
-      Filling(openChangelogs, segment.builder.size, segment.firstMs, segment.lastMs), nowMs)
+      Filling(openChangelogs, tasks(), segment.builder.size, segment.firstMs, segment.lastMs),
+      nowMs)
 
   private def setTimer(): Unit = filling.foreach { segment =>
     val delayMs = startsIn(segment).max(1)
@@ -141,7 +151,11 @@ final class SegmentLog(
   }
 
   private def failed(segment: OpenSegment, error: Throwable): Unit = {
-    logError(s"tidelog: segment ${root.segment(segment.name)} could not be stored", error)
+    val text = s"tidelog: segment ${root.segment(segment.name)} could not be stored"
+    // What was committed is stored: nobody needs the rest of a query that has stopped, or whose
+    // directory was removed. The barrier of one that runs tells of the error.
+    val givenUp = services.uploads.ended || error.isInstanceOf[FileNotFoundException]
+    if (givenUp) logInfo(text, error) else logError(text, error)
     segment.parts.foreach(_.changelog.lose())
     val names = segment.parts.map(_.changelog.name).distinct
     end(segment, UploadFailed(services.author.executor, root.uri, names, error.toString))
@@ -154,7 +168,7 @@ final class SegmentLog(
     finally synchronized(outstanding -= segment.counter)
   }
 
-  private def nowMs: Long = System.nanoTime() / 1000000
+  private def nowMs: Long = RunningTasks.nowMs
 }
 
 /** A barrier the driver has told of, and the first segment counter behind it. */

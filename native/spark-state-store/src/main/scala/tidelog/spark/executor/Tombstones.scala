@@ -14,6 +14,9 @@ final class Tombstones {
     waiting = waiting.updated(root, waiting.getOrElse(root, Vector.empty) :+ name)
   }
 
+  /** Another run writes the checkpoint: what was deleted before may be there again. */
+  def forget(root: CheckpointRoot): Unit = synchronized(waiting -= root)
+
   def take(): Map[CheckpointRoot, Vector[ChangelogName]] = synchronized {
     val taken = waiting
     waiting = Map.empty

@@ -1,6 +1,6 @@
 package tidelog.spark.executor
 
-import java.io.IOException
+import java.io.{FileNotFoundException, IOException}
 import java.util.concurrent.Executors
 
 import scala.util.control.NonFatal
@@ -23,6 +23,9 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
 
   def shutdown(): Unit = pool.shutdownNow()
 
+  /** Whether the executor shuts down, which gives up what is under way. */
+  def ended: Boolean = pool.isShutdown
+
   private def store(
       files: AtomicFiles,
       path: Path,
@@ -30,7 +33,8 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
     val start = System.nanoTime()
     try {
       val data = bytes()
-      retrying(start)(files.write(path, data, overwrite = true))
+      def worthIt(error: IOException) = worthRetrying(error, files, path)
+      retrying(start, worthIt)(files.write(path, data, overwrite = true))
       metrics.uploaded(data.length.toLong, System.nanoTime() - start)
       Right(data.length.toLong)
     } catch {
@@ -40,7 +44,7 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
     }
   }
 
-  private def retrying(startNs: Long)(attempt: => Unit): Unit = {
+  private def retrying(startNs: Long, worthIt: IOException => Boolean)(attempt: => Unit): Unit = {
     var pauseMs = Uploads.FirstPauseMs
     var stored = false
     while (!stored) {
@@ -48,7 +52,7 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
         attempt
         stored = true
       } catch {
-        case error: IOException if worthRetrying(error) && leftMs(startNs) > pauseMs =>
+        case error: IOException if leftMs(startNs) > pauseMs && worthIt(error) =>
           metrics.retries.inc()
           Thread.sleep(pauseMs)
           pauseMs = (pauseMs * 2).min(Uploads.LongestPauseMs)
@@ -56,8 +60,16 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
     }
   }
 
-  private def worthRetrying(error: IOException): Boolean =
-    !error.isInstanceOf[FileAlreadyExistsException]
+  private def worthRetrying(error: IOException, files: AtomicFiles, path: Path): Boolean =
+    error match {
+      case _: FileAlreadyExistsException => false
+      // Somebody has removed the checkpoint of a query that was stopped: the upload would keep a
+      // thread from other queries until its deadline.
+      case _: FileNotFoundException =>
+        try files.exists(path.getParent)
+        catch { case _: IOException => true }
+      case _ => true
+    }
 
   private def leftMs(startNs: Long): Long = deadlineMs - (System.nanoTime() - startNs) / 1000000
 }

@@ -4,7 +4,7 @@ import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.Arrays
 
-/** Blocks of kind 3, spark-changelog: docs/format.md, "Blocks" and "Payload of kind 3".
+/** Blocks of kind 3, spark-changelog: docs/internals/format.md, "Blocks" and "Payload of kind 3".
   *
   * Invariant: a block says itself whose bytes it holds, under its own checksum.
   */

@@ -3,7 +3,7 @@ package tidelog.spark.format
 import java.util.Locale
 import java.util.zip.CRC32C
 
-/** CRC32C (Castagnoli) as docs/format.md defines it. */
+/** CRC32C (Castagnoli) as docs/internals/format.md defines it. */
 object Crc32c {
 
   /** The checksum of several arrays, one after the other. */

@@ -24,6 +24,15 @@ object CorruptObjectException {
       found,
       "bring the object back from a backup, or restart the query from a batch that does not " +
         "need it")
+
+  /** The error for an index line or a roll-up `where`: other objects say the same as it did. */
+  def inIndex(where: String, expected: String, found: String): CorruptObjectException =
+    new CorruptObjectException(
+      s"$where is damaged",
+      expected,
+      found,
+      "nothing has to be done, the segments' footers say the same; to make reading fast again, " +
+        "stop the query, run `tidelog spark rebuild-index`, and restart the query")
 }
 
 /** The bytes are in a format that only a newer release writes; nothing was read or changed. */

@@ -73,7 +73,7 @@ private[format] final class IndexBody(where: String) {
     if (node.isTextual) node.asText else throw wrong(s"$what: a string", node.toString)
 
   private def wrong(expected: String, found: String) =
-    CorruptObjectException.at(where, expected, s"'${found.take(80)}'")
+    CorruptObjectException.inIndex(where, expected, s"'${found.take(80)}'")
 }
 
 private object IndexBody {

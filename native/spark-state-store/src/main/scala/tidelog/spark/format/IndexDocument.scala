@@ -16,9 +16,19 @@ final case class IndexDocument(
     first: Long,
     last: Long,
     segments: Map[String, Long],
-    entries: Vector[IndexEntry])
+    entries: Vector[IndexEntry]) {
 
-/** The stored form: docs/format.md, "Spark checkpoints".
+  /** What it says of the batches before this one. */
+  def before(batch: Long): IndexDocument =
+    if (last < batch) this
+    else {
+      val kept = entries.filter(_.name.batch < batch)
+      val named = kept.flatMap(_.pieces.map(_.segment)).toSet
+      IndexDocument(first, batch - 1, segments.filter { case (name, _) => named(name) }, kept)
+    }
+}
+
+/** The stored form: docs/internals/format.md, "Spark checkpoints".
   *
   * Invariants: equal documents are equal text, whatever the order of their entries; no field is
   * looked at before checksum and version have passed.
@@ -43,11 +53,11 @@ object IndexDocument {
       try envelope(bytes)
       catch {
         case error: JacksonException =>
-          throw CorruptObjectException.at(
+          throw CorruptObjectException.inIndex(
             where, "a checked JSON document", error.getOriginalMessage)
       }
     val found = Crc32c.hex(Crc32c.of(body))
-    if (found != checksum) throw CorruptObjectException.at(where, s"CRC32C $checksum", found)
+    if (found != checksum) throw CorruptObjectException.inIndex(where, s"CRC32C $checksum", found)
     new IndexBody(where).read(body)
   }
 

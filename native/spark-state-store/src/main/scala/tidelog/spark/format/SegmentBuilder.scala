@@ -13,7 +13,7 @@ final case class Piece(segment: String, offset: Long, length: Int)
   */
 final case class SegmentAuthor(generation: Long, process: String, counter: Long)
 
-/** The layout of segments: docs/format.md, "Segments". */
+/** The layout of segments: docs/internals/format.md, "Segments". */
 private[format] object Segment {
   val Magic = 0x47534c54 // "TLSG", little-endian
   val TrailerMagic = 0x45534c54 // "TLSE"

@@ -8,7 +8,7 @@ import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 
-import tidelog.spark.format.IndexDocument
+import tidelog.spark.format.{ChangelogName, CorruptObjectException, IndexDocument}
 
 /** The checkpoint id of one state store that a commit names. */
 final case class NamedId(operator: Long, partition: Int, id: String)
@@ -17,23 +17,44 @@ final case class NamedId(operator: Long, partition: Int, id: String)
   *
   * Spark reads the two lines only, so a commit and its index appear as one object.
   */
-final case class CommitFile(ids: Vector[NamedId], index: Option[IndexDocument])
+final case class CommitFile(ids: Vector[NamedId], index: Option[IndexDocument]) {
+
+  /** The id that belongs where Spark's line has that of `name`, if the index shows that the line is
+    * damaged: the index has a checksum, the line has none.
+    */
+  def misnamed(name: ChangelogName): Option[String] = {
+    def named(id: String) = ids.contains(NamedId(name.operator, name.partition, id))
+    val others = index.toVector.flatMap(_.entries).map(_.name).filter { other =>
+      other.directory == name.directory && other.version == name.version
+    }
+    if (named(name.id) && !others.contains(name)) others.map(_.id).find(!named(_)) else None
+  }
+}
 
 object CommitFile {
   private val json = new ObjectMapper
 
   /** Raises IOException for a commit that is not Spark's, CorruptObjectException for a damaged
-    * index line; `where` is the object's name.
+    * index line, which is the third; `where` is the object's name.
     */
   def read(bytes: Array[Byte], where: String): CommitFile = {
     val lines = new String(bytes, UTF_8).split("\n", -1).map(_.trim)
-    val index = lines.drop(2).headOption.filter(_.nonEmpty).map(IndexDocument.read(_, where))
+    val line = lines.lift(2).filter(_.nonEmpty)
+    val index = line.map(IndexDocument.read(_, s"$where, line 3"))
     CommitFile(ids(lines, where), index)
   }
 
   /** The ids in Spark's lines; none when the query has no state or the format has no ids. */
   def ids(bytes: Array[Byte], where: String): Vector[NamedId] =
     ids(new String(bytes, UTF_8).split("\n", -1).map(_.trim), where)
+
+  /** The error for a commit whose line 2 has one id where line 3 has another one. */
+  def misnamed(where: String, found: String, right: String): CorruptObjectException =
+    new CorruptObjectException(
+      s"commit $where is damaged on line 2, Spark's own",
+      s"the checkpoint id $right, which the checked index on line 3 has",
+      found,
+      s"stop the query, write $right in the place of $found, and start the query again")
 
   /** The same commit with its index. */
   def withIndex(bytes: Array[Byte], index: IndexDocument): Array[Byte] =

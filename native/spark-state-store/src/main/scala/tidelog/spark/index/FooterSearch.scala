@@ -40,7 +40,7 @@ object FooterSearch {
     }
   }
 
-  /** Bytes of a changelog's content: its blocks without what frames them (docs/format.md). */
+  /** Bytes of a changelog's content: its blocks without what frames them (docs/internals/format.md). */
   private def contentBytes(name: ChangelogName, pieces: Seq[FooterEntry]): Long = {
     val framing = tidelog.spark.format.Block.framingBytes(name)
     pieces.map(_.length.toLong - framing).sum

@@ -3,11 +3,14 @@ package tidelog.spark.index
 import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
 
-import org.apache.hadoop.fs.FileStatus
+import org.apache.hadoop.fs.{FileStatus, Path}
 
 import tidelog.spark.format.{FooterEntry, IndexDocument, ObjectNames, SegmentReader}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.storage.AtomicFiles
+
+/** What a listing says of a file's content: another one has another length or time. */
+final case class Stamp(bytes: Long, modifiedMs: Long)
 
 /** The index as it is stored: roll-ups, the lines in commits, and the segments' footers.
   *
@@ -38,11 +41,14 @@ final class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
   def deleteCommit(batch: Long): Unit = files.manager.delete(root.commit(batch))
 
   /** First batches of the roll-ups there are. */
-  def rollUps(): Vector[Long] =
-    list(root.index).flatMap(_.getPath.getName.stripSuffix(".json").toLongOption).sorted
+  def rollUps(): Vector[Long] = rollUpStamps().keys.toVector.sorted
+
+  def rollUpStamps(): Map[Long, Stamp] = stamps(root.index, _.stripSuffix(".json").toLongOption)
 
   /** The batches that have a commit file. */
-  def commits(): Vector[Long] = list(root.commits).flatMap(_.getPath.getName.toLongOption).sorted
+  def commits(): Vector[Long] = commitStamps().keys.toVector.sorted
+
+  def commitStamps(): Map[Long, Stamp] = stamps(root.commits, _.toLongOption)
 
   /** The segments there are, with their lengths in bytes. */
   def segments(): Vector[(String, Long)] =
@@ -65,7 +71,12 @@ final class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
 
   def deleteSegment(segment: String): Unit = files.manager.delete(root.segment(segment))
 
-  private def list(directory: org.apache.hadoop.fs.Path): Vector[FileStatus] =
+  private def stamps(directory: Path, number: String => Option[Long]): Map[Long, Stamp] =
+    list(directory).flatMap { status =>
+      number(status.getPath.getName).map(_ -> Stamp(status.getLen, status.getModificationTime))
+    }.toMap
+
+  private def list(directory: Path): Vector[FileStatus] =
     present(files.manager.list(directory)).fold(Vector.empty[FileStatus])(_.toVector)
 
   private def present[T](read: => T): Option[T] =

@@ -21,16 +21,16 @@ import tidelog.spark.format.ChangelogName
 /** Gives each store of this JVM its phase, through the field in which Spark's RocksDB remembers its
   * last snapshot; that field decides nothing else.
   *
-  * Invariant: if Spark's internals are not as expected, snapshots come when Spark would take them,
-  * and one warning says so.
+  * Invariants: if Spark's internals are not as expected, snapshots come when Spark would take them,
+  * and one warning says so; a provider that keeps its store to itself concerns its own stores only.
   */
 object SnapshotScheduler extends Logging {
   @volatile private var broken = false
 
   /** Called when Spark opens the changelog of a version, which is before it decides. */
-  def schedule(file: Path, name: ChangelogName, intervalMs: Long): Unit =
+  def schedule(file: Path, name: ChangelogName, run: String, intervalMs: Long): Unit =
     if (!broken) {
-      try set(file.getParent, name, intervalMs)
+      try set(file.getParent, name, run, intervalMs)
       catch {
         case NonFatal(error) =>
           broken = true
@@ -41,13 +41,17 @@ object SnapshotScheduler extends Logging {
       }
     }
 
-  /** A state store as it is known here; one task at a time writes it. */
-  private final class Followed(val stores: Seq[WeakReference[RocksDB]], val pace: Pace)
+  /** A state store as it is known here, in one run of its query; one task at a time writes it. */
+  private final class Followed(
+      val run: String,
+      val stores: Seq[WeakReference[RocksDB]],
+      val pace: Pace)
 
   private val followed = TrieMap.empty[Path, Followed]
+  private val closedProviders = TrieMap.empty[Class[_], Unit]
 
-  private def set(directory: Path, name: ChangelogName, intervalMs: Long): Unit = {
-    val before = followed.get(directory)
+  private def set(directory: Path, name: ChangelogName, run: String, intervalMs: Long): Unit = {
+    val before = followed.get(directory).filter(_.run == run)
     val pace = before.fold(Pace.start)(_.pace).seen(name.version, System.nanoTime() / 1000000)
     def period(store: RocksDB) =
       SnapshotPeriod.versions(store.conf.minDeltasForSnapshot, intervalMs, pace.versionMs)
@@ -60,7 +64,7 @@ object SnapshotScheduler extends Logging {
     val current =
       if (remembered.isEmpty || remembered.exists(due)) stores(directory, name).toSeq
       else remembered
-    followed.put(directory, new Followed(current.map(WeakReference(_)), pace))
+    followed.put(directory, new Followed(run, current.map(WeakReference(_)), pace))
     current.foreach { store =>
       val minimum = store.conf.minDeltasForSnapshot
       val last = SnapshotPhase.lastSnapshot(name.version, minimum, due(store))
@@ -70,20 +74,41 @@ object SnapshotScheduler extends Logging {
 
   private def stores(directory: Path, name: ChangelogName): Iterable[RocksDB] = {
     val providers = loadedProviders
-    providers.synchronized {
+    val found = providers.synchronized {
       providers.collect {
         case (id, provider)
             if id.storeId.partitionId == name.partition &&
               id.storeId.operatorId == name.operator && id.storeId.storeName == name.store &&
               samePath(id.storeId.storeCheckpointLocation(), directory) =>
-          rocksDB(provider)
+          provider
       }
     }
+    found.flatMap(rocksDB)
   }
 
   // Spark keeps the provider's type to itself; its store's type is public.
-  private def rocksDB(provider: StateStoreProvider): RocksDB =
-    provider.getClass.getMethod("rocksDB").invoke(provider).asInstanceOf[RocksDB]
+  private[spark] def rocksDB(provider: StateStoreProvider): Option[RocksDB] = {
+    val kind = provider.getClass
+    val method = kind.getMethods.find { candidate =>
+      candidate.getName == "rocksDB" && candidate.getParameterCount == 0 &&
+      classOf[RocksDB].isAssignableFrom(candidate.getReturnType)
+    }
+    if (method.isEmpty && kind.getName == SparksProvider) {
+      throw new NoSuchMethodException(s"rocksDB of $SparksProvider")
+    }
+    if (method.isEmpty && closedProviders.put(kind, ()).isEmpty) {
+      logWarning(unreachable(kind.getName))
+    }
+    method.map(_.invoke(provider).asInstanceOf[RocksDB])
+  }
+
+  private[spark] def unreachable(provider: String): String =
+    s"tidelog: the snapshots of stores of $provider are not staggered, because it has no method " +
+      "rocksDB that returns its store; those of other providers are, and all else works. Next: " +
+      s"nothing, or use $SparksProvider (a retry is safe)."
+
+  private val SparksProvider =
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
   private def samePath(one: Path, other: Path): Boolean =
     one.toUri.getPath == other.toUri.getPath

@@ -1,11 +1,12 @@
 package tidelog.spark.core
 
-import tidelog.spark.Checks
+import tidelog.spark.{Checks, PrintedChecks}
 
 /** Checks of the plug-in's decisions and of the log on a local directory, without a session. */
 object CoreChecks {
-  def main(arguments: Array[String]): Unit = {
-    val checks = new Checks
+  def main(arguments: Array[String]): Unit = run(new PrintedChecks)
+
+  def run(checks: Checks): Unit = {
     new BarrierChecks(checks).run()
     new FlushChecks(checks).run()
     new ChangelogStreamChecks(checks).run()
@@ -13,6 +14,7 @@ object CoreChecks {
     new PhaseChecks(checks).run()
     new PlaceChecks(checks).run()
     new SegmentCacheChecks(checks).run()
+    new UploadChecks(checks).run()
     new LogChecks(checks).run()
   }
 }

@@ -24,6 +24,71 @@ final class LogChecks(checks: Checks) {
     checks.check("whatever crashes, what Spark still needs is readable and nothing else stays") {
       (0 until 6).foreach(seed => inDirectory(new RandomLog(_, new Random(seed)).run(50)))
     }
+    checks.check("a batch that ran again is found by a reader that knew the first run") {
+      inDirectory { directory =>
+        val log = new RandomLog(directory, new Random(1))
+        (0 until 3).foreach(_ => log.commit(partitions = 2))
+        val reader = log.newReader()
+        val before = log.needed.toSet
+        before.foreach(name => equal(reader.find(name, fresh = true).isDefined, true))
+        equal(reader.directory("0/0").map(_.name).toSet, before.filter(_.directory == "0/0"))
+        equal(log.setBack(by = 2, newDriver = false), true)
+        (0 until 2).foreach(_ => log.commit(partitions = 2))
+        val again = log.needed.toSet -- before
+        again.foreach(name => equal(reader.findAgain(name).map(_.name), Some(name)))
+        val listed = reader.directory("0/0").map(_.name).toSet
+        equal(listed, log.needed.filter(_.directory == "0/0").toSet)
+      }
+    }
+    checks.check("a deleted changelog is gone for the reader that it was deleted through") {
+      inDirectory { directory =>
+        val log = new RandomLog(directory, new Random(1))
+        (0 until 2).foreach(_ => log.commit(partitions = 1))
+        val (reader, gone) = (log.newReader(), log.needed.minBy(_.version))
+        equal(reader.directory(gone.directory).length, 2)
+        reader.delete(gone)
+        equal(reader.find(gone, fresh = true), None)
+        equal(reader.findAgain(gone), None)
+        equal(reader.directory(gone.directory).map(_.name), log.needed.toVector.filter(_ != gone))
+        equal(log.newReader().find(gone, fresh = true).isDefined, true)
+      }
+    }
+    checks.check("what a roll-up of before a set-back still says costs no changelog") {
+      inDirectory { directory =>
+        val log = new RandomLog(directory, new Random(3))
+        (0 until 10).foreach(_ => log.commit(partitions = 2))
+        equal(log.setBack(by = 2, newDriver = true, rollUpsStay = true), true)
+        log.commit(partitions = 2)
+        log.restart()
+        log.commit(partitions = 2)
+        log.readAll()
+      }
+    }
+    checks.check("an id that the commit's own index contradicts is told as that") {
+      val right = ChangelogName(0, 1, "default", 8, "right")
+      val entry = IndexEntry(right, 3, Vector(Piece("s", 0, 44)))
+      val index = IndexDocument(7, 7, Map("s" -> 100L), Vector(entry))
+      val flipped = CommitFile(Vector(NamedId(0, 1, "wrong")), Some(index))
+      equal(flipped.misnamed(right.copy(id = "wrong")), Some("right"))
+      equal(flipped.misnamed(right.copy(id = "another")), None)
+      equal(flipped.misnamed(right.copy(id = "wrong", partition = 2)), None)
+      equal(
+        CommitFile.misnamed("commits/7", "wrong", "right").getMessage,
+        "commit commits/7 is damaged on line 2, Spark's own; expected the checkpoint id right, " +
+          "which the checked index on line 3 has; found wrong. Next: stop the query, write right " +
+          "in the place of wrong, and start the query again (a retry is safe).")
+      val whole = CommitFile(Vector(NamedId(0, 1, "right")), Some(index))
+      equal(whole.misnamed(right), None)
+    }
+    checks.check("damage to an index line asks for no backup and names the line") {
+      val commit = "v2\n{}\n{\"body\":{},\"crc32c\":\"00000000\"}".getBytes
+      Checks.refused(
+        "commits/7, line 3 is damaged; expected CRC32C 00000000; found 297bd0aa. Next: nothing " +
+          "has to be done, the segments' footers say the same; to make reading fast again, stop " +
+          "the query, run `tidelog spark rebuild-index`, and restart the query (a retry is " +
+          "safe).")(
+        CommitFile.read(commit, "commits/7"))
+    }
     checks.check("an index that points to other bytes is an error, not wrong state") {
       inDirectory { directory =>
         val log = new RandomLog(directory, new Random(1))
@@ -67,6 +132,9 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   private var collector: Collector = _
   private val retained = if (random.nextBoolean()) 12 else 3
   private var history = Vector.empty[String]
+  private var first = true
+  // One that has seen everything since the start, as that of an executor that lives long.
+  private val old = newReader()
 
   files.prepare(root.segments)
   files.prepare(root.commits)
@@ -74,7 +142,10 @@ private final class RandomLog(directory: LocalPath, random: Random) {
 
   def run(steps: Int): Unit = {
     (0 until steps).foreach { _ =>
-      random.nextInt(10) match {
+      random.nextInt(13) match {
+        case 10 => setBack(1 + random.nextInt(2), newDriver = random.nextBoolean())
+        case 11 => if (random.nextInt(4) == 0) emptyDirectory()
+        case 12 => restartQuery()
         case 0 => restart()
         case 1 => crashBeforeCommit()
         case 2 => loseRollUp()
@@ -96,19 +167,58 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   def restart(): Unit = {
     history :+= s"restart@$batch"
     driver += 1
+    first = true
     collector =
       new Collector(stored, f"run$driver%05d", new DriverMetrics(new MetricRegistry))
+  }
+
+  def newReader(): IndexReader = new IndexReader(root, files, listingAgeMs = 0)
+
+  /** The next run of the query in the same driver. */
+  private def restartQuery(): Unit = {
+    history :+= s"query@$batch"
+    first = true
+    collector = collector.restarted(stored)
+  }
+
+  /** Somebody removes the newest commits, and the query starts again. */
+  def setBack(by: Int, newDriver: Boolean, rollUpsStay: Boolean = false): Boolean = {
+    val undone = (batch - by until batch).filter(_ >= 0)
+    // Further back than that the query cannot go: the state it would start from is not retained.
+    val possible = undone.forall(stored.commits().contains) && by <= retained / 2
+    if (possible) {
+      history :+= s"back@$batch-$by"
+      undone.foreach(stored.deleteCommit)
+      batch -= undone.length
+      model = model.filter { case (name, _) => name.version <= batch }
+      if (newDriver) restart() else restartQuery()
+      if (rollUpsStay) first = false
+    }
+    possible
+  }
+
+  /** Somebody removes the whole directory, and a new query starts there. */
+  private def emptyDirectory(): Unit = {
+    history :+= s"empty@$batch"
+    Seq(root.segments, root.commits, root.index).foreach(files.manager.delete)
+    files.prepare(root.segments)
+    files.prepare(root.commits)
+    batch = 0
+    model = Map.empty
+    restartQuery()
   }
 
   /** One batch: segments of winners and losers, the commit, the house-keeping. */
   def commit(partitions: Int): Unit = {
     val (entries, lengths) = upload(partitions)
+    if (first) collector.undo(batch)
+    first = false
     entries.foreach { case (entry, content) => model += entry.name -> content.toVector }
     val index = IndexDocument(batch, batch, lengths, entries.map(_._1))
     val ids = entries.map { case (entry, _) => s"""["${entry.name.id}"]""" }.mkString(",")
     val commit = s"""v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"0":[$ids]}}""".getBytes
     files.write(root.commit(batch), CommitFile.withIndex(commit, index), overwrite = false)
-    collector.committed(batch, index.entries)
+    collector.committed(index)
     batch += 1
     collector.deleteCommit(batch - retained / 2)
   }
@@ -151,7 +261,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   /** Spark's maintenance: deletes what is older than it retains, as the listing shows it. */
   private def maintain(everything: Boolean = false): Unit = {
     val oldest = batch + 1 - retained
-    val reader = new IndexReader(root, files)
+    val reader = newReader()
     val listed = (0 until 4).flatMap(partition => reader.directory(s"0/$partition")).map(_.name)
     val old = listed.filter(_.version < oldest).toSet
     // While a roll-up is lost Spark does not see, and does not delete, what it named.
@@ -170,15 +280,18 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     restart()
   }
 
-  private def readAll(): Unit = {
-    val reader = new IndexReader(root, files)
-    model.foreach { case (name, content) => equal(read(name, reader).toVector, content) }
+  def readAll(): Unit = {
+    val readers = if (random.nextInt(4) == 0) Seq(newReader(), old) else Seq(newReader())
+    for (reader <- readers; (name, content) <- model) {
+      equal(read(name, reader).toVector, content)
+    }
   }
 
-  def read(name: ChangelogName): Array[Byte] = read(name, new IndexReader(root, files))
+  def read(name: ChangelogName): Array[Byte] = read(name, newReader())
 
   private def read(name: ChangelogName, reader: IndexReader): Array[Byte] = {
-    val entry = reader.find(name, fresh = true).orElse(reader.search(name)).getOrElse {
+    def again = reader.findAgain(name).orElse(reader.search(name))
+    val entry = reader.find(name, fresh = true).orElse(again).getOrElse {
       throw new AssertionError(
         s"${name.path} is not found; roll-ups ${stored.rollUps()}, commits ${stored.commits()}, " +
           s"${stored.segments().length} segments, history ${history.mkString(" ")}")
@@ -189,7 +302,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
 
   /** Only segments with a changelog that Spark needs are left. */
   private def census(): Unit = {
-    val reader = new IndexReader(root, files)
+    val reader = newReader()
     val segments = model.keys.flatMap(name => reader.find(name, fresh = true)).flatMap(_.pieces)
     equal(stored.segments().map(_._1).toSet, segments.map(_.segment).toSet)
   }

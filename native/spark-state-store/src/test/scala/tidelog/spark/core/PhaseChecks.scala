@@ -1,8 +1,10 @@
 package tidelog.spark.core
 
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider
+
 import tidelog.spark.Checks
 import tidelog.spark.Checks.equal
-import tidelog.spark.snapshot.{Pace, SnapshotPeriod, SnapshotPhase}
+import tidelog.spark.snapshot.{Pace, SnapshotPeriod, SnapshotPhase, SnapshotScheduler}
 
 final class PhaseChecks(checks: Checks) {
   def run(): Unit = {
@@ -44,6 +46,22 @@ final class PhaseChecks(checks: Checks) {
       val paused = steady.seen(90, 1_000_000)
       equal(paused.versionMs, Some(500.0))
       equal(paused.seen(91, 1_001_500).versionMs, Some(600.0))
+    }
+    checks.check("a provider that keeps its store to itself is no reason to report Spark's version") {
+      val wrapping = java.lang.reflect.Proxy.newProxyInstance(
+        getClass.getClassLoader,
+        Array(classOf[StateStoreProvider]),
+        (_, method, _) => throw new UnsupportedOperationException(method.getName))
+      val provider = wrapping.asInstanceOf[StateStoreProvider]
+      equal(SnapshotScheduler.rocksDB(provider), None)
+      equal(SnapshotScheduler.rocksDB(provider), None)
+      val said = SnapshotScheduler.unreachable("org.example.Mine")
+      equal(
+        said,
+        "tidelog: the snapshots of stores of org.example.Mine are not staggered, because it has " +
+          "no method rocksDB that returns its store; those of other providers are, and all else " +
+          "works. Next: nothing, or use org.apache.spark.sql.execution.streaming.state." +
+          "RocksDBStateStoreProvider (a retry is safe).")
     }
   }
 

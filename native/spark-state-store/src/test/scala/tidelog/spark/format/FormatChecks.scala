@@ -3,14 +3,15 @@ package tidelog.spark.format
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}
 
-import tidelog.spark.Checks
+import tidelog.spark.{Checks, PrintedChecks}
 import tidelog.spark.Checks._
 
 /** Checks of names, msgpack, blocks, segments and index; the argument is the golden folder. */
 object FormatChecks {
-  def main(arguments: Array[String]): Unit = {
-    val checks = new Checks
-    val golden = (name: String) => Files.readAllBytes(Path.of(arguments(0), name))
+  def main(arguments: Array[String]): Unit = run(new PrintedChecks, Path.of(arguments(0)))
+
+  def run(checks: Checks, folder: Path): Unit = {
+    val golden = (name: String) => Files.readAllBytes(folder.resolve(name))
     nameChecks(checks)
     new MsgPackChecks(checks).run()
     new SegmentChecks(checks, golden("spark_segment_v1.bin")).run()

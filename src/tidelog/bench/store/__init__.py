@@ -1,1 +1,0 @@
-"""A store with the manners of S3: latency, bandwidth, counted requests, prices."""

@@ -1,0 +1,126 @@
+"""The audit: every invariant checked against a store, for `tidelog inspect`.
+
+Invariants: nothing is written; damage is a finding, never an error; a checkpoint counts as
+restorable only when no finding concerns what it needs. With `deep` that is certain, without it
+the bytes of segments and table files are taken on trust.
+"""
+
+from collections.abc import Collection, Container
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tidelog.catalog.findings import checkpoint_findings
+from tidelog.catalog.inventory import Inventory, Slots, read_inventory
+from tidelog.changelog.reader import SegmentReader
+from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.finding import UNREADABLE, Finding, Findings, without_changes
+from tidelog.checkpoint.invariants import slot_violations, unreadable
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint, TableObject
+from tidelog.checkpoint.retention import subtask_objects
+from tidelog.checkpoint.slots import list_slots
+from tidelog.checkpoint.table_file import check_table_file
+from tidelog.concurrency import Progress, gather_bounded, no_progress
+from tidelog.ids import CheckpointId, Slot
+from tidelog.storage import object_names
+from tidelog.storage.port import ObjectStore
+
+SlotKind = Literal["start", "checkpoint", "savepoint", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotVerdict:
+    """A slot; `restorable` is None for a start."""
+
+    slot: Slot
+    kind: SlotKind
+    checkpoint_id: CheckpointId | None
+    restorable: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What an audit found; `objects` and `bytes` count the data objects stored."""
+
+    slots: tuple[SlotVerdict, ...]
+    problems: tuple[Finding, ...]
+    objects: int
+    bytes: int
+
+    @property
+    def newest_restorable(self) -> Slot | None:
+        """The newest checkpoint that no problem concerns."""
+        return max((verdict.slot for verdict in self.slots if verdict.restorable), default=None)
+
+
+async def audit(
+    store: ObjectStore, *, deep: bool = False, progress: Progress = no_progress
+) -> AuditReport:
+    """Check a store; `deep` reads every segment range and table file and checks its CRC.
+
+    Raises ObjectNotFoundError when the store has no slots, and what the store raises.
+    """
+    inventory = await read_inventory(store, progress)
+    findings = Findings()
+    slots = inventory.slots
+    for slot, error in slots.unreadable.items():
+        findings.add([replace(unreadable(object_names.checkpoint(slot), error), unusable=(slot,))])
+    findings.add(slot_violations(slots.entries, slots.unreadable, inventory.sizes))
+    for checkpoint in slots.checkpoints.values():
+        findings.add(checkpoint_findings(inventory, checkpoint))
+    if deep:
+        await _check_bytes(store, inventory, findings, progress)
+    present = await list_slots(store) if findings.all() else slots.sizes
+    return _report(inventory, findings, present)
+
+
+async def _check_bytes(
+    store: ObjectStore, inventory: Inventory, findings: Findings, progress: Progress
+) -> None:
+    """Read what all checkpoints refer to, each part once."""
+    users: dict[LogRange | TableObject, set[Slot]] = {}
+    for slot, checkpoint in inventory.slots.checkpoints.items():
+        for _, subtask in checkpoint.subtasks():
+            parts: list[LogRange | TableObject] = list(subtask.ranges)
+            for name in subtask_objects(subtask):
+                descriptor = inventory.descriptors.get(name)
+                parts += descriptor.shared if descriptor is not None else ()
+            for part in parts:
+                users.setdefault(part, set()).add(slot)
+    reader = SegmentReader(store, cache_bytes=0)
+
+    async def check(part: LogRange | TableObject) -> None:
+        name = part.segment if isinstance(part, LogRange) else part.object
+        if name not in inventory.sizes:
+            return  # Found missing already.
+        try:
+            if isinstance(part, LogRange):
+                await reader.read_range(part)
+            else:
+                check_table_file(part, await store.get(part.object), "restore an older slot")
+        except UNREADABLE as error:
+            findings.add([replace(unreadable(name, error), unusable=tuple(sorted(users[part])))])
+
+    await gather_bounded(users, check, progress)
+
+
+def _report(inventory: Inventory, findings: Findings, present: Collection[Slot]) -> AuditReport:
+    """Sum up, without what a running job changed meanwhile: `present` are the slots after it."""
+    slots = inventory.slots
+    problems = tuple(without_changes(findings.all(), slots.sizes, present))
+    unusable = {slot for problem in problems for slot in problem.unusable}
+    return AuditReport(
+        tuple(_verdict(slots, slot, unusable) for slot in sorted(slots.sizes) if slot in present),
+        problems,
+        len(inventory.sizes),
+        sum(inventory.sizes.values()),
+    )
+
+
+def _verdict(slots: Slots, slot: Slot, unusable: Container[int]) -> SlotVerdict:
+    entry = slots.entries.get(slot)
+    if isinstance(entry, Checkpoint):
+        kind: SlotKind = "savepoint" if isinstance(entry, Savepoint) else "checkpoint"
+        return SlotVerdict(slot, kind, entry.checkpoint_id, slot not in unusable)
+    if entry is None:
+        return SlotVerdict(slot, "unreadable", None, False)
+    return SlotVerdict(slot, "start", None, None)

@@ -1,0 +1,169 @@
+"""A fork: a checkpoint and all that it needs in a store of its own, where a job goes on from it.
+
+Invariants: the origin is only read; the objects are there before the checkpoint that names them,
+so a fork cut short has no checkpoint and can be repeated; a finished fork needs nothing of its
+origin, which may change, drop and delete what it likes.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from tidelog.catalog.locate import Place, find
+from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    Entry,
+    Savepoint,
+    Start,
+    decode_descriptor,
+    encode_entry,
+    without_transactions,
+)
+from tidelog.checkpoint.slots import list_slots
+from tidelog.checkpoint.table_file import content_hash, named_hash
+from tidelog.concurrency import Progress, gather_bounded, no_progress
+from tidelog.effects import Effects
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    RestoreError,
+)
+from tidelog.ids import Slot
+from tidelog.storage import object_names
+from tidelog.storage.port import ObjectStore
+from tidelog.storage.sharing import share
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """What a fork consists of; sizes in bytes."""
+
+    checkpoint: Checkpoint
+    shared: int
+    """Objects that are hard links to the origin's files."""
+    shared_bytes: int
+    copied: int
+    """Objects that were copied."""
+    copied_bytes: int
+
+
+@dataclass(slots=True)
+class Fork:
+    """Forks `origin` into `target`."""
+
+    origin: ObjectStore
+    target: ObjectStore
+    effects: Effects
+    sharing: bool = True
+    """Where both stores are on one disk; off: everything is copied."""
+    keep_transactions: bool = False
+    """The fork goes on with the origin's output; off: output that was not committed is left to
+    the origin, and the fork writes what comes behind the checkpoint, somewhere else.
+    """
+
+    async def run(self, place: Place, progress: Progress = no_progress) -> Forked:
+        """Make the fork.
+
+        Raises ConfigError when the target is in use, RestoreError when the origin dropped
+        something meanwhile, CorruptObjectError, FormatVersionError, and what the stores raise.
+        """
+        checkpoint = await find(self.origin, place)
+        needs = await self._needs(checkpoint)
+        entry = msgspec.structs.replace(_plain(checkpoint), history=())
+        start = Start(
+            Slot(entry.author.generation), entry.author, entry.created_ms, entry.job, history=()
+        )
+        if not self.keep_transactions:
+            entry = without_transactions(entry)
+        await self._check_target(start, entry)
+        moved = await gather_bounded(needs, self._bring, progress)
+        await self._create(start)
+        await self._create(entry)
+        shared = [size for is_shared, size in moved.values() if is_shared]
+        copied = [size for is_shared, size in moved.values() if not is_shared]
+        return Forked(entry, len(shared), sum(shared), len(copied), sum(copied))
+
+    async def _needs(self, checkpoint: Checkpoint) -> list[Need]:
+        """Every object that the checkpoint needs, each once."""
+        needs = {need.name: need for need in direct_needs(checkpoint)}
+        for name in [name for name in needs if name.startswith(object_names.MATERIALIZATIONS)]:
+            descriptor = decode_descriptor(await self._get(name), name)
+            needs |= {need.name: need for need in table_needs(descriptor)}
+        return list(needs.values())
+
+    async def _check_target(self, *written: Entry) -> None:
+        """Raises ConfigError unless the target is empty, or holds the beginning of this fork."""
+        wanted = {each.slot: encode_entry(each) for each in written}
+        for slot in await list_slots(self.target):
+            if await self.target.get(object_names.checkpoint(slot)) != wanted.get(slot):
+                raise ConfigError(
+                    f"target {self.target.url}",
+                    expected="an empty store",
+                    found=f"a slot {slot} that is not of this fork",
+                    action="choose another URL; a fork never overwrites anything",
+                )
+
+    async def _bring(self, need: Need) -> tuple[bool, int]:
+        """Share or copy an object; returns whether it is shared, and its bytes."""
+        if self.sharing and await share(self.origin, self.target, need.name, self.effects):
+            size = (await self.target.head(need.name)).size
+            _check_size(need, size)
+            return True, size
+        data = await self._get(need.name)
+        _check_size(need, len(data))
+        await self.effects.offload.run(_check_content, need.name, data)
+        await self.target.put(need.name, data)
+        return False, len(data)
+
+    async def _get(self, name: str) -> bytes:
+        try:
+            return await self.origin.get(name)
+        except ObjectNotFoundError as cause:
+            raise RestoreError(
+                f"object {name} of {self.origin.url}",
+                expected="it, as the checkpoint names it",
+                found="no such object",
+                action="fork a newer slot, or a savepoint, which nothing drops: the job that runs "
+                "may have dropped this one meanwhile",
+            ) from cause
+
+    async def _create(self, entry: Entry) -> None:
+        name, data = object_names.checkpoint(entry.slot), encode_entry(entry)
+        try:
+            await self.target.create(name, data)
+        except ObjectExistsError:
+            if await self.target.get(name) != data:
+                raise
+
+
+def _plain(checkpoint: Checkpoint) -> Checkpoint:
+    """What was kept for ever in the origin goes like any other checkpoint in the fork.
+
+    But for a canonical one: only as a savepoint does it say that its log is no history.
+    """
+    if not isinstance(checkpoint, Savepoint) or checkpoint.canonical:
+        return checkpoint
+    return Checkpoint(**{name: getattr(checkpoint, name) for name in Checkpoint.__struct_fields__})
+
+
+def _check_size(need: Need, size: int) -> None:
+    if size < need.size or (need.exact and size > need.size):
+        raise _damaged(need.name, f"{need.size} bytes", f"{size} bytes")
+
+
+def _check_content(name: str, data: bytes) -> None:
+    expected = named_hash(name)
+    if expected is not None and content_hash(data) != expected:
+        raise _damaged(name, f"content of hash {expected}", f"of hash {content_hash(data)}")
+
+
+def _damaged(name: str, expected: str, found: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"object {name} of the origin",
+        expected=expected,
+        found=found,
+        action="fork another slot; `tidelog inspect --deep` shows which ones are intact",
+    )

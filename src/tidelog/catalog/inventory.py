@@ -1,0 +1,190 @@
+"""What a store holds: its slots, the descriptors they name, and the sizes of all data objects.
+
+Invariants: nothing is written; what cannot be read is kept as the error it raised, never
+skipped; slots are read before data objects are listed, so what a manifest names was written
+before the listing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    Descriptor,
+    Entry,
+    decode_descriptor,
+)
+from tidelog.checkpoint.retention import counted
+from tidelog.checkpoint.slots import list_slots, read_slot
+from tidelog.concurrency import Progress, gather_bounded, no_progress
+from tidelog.errors import (
+    CorruptObjectError,
+    FormatVersionError,
+    ObjectNotFoundError,
+    RestoreError,
+    TidelogError,
+)
+from tidelog.ids import Generation, Slot
+from tidelog.storage import object_names
+from tidelog.storage.port import ObjectStore
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slot log as it was read."""
+
+    entries: Mapping[Slot, Entry]
+    unreadable: Mapping[Slot, TidelogError]
+    sizes: Mapping[Slot, int]
+    """Bytes of every slot, readable or not."""
+
+    @property
+    def checkpoints(self) -> dict[Slot, Checkpoint]:
+        """The readable checkpoints, oldest first."""
+        entries = sorted(self.entries.items())
+        return {slot: entry for slot, entry in entries if isinstance(entry, Checkpoint)}
+
+    def all_checkpoints(self) -> list[Checkpoint]:
+        """The checkpoints, oldest first; raises the error of a slot that cannot be read, for what
+        it refers to is unknown.
+        """
+        for error in self.unreadable.values():
+            raise error
+        return list(self.checkpoints.values())
+
+    @property
+    def generation(self) -> Generation | None:
+        """The newest generation; None when no slot could be read."""
+        return max((entry.author.generation for entry in self.entries.values()), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Slots, descriptors and stored data objects."""
+
+    slots: Slots
+    descriptors: Mapping[str, Descriptor]
+    unreadable: Mapping[str, TidelogError]
+    """Named descriptors that are missing or damaged."""
+    sizes: Mapping[str, int]
+    """Bytes of every stored data object."""
+
+    def needs(self, checkpoint: Checkpoint) -> list[Need]:
+        """Every object a checkpoint needs, as far as its descriptors can be read."""
+        needs = direct_needs(checkpoint)
+        tables = {
+            need.name: need
+            for direct in needs
+            if direct.name in self.descriptors
+            for need in table_needs(self.descriptors[direct.name])
+        }
+        return [*needs, *tables.values()]
+
+
+async def read_slots(store: ObjectStore, *, every: bool = False) -> Slots:
+    """Read the slots that count, by `retention.counted`, or with `every` all that are stored.
+
+    Raises ObjectNotFoundError when there is none, and what the store raises.
+    """
+    sizes = await list_slots(store)
+    if not sizes:
+        raise _no_slots(store.url)
+
+    async def read(slot: Slot) -> Entry | TidelogError | None:
+        try:
+            return await read_slot(store, slot)
+        except ObjectNotFoundError:
+            return None  # A running job dropped it since the listing.
+        except (CorruptObjectError, FormatVersionError) as error:
+            return error
+
+    entries: dict[Slot, Entry]
+    entries, unreadable = _sorted_out(await gather_bounded(sizes, read))
+    some = bool(entries) and not every
+    count = set(counted(sizes, entries[max(entries)])) if some else sizes.keys()
+    return Slots(
+        {slot: entry for slot, entry in entries.items() if slot in count},
+        {slot: error for slot, error in unreadable.items() if slot in count},
+        {s: size for s, size in sizes.items() if s in count and (s in entries or s in unreadable)},
+    )
+
+
+async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
+    """The checkpoint in a slot, or the newest one.
+
+    Raises ObjectNotFoundError, RestoreError when the slot is a start, CorruptObjectError and
+    FormatVersionError; a newest slot that cannot be read is never passed over.
+    """
+    slots = await list_slots(store)
+    if not slots:
+        raise _no_slots(store.url)
+    if slot is not None and slot not in slots:
+        raise ObjectNotFoundError(
+            f"slot {slot} of store {store.url}",
+            expected=f"one of {', '.join(map(str, slots))}",
+            found="no such slot",
+            action="choose a checkpoint that `tidelog checkpoints list URL` shows",
+        )
+    for candidate in reversed(slots) if slot is None else [slot]:
+        entry = await read_slot(store, candidate)
+        if isinstance(entry, Checkpoint):
+            return entry
+    raise RestoreError(
+        f"store {store.url}" if slot is None else f"slot {slot} of store {store.url}",
+        expected="a checkpoint",
+        found="the start of a generation",
+        action="choose a checkpoint that `tidelog checkpoints list URL` shows",
+    )
+
+
+def _no_slots(url: str) -> ObjectNotFoundError:
+    return ObjectNotFoundError(
+        f"store {url}",
+        expected="the slots of a job",
+        found="none",
+        action="check the URL; a job writes its first slot when it starts",
+    )
+
+
+async def read_inventory(
+    store: ObjectStore, progress: Progress = no_progress, *, every: bool = False
+) -> Inventory:
+    """Read slots and their descriptors, and list all data objects; `every` and errors as there."""
+    slots = await read_slots(store, every=every)
+    names = {
+        layer.materialization.descriptor
+        for checkpoint in slots.checkpoints.values()
+        for _, layer in checkpoint.layers()
+        if layer.materialization is not None
+    }
+
+    async def read(name: str) -> Descriptor | TidelogError:
+        try:
+            return decode_descriptor(await store.get(name), name)
+        except (ObjectNotFoundError, CorruptObjectError, FormatVersionError) as error:
+            return error
+
+    descriptors, unreadable = _sorted_out(await gather_bounded(sorted(names), read, progress))
+    sizes = {}
+    for prefix in (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS):
+        async for info in store.list(prefix):
+            if object_names.generation_of(info.name) is not None:
+                sizes[info.name] = info.size
+    return Inventory(slots, descriptors, unreadable, sizes)
+
+
+def _sorted_out(
+    read: Mapping[T, R | TidelogError | None],
+) -> tuple[dict[T, R], dict[T, TidelogError]]:
+    errors = {key: found for key, found in read.items() if isinstance(found, TidelogError)}
+    values = {
+        key: found
+        for key, found in read.items()
+        if found is not None and not isinstance(found, TidelogError)
+    }
+    return values, errors

@@ -1,0 +1,70 @@
+"""Where a job, a fork or a command takes a checkpoint from: `URL@SLOT`, `URL@NAME`, `URL@latest`.
+
+Invariant: a name means the savepoint of that name in the newest slot, and never a number.
+"""
+
+from dataclasses import dataclass
+
+from tidelog.catalog.inventory import find_checkpoint
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint
+from tidelog.checkpoint.request import check_name
+from tidelog.checkpoint.slots import list_slots, read_slot
+from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.ids import Slot
+from tidelog.storage.port import ObjectStore
+
+Place = Slot | str | None
+"""A slot, the name of a savepoint, or None for the newest checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A checkpoint in some store."""
+
+    url: str
+    """Empty: the job's own store."""
+    place: Place
+
+
+def parse_origin(text: str, *, own_store: bool = False) -> Origin:
+    """Read `URL@SLOT`, `URL@NAME` or `URL@latest`; raises ConfigError.
+
+    Where the job has a store of its own, `own_store`, the URL may be missing.
+    """
+    url, at, place = text.rpartition("@")
+    if not at or not (url or own_store) or not place or "/" in place:
+        raise ConfigError(
+            f"origin {text!r}",
+            expected="URL@SLOT, URL@NAME of a savepoint, or URL@latest",
+            action="name a checkpoint that `tidelog checkpoints list URL` shows",
+        )
+    return Origin(url, parse_place(place))
+
+
+def parse_place(text: str) -> Place:
+    """Read a slot's number, a savepoint's name or `latest`; raises ConfigError."""
+    if text == "latest":
+        return None
+    return Slot(int(text)) if text.isdecimal() else check_name(text)
+
+
+async def find(store: ObjectStore, place: Place) -> Checkpoint:
+    """The checkpoint there; raises as `find_checkpoint`, and ObjectNotFoundError for a name."""
+    if not isinstance(place, str):
+        return await find_checkpoint(store, place)
+    names = []
+    for slot in reversed(await list_slots(store)):
+        try:
+            entry = await read_slot(store, slot)
+        except ObjectNotFoundError:
+            continue  # dropped since the listing
+        if isinstance(entry, Savepoint):
+            if entry.name == place:
+                return entry
+            names.append(entry.name)
+    raise ObjectNotFoundError(
+        f"savepoint {place!r} of store {store.url}",
+        expected=f"one of {', '.join(sorted(names))}" if names else "a savepoint",
+        found="none of that name",
+        action="choose one that `tidelog checkpoints list URL` shows",
+    )

@@ -1,0 +1,75 @@
+"""The sweep: deletes what crashes left behind and no checkpoint can ever name again.
+
+Invariants: only data objects of generations older than the newest start are deleted; those are
+fenced, so the set of what names them can only shrink; when one retained slot or descriptor
+cannot be read, its references are unknown and nothing is deleted at all.
+"""
+
+from dataclasses import dataclass
+
+from tidelog.catalog.inventory import Inventory, read_inventory
+from tidelog.checkpoint.retention import sweepable
+from tidelog.concurrency import Progress, gather_bounded, no_progress
+from tidelog.errors import RestoreError, TidelogError
+from tidelog.ids import Generation
+from tidelog.storage import object_names
+from tidelog.storage.port import ObjectInfo, ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """What a sweep would do."""
+
+    generation: Generation
+    """The newest generation; a sweep leaves its objects to its job."""
+    garbage: tuple[ObjectInfo, ...]
+    undecided: tuple[ObjectInfo, ...]
+    """Objects of the newest generation that nothing names: garbage, or about to be named."""
+
+
+async def plan_sweep(store: ObjectStore, progress: Progress = no_progress) -> SweepPlan:
+    """Decide what is garbage; deletes nothing.
+
+    Raises RestoreError when a slot or descriptor cannot be read, ObjectNotFoundError when the
+    store has no slots, and what the store raises.
+    """
+    inventory = await read_inventory(store, progress)
+    broken = {
+        **{object_names.checkpoint(s): error for s, error in inventory.slots.unreadable.items()},
+        **inventory.unreadable,
+    }
+    for name, error in sorted(broken.items()):
+        raise _refused(name, error)
+    generation = inventory.slots.generation
+    assert generation is not None, "every slot that can be read names its generation"
+    garbage, undecided = sweepable(inventory.sizes, _referenced(inventory), generation)
+    return SweepPlan(generation, _infos(inventory, garbage), _infos(inventory, undecided))
+
+
+async def delete_garbage(
+    store: ObjectStore, plan: SweepPlan, progress: Progress = no_progress
+) -> None:
+    """Delete a plan's garbage; an object that is gone already counts as deleted.
+
+    Raises what the store raises; the sweep can be repeated.
+    """
+    await gather_bounded((info.name for info in plan.garbage), store.delete, progress)
+
+
+def _referenced(inventory: Inventory) -> set[str]:
+    checkpoints = inventory.slots.checkpoints.values()
+    return {need.name for checkpoint in checkpoints for need in inventory.needs(checkpoint)}
+
+
+def _infos(inventory: Inventory, names: list[str]) -> tuple[ObjectInfo, ...]:
+    return tuple(ObjectInfo(name, inventory.sizes[name]) for name in names)
+
+
+def _refused(name: str, error: TidelogError) -> RestoreError:
+    return RestoreError(
+        f"sweep: the references of object {name} are unknown",
+        expected=error.expected,
+        found=error.found,
+        action="nothing was deleted; see what `tidelog inspect URL` says of it, bring it back "
+        "or delete its slot, then sweep again",
+    )

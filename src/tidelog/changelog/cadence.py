@@ -1,0 +1,83 @@
+"""The cadence of checkpoints, shared by all who move bytes: the log goes first.
+
+Invariants: a table upload starts only when nothing of a checkpoint is on its way, and, as far as
+its duration can be estimated, ends before the next checkpoint is due; it never waits longer than
+its patience, so tables make progress under any cadence.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tidelog.effects import Clock, wait_for
+
+FLUSH_LEAD_S: Final = 0.10
+"""Seconds before a checkpoint is due at which write buffers are flushed."""
+UPLOAD_LEAD_S: Final = 0.08
+"""Seconds before it at which flushed changes are uploaded: few are left for the barrier."""
+_SHORT_S: Final = 0.05
+"""A transfer this short may start at any moment between two checkpoints' transfers."""
+
+
+class Cadence:
+    """When the next checkpoint is due, and whether one is moving bytes now."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due_at: float | None = None
+        self._expected_at = 0.0
+        self._moving = 0
+        self._changed = asyncio.Event()
+
+    def expect(self, due_at: float | None) -> None:
+        """No checkpoint is under way; the next one is due then (monotonic seconds)."""
+        self._due_at = due_at
+        self._expected_at = self._clock.monotonic()
+        self._changed.set()
+
+    def triggered(self) -> None:
+        """A checkpoint was triggered: none is expected until the next call of `expect`."""
+        self._due_at = None
+
+    @contextmanager
+    def moving(self) -> Iterator[None]:
+        """Within, bytes of a checkpoint are on their way."""
+        self._moving += 1
+        try:
+            yield
+        finally:
+            self._moving -= 1
+            self._changed.set()
+
+    @property
+    def busy(self) -> bool:
+        """Bytes of a checkpoint are on their way."""
+        return self._moving > 0
+
+    def leads(self, since: float, lead_s: float) -> bool:
+        """Whether the moment `lead_s` before the next checkpoint came after `since`."""
+        return self._due_at is not None and since < self._due_at - lead_s <= self._clock.monotonic()
+
+    def lead_at(self, lead_s: float) -> float | None:
+        """The moment `lead_s` before the next checkpoint; None while one is under way."""
+        return None if self._due_at is None else self._due_at - lead_s
+
+    async def room_for(self, seconds: float, patience_s: float) -> None:
+        """Wait until a transfer of that duration disturbs no checkpoint, or patience ends."""
+        give_up_at = self._clock.monotonic() + patience_s
+        while not self._fits(seconds):
+            left = give_up_at - self._clock.monotonic()
+            if left <= 0:
+                return
+            self._changed.clear()
+            await wait_for(self._changed, self._clock, left)
+
+    def _fits(self, seconds: float) -> bool:
+        if self.busy:
+            return False
+        now = self._clock.monotonic()
+        if self._due_at is None or now >= self._due_at:
+            return seconds <= _SHORT_S
+        # Right behind a checkpoint is the best moment there is for one that never fits.
+        return now + seconds <= self._due_at or now - self._expected_at <= _SHORT_S

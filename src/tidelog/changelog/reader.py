@@ -1,0 +1,144 @@
+"""The reader: log ranges back as checked blocks, with few requests.
+
+Invariants: what is returned is exactly the changes [first, end) of the range that was asked
+for, every checksum verified; the cache never holds more than `cache_bytes` of stored blocks.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.changelog.block import Block, corrupt, iter_blocks
+from tidelog.changelog.segment import LogRange
+from tidelog.errors import ObjectNotFoundError, RestoreError
+from tidelog.storage.port import ObjectStore
+
+MAX_GAP_BYTES: Final = 64 << 10
+"""Reading this much too much costs less than another request."""
+MAX_REQUEST_BYTES: Final = 8 << 20
+"""Merging stops here, so that large reads stay parallel."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """One ranged read [start, end) of a segment and the log ranges it serves."""
+
+    start: int
+    end: int
+    ranges: list[LogRange]
+
+
+class SegmentReader:
+    """Reads log ranges, at most `concurrency` requests at a time."""
+
+    def __init__(self, store: ObjectStore, cache_bytes: int, concurrency: int = 8) -> None:
+        self._store = store
+        self._cache = _BlockCache(cache_bytes)
+        self._permits = asyncio.Semaphore(concurrency)
+
+    async def read_range(self, log_range: LogRange) -> list[Block]:
+        """The blocks of one range; raises like `read_ranges`."""
+        return (await self.read_ranges([log_range]))[0]
+
+    async def read_ranges(self, ranges: Sequence[LogRange]) -> list[list[Block]]:
+        """The blocks of each range, in the order of `ranges`, all of them in memory at once.
+
+        Raises RestoreError (a segment is gone), CorruptObjectError (truncated, damaged, not the
+        changes it should hold), FormatVersionError, and what the store raises.
+        """
+        blocks = {wanted: self._cache.get(wanted) for wanted in ranges}
+        requests = _plan(wanted for wanted, cached in blocks.items() if cached is None)
+        tasks = [asyncio.ensure_future(self._fetch(request)) for request in requests]
+        try:
+            for fetched in await asyncio.gather(*tasks):
+                blocks.update(fetched)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return [list(blocks[wanted] or ()) for wanted in ranges]
+
+    async def _fetch(self, request: _Request) -> dict[LogRange, tuple[Block, ...]]:
+        name = request.ranges[0].segment
+        async with self._permits:
+            try:
+                data = await self._store.get(name, request.start, request.end - request.start)
+            except ObjectNotFoundError as cause:
+                raise _missing(name) from cause
+        fetched = {}
+        for wanted in request.ranges:
+            start = wanted.offset - request.start
+            fetched[wanted] = _open(wanted, data[start : start + wanted.length])
+            self._cache.put(wanted, fetched[wanted])
+        return fetched
+
+
+class _BlockCache:
+    """The most recently used ranges, counted by their stored length."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+        self._ranges: OrderedDict[LogRange, tuple[Block, ...]] = OrderedDict()
+
+    def get(self, wanted: LogRange) -> tuple[Block, ...] | None:
+        if wanted in self._ranges:
+            self._ranges.move_to_end(wanted)
+        return self._ranges.get(wanted)
+
+    def put(self, wanted: LogRange, blocks: tuple[Block, ...]) -> None:
+        if wanted in self._ranges or wanted.length > self._limit_bytes:
+            return
+        self._ranges[wanted] = blocks
+        self._bytes += wanted.length
+        while self._bytes > self._limit_bytes:
+            oldest, _ = self._ranges.popitem(last=False)
+            self._bytes -= oldest.length
+
+
+def _plan(ranges: Iterable[LogRange]) -> list[_Request]:
+    """Requests that cover the ranges: neighbours in a segment share one while it stays cheap."""
+    requests: list[_Request] = []
+    for wanted in sorted(ranges, key=lambda r: (r.segment, r.offset)):
+        end = wanted.offset + wanted.length
+        last = requests[-1] if requests else None
+        if (
+            last is not None
+            and last.ranges[0].segment == wanted.segment
+            and wanted.offset - last.end <= MAX_GAP_BYTES
+            and end - last.start <= MAX_REQUEST_BYTES
+        ):
+            last.end = max(last.end, end)
+            last.ranges.append(wanted)
+        else:
+            requests.append(_Request(wanted.offset, end, [wanted]))
+    return requests
+
+
+def _open(wanted: LogRange, data: bytes) -> tuple[Block, ...]:
+    name, offset = wanted.segment, wanted.offset
+    if len(data) != wanted.length:
+        found = f"{len(data)} bytes (truncated)"
+        raise corrupt(name, offset, f"{wanted.length} bytes of log", found)
+    blocks = tuple(iter_blocks(data, name, base=offset))
+    expected = wanted.first
+    for block in blocks:
+        if block.first != expected:
+            raise corrupt(
+                name, block.offset, f"changes from {expected}", f"changes from {block.first}"
+            )
+        expected = block.end
+    if expected != wanted.end:
+        raise corrupt(name, offset, f"changes up to {wanted.end}", f"changes up to {expected}")
+    return blocks
+
+
+def _missing(name: str) -> RestoreError:
+    return RestoreError(
+        f"log segment {name}",
+        expected="the object that the checkpoint names",
+        found="no such object",
+        action="restore an older slot (`tidelog checkpoints list URL` shows them), and find out "
+        "what else deletes objects under this URL",
+    )

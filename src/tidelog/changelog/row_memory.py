@@ -1,0 +1,116 @@
+"""Memory that rows take as Python objects, over all states of a process.
+
+Invariants: sizes are estimates from samples, because measuring every object would cost more than
+keeping it; what is held stays within the limit but for what is added between two reports.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from sys import getsizeof
+from typing import Any, Final
+
+ROW_SLOT_BYTES: Final = 140
+"""A row's places in the dict of values and in the set of changes."""
+_DEPTH: Final = 4
+_SAMPLED: Final = 4
+"""How many elements of a container are measured; the others count as their average."""
+_CONTAINERS: Final = (list, tuple, set, frozenset)
+
+
+def object_bytes(value: object, depth: int = _DEPTH) -> int:
+    """About how much memory an object takes with what it holds."""
+    size = getsizeof(value)
+    if depth == 0:
+        return size
+    if isinstance(value, Mapping):
+        held: Iterable[object] = (part for item in value.items() for part in item)
+        return size + _mean(held, 2 * _SAMPLED, 2 * len(value), depth)
+    if isinstance(value, _CONTAINERS):
+        return size + _mean(value, _SAMPLED, len(value), depth)
+    parts = getattr(value, "__dict__", None)
+    return size if parts is None else size + object_bytes(parts, depth - 1)
+
+
+def _mean(values: Iterable[object], most: int, count: int, depth: int) -> int:
+    sampled = [object_bytes(each, depth - 1) for each in islice(values, most)]
+    return sum(sampled) * count // len(sampled) if sampled else 0
+
+
+class RowSize:
+    """The mean memory of a row, from samples; the newest count most."""
+
+    __slots__ = ("_samples", "bytes")
+
+    _WINDOW: Final = 32
+
+    def __init__(self) -> None:
+        self.bytes = 0.0
+        self._samples = 0
+
+    def sample(self, key: bytes, value: Any) -> None:
+        """Account for one row of those that are put or read."""
+        self._samples = min(self._samples + 1, self._WINDOW)
+        found = len(key) + ROW_SLOT_BYTES + object_bytes(value)
+        self.bytes += (found - self.bytes) / self._samples
+
+
+class RowAccount:
+    """What the rows of one subtask take."""
+
+    __slots__ = ("_memory", "bytes", "shed")
+
+    def __init__(self, memory: "RowMemory", shed: Callable[[], Iterator[None]]) -> None:
+        self._memory = memory
+        self.bytes = 0
+        self.shed = shed
+        """Frees the memory in steps, and calls `holds` after each."""
+
+    def holds(self, size: int) -> None:
+        """Set the bytes that the subtask's rows take now."""
+        self._memory.used_bytes += size - self.bytes
+        self.bytes = size
+
+    def close(self) -> None:
+        """The subtask holds no rows any more."""
+        self.holds(0)
+        self._memory.accounts.remove(self)
+
+
+class RowMemory:
+    """The limit that the rows of all subtasks share; None: there is none."""
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self.accounts: list[RowAccount] = []
+        self._shedding = False
+
+    def account(self, shed: Callable[[], Iterator[None]]) -> RowAccount:
+        """The account of another subtask."""
+        account = RowAccount(self, shed)
+        self.accounts.append(account)
+        return account
+
+    @property
+    def _exceeded(self) -> bool:
+        return self.limit_bytes is not None and self.used_bytes > self.limit_bytes
+
+    def make_room(self) -> Iterator[None]:
+        """Let the largest accounts give back what they hold until the rest fits.
+
+        One that takes in no records any more may be the largest: whoever finds the limit passed
+        makes room at the expense of any. Between two steps others may have their turn; those who
+        find the limit passed as well wait here.
+        """
+        while self._exceeded and self._shedding:
+            yield
+        if not self._exceeded:
+            return
+        self._shedding = True
+        try:
+            for account in sorted(self.accounts, key=lambda each: each.bytes, reverse=True):
+                if not self._exceeded or account.bytes == 0:
+                    return
+                yield from account.shed()
+        finally:
+            self._shedding = False

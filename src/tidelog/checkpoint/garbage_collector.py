@@ -1,0 +1,115 @@
+"""The garbage collector: carries out retention in a running job.
+
+Invariants: the manifest goes before the objects it names; an object goes only when neither a
+retained checkpoint nor a live subtask refers to it; a failed deletion is tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SlotRanges
+from tidelog.checkpoint.retention import checkpoint_objects, garbage, slot_ranges, subsumed
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.errors import StorageError
+from tidelog.events import Event
+from tidelog.ids import Generation, Slot
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.object_names import generation_of
+from tidelog.storage.port import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Collector:
+    """Deletes subsumed checkpoints and the objects nobody needs any more."""
+
+    store: ObjectStore
+    slots: SlotLog
+    ledger: Ledger
+    keep: int
+    spared: Generation | None = None
+    """Objects of generations before this one stay: something unreadable may refer to them."""
+    concurrency: int = 8
+    deleted: int = 0
+    claimed: Slot | None = None
+    """A savepoint that belongs to the job: it is dropped like any other checkpoint."""
+    unreadable: frozenset[Slot] = frozenset()
+    """Damaged slots: they stay, because their contents are not known."""
+    _retained: dict[Slot, frozenset[str]] = field(default_factory=dict)
+    _savepoints: set[Slot] = field(default_factory=set)
+    _due: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def retain(self, entry: Checkpoint) -> None:
+        """Account for a checkpoint that exists."""
+        objects = self.ledger.closure(checkpoint_objects(entry))
+        self.ledger.inherit(objects)
+        self._retained[entry.slot] = frozenset(objects)
+        if isinstance(entry, Savepoint) and entry.slot != self.claimed:
+            self._savepoints.add(entry.slot)
+
+    def history(self, slot: Slot, *, savepoint: bool, unproven: Iterable[Slot] = ()) -> SlotRanges:
+        """The older checkpoints that stay when one completes in `slot`.
+
+        `unproven` are slots of this job that it does not account for yet.
+        """
+        pinned = self._savepoints | ({slot} if savepoint else set())
+        retained = {*self._retained, *unproven, slot}
+        stay = retained.difference(subsumed(retained, self.keep, pinned), {slot})
+        return slot_ranges(stay | self.unreadable)
+
+    def completed(self, entry: Checkpoint) -> None:
+        """A checkpoint completed, and no newer generation had started: older ones may go."""
+        self.retain(entry)
+        self._due.set()
+
+    def forget(self, slot: Slot) -> None:
+        """A savepoint was dropped: its objects may go."""
+        self._retained.pop(slot, None)
+        self._savepoints.discard(slot)
+        self._due.set()
+
+    async def run(self, live: Callable[[], set[str]]) -> None:
+        """Collect after each completed checkpoint until cancelled; `live` as in `collect`."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            await self.collect(live)
+
+    async def collect(self, live: Callable[[], set[str]]) -> None:
+        """Delete what retention allows; failures stay for the next time.
+
+        `live` says which objects the next checkpoint may refer to.
+        """
+        for slot in subsumed(self._retained, self.keep, self._savepoints):
+            try:
+                await self.slots.remove(slot)
+            except StorageError as error:
+                Event.SLOT_NOT_DELETED.log(logger, slot=slot, error=error)
+                return
+            del self._retained[slot]
+        retained: set[str] = set().union(*self._retained.values())
+        in_use = self.ledger.closure(live()) | self.ledger.busy
+        dead = sorted(filter(self._may_go, garbage(self.ledger.names, retained, in_use)))
+        errors: list[StorageError | None] = []
+        for start in range(0, len(dead), self.concurrency):
+            errors += await asyncio.gather(
+                *map(self._delete, dead[start : start + self.concurrency])
+            )
+        if failed := [error for error in errors if error is not None]:
+            Event.OBJECTS_NOT_DELETED.log(logger, objects=len(failed), error=failed[-1])
+
+    def _may_go(self, name: str) -> bool:
+        owner = generation_of(name)
+        return self.spared is None or owner is None or owner >= self.spared
+
+    async def _delete(self, name: str) -> StorageError | None:
+        try:
+            await self.store.delete(name)
+        except StorageError as error:
+            return error
+        self.ledger.forget(name)
+        self.deleted += 1
+        return None

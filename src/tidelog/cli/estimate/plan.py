@@ -1,0 +1,99 @@
+"""`tidelog plan`: the settings that reach a restore time and a budget, and why these."""
+
+import shutil
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from tidelog.cli.estimate.description import Described, on_a_description
+from tidelog.cli.estimate.fields import plan_fields
+from tidelog.cli.estimate.plan_output import print_plans
+from tidelog.cli.estimate.prices import price_warnings, print_prices, print_warnings, today
+from tidelog.cli.output import Output
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
+from tidelog.cli.values import duration, money
+from tidelog.cost.plan.chart import Chart, chart_of
+from tidelog.cost.plan.planning import Plan, focus, in_currency, make_plans
+from tidelog.cost.plan.plots import draw, save
+from tidelog.cost.plan.targets import Money, Targets
+from tidelog.errors import ConfigError
+
+
+@click.command("plan")
+@on_a_description
+@click.option(
+    "--restore",
+    type=duration,
+    metavar="TIME",
+    help="Target: a started process has restored its state after this long.",
+)
+@click.option(
+    "--budget", type=money, metavar="MONEY", help="Target: a month costs no more, such as 200CNY."
+)
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Draw cost and restore time over the interval into a .png or .svg file.",
+)
+@click.option(
+    "--chart/--no-chart",
+    default=None,
+    help="Draw the same as text.  [default: on a terminal, if plotext is installed]",
+)
+def command(
+    output: Output,
+    described: Described,
+    restore: float | None,
+    budget: Money | None,
+    plot: Path | None,
+    chart: bool | None,
+) -> int:
+    """Find the settings that reach targets at the least cost, and explain what binds them.
+
+    Targets are --restore, --budget and --checkpoint-interval. Exits with 1 when no settings meet
+    all of them: then it names the obstacle and what comes nearest.
+    """
+    targets = Targets(described.settings.checkpoint_interval, restore, budget)
+    books, left_out = in_currency(described.books, budget)
+    described = replace(described, books=books)
+    day = today()
+    warnings = [*price_warnings(books, day), *left_out]
+    plans = make_plans(
+        described.workload, described.settings, books, targets, egress=described.egress
+    )
+    shown = focus(plans, targets)
+    if plot is not None:
+        save(_chart(shown, targets), plot)
+    if output.as_json:
+        output.document(plan_fields(described, targets, plans, day, warnings))
+    else:
+        print_plans(output, plans, shown, targets)
+        if _wants_chart(chart):
+            output.line()
+            output.line(draw(_chart(shown, targets), min(100, shutil.get_terminal_size().columns)))
+        print_prices(output, described.books, notes=described.notes)
+        print_warnings(output, warnings)
+    return EXIT_OK if shown.decision.recommended else EXIT_PROBLEM
+
+
+def _wants_chart(asked: bool | None) -> bool:
+    if asked is None:
+        return sys.stdout.isatty() and find_spec("plotext") is not None
+    return asked
+
+
+def _chart(plan: Plan, targets: Targets) -> Chart:
+    title = f"Cost and restore time: {plan.book.title}, {plan.book.region}"
+    chart = chart_of(title, plan.candidates, plan.decision, targets)
+    if chart is None:
+        raise ConfigError(
+            "a plot over the materialization interval",
+            expected="at least two intervals to choose from",
+            found=f"checkpoints every {targets.checkpoint_s:g} s, longer than all others",
+            action="leave the plot out, or take checkpoints more often",
+        )
+    return chart

@@ -1,0 +1,54 @@
+"""Log records of a command: what is shown of them, and how.
+
+Invariant: records go to standard error, one line each in JSON, so standard output holds results
+only.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _StandardError(logging.Handler):
+    """Writes to what standard error is at the moment: a live view replaces it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+        except Exception:
+            self.handleError(record)
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON document per record: time, level, logger, event, message and fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": getattr(record, "event", None),
+            "message": record.getMessage(),
+            "fields": record.args if isinstance(record.args, Mapping) else {},
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(document, enc_hook=str).decode()
+
+
+def show_logs(context: click.Context, level: str, form: str) -> None:
+    """Show tidelog's records from `level` on, and warnings of others, until the command ends."""
+    handler = _StandardError()
+    handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    root, ours = logging.getLogger(), logging.getLogger("tidelog")
+    before = ours.level
+    root.addHandler(handler)
+    ours.setLevel(level.upper())
+    context.call_on_close(lambda: root.removeHandler(handler))
+    context.call_on_close(lambda: ours.setLevel(before))

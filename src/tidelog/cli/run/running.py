@@ -1,0 +1,158 @@
+"""Runs a job in this process: signals, reports, and the way it ended.
+
+Invariant: whatever happens, the reporter's `end` is called once and says what to do next.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.cli.run.reports import Ending, Outcome, Reporter, Speed
+from tidelog.errors import ConfigError, FencedError, StorageError, TidelogError
+from tidelog.runtime.control.server import serve_control
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.status import JobStatus
+
+EXIT_FINISHED: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_FENCED: Final = 3
+EXIT_INTERRUPTED: Final = 130
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Speedometer:
+    """Speed from successive looks at a running job."""
+
+    def __init__(self) -> None:
+        self._first: JobStatus | None = None
+        self._last: JobStatus | None = None
+
+    def read(self, status: JobStatus) -> Speed:
+        """The speed since the look before, and since the first one."""
+        if status.phase != "running":
+            return Speed()
+        first, last = self._first or status, self._last or status
+        self._first, self._last = first, status
+        return Speed(_between(last, status), _between(first, status))
+
+
+def _between(before: JobStatus, after: JobStatus) -> float:
+    elapsed = after.at_s - before.at_s
+    return (after.records_read - before.records_read) / elapsed if elapsed > 0 else 0.0
+
+
+async def run_job(
+    runner: JobRunner, reporter: Reporter, listen: Callable[[JobStatus], None]
+) -> Ending:
+    """Run to the end, a signal or an error; errors but those of tidelog pass through.
+
+    `listen` gets every status taken.
+    """
+    started = runner.effects.clock.monotonic()
+    up = asyncio.Event()
+    running = asyncio.ensure_future(runner.run(up.set))
+    controlling = asyncio.ensure_future(_control(runner, up, running, reporter))
+    watching = asyncio.ensure_future(_watch(runner, reporter, listen))
+
+    def stop() -> None:
+        reporter.stopping()
+        running.cancel()
+
+    _on_signals(stop)
+    outcome: Outcome
+    error = None
+    try:
+        await asyncio.wait([running, watching], return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():  # it could not report: nobody would see what goes on
+            running.cancel()
+            await asyncio.wait([running])
+            watching.result()
+        outcome = _outcome(await running)
+    except asyncio.CancelledError:
+        outcome = "interrupted"
+    except TidelogError as failure:
+        error = failure
+        outcome = "fenced" if isinstance(failure, FencedError) else "failed"
+    finally:
+        watching.cancel()
+        if not up.is_set():
+            controlling.cancel()
+        await asyncio.wait([controlling])
+    incarnation = runner.incarnation
+    restored = incarnation.plan.checkpoint if incarnation is not None else None
+    ending = Ending(
+        outcome=outcome,
+        exit_code=exit_code(outcome, error),
+        status=status_of(runner),
+        restored_slot=restored.slot if restored is not None else None,
+        seconds=runner.effects.clock.monotonic() - started,
+        error=error,
+        chosen_slot=runner.restore_slot is not None or _from_own_store(runner),
+        savepoint=incarnation.driver.savepoints.stopped if incarnation is not None else None,
+    )
+    listen(ending.status)
+    return ending
+
+
+def exit_code(outcome: Outcome, error: TidelogError | None) -> int:
+    """The exit code of the process."""
+    match outcome:
+        case "finished" | "already-complete" | "stopped":
+            return EXIT_FINISHED
+        case "interrupted":
+            return EXIT_INTERRUPTED
+        case "fenced":
+            return EXIT_FENCED
+        case "failed":
+            return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+
+
+def _from_own_store(runner: JobRunner) -> bool:
+    return runner.restore_from is not None and runner.restore_from.store is None
+
+
+async def _control(
+    runner: JobRunner, up: asyncio.Event, running: "asyncio.Task[JobResult]", reporter: Reporter
+) -> None:
+    """Let `tidelog savepoint` and `tidelog stop` ask the job, from its start to its end."""
+    await up.wait()
+    try:
+        async with serve_control(runner):
+            await asyncio.wait([running])
+    except StorageError as error:
+        reporter.notice(f"`tidelog savepoint` and `tidelog stop` will not find this job: {error}")
+
+
+def _outcome(result: JobResult) -> Outcome:
+    if result.stopped is not None:
+        return "stopped"
+    return "already-complete" if result.already_complete else "finished"
+
+
+async def _watch(
+    runner: JobRunner, reporter: Reporter, listen: Callable[[JobStatus], None]
+) -> None:
+    speedometer = Speedometer()
+    while True:
+        await runner.effects.clock.sleep(reporter.poll_s)
+        status = status_of(runner)
+        listen(status)
+        reporter.observe(status, speedometer.read(status))
+
+
+def _on_signals(stop: Callable[[], object]) -> None:
+    """Stop at the first signal; a second one ends the process at once, which loses nothing."""
+    loop = asyncio.get_running_loop()
+
+    def stop_once() -> None:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        stop()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop_once)

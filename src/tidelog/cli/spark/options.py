@@ -1,0 +1,54 @@
+"""What the commands of `tidelog spark` have in common: how they are called, where checkpoints are.
+
+Invariants: those of `tidelog.cli.store.options`; a checkpoint's URL is taken as Spark writes it.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Concatenate, Final, ParamSpec
+
+import click
+
+from tidelog.cli.store.options import StoreCommand, add_options, on_store
+from tidelog.spark.checkpoint.location import store_url
+
+P = ParamSpec("P")
+
+STOP_THE_QUERY: Final = (
+    "The query that writes this checkpoint must be stopped: whether it is cannot be seen from here."
+)
+
+spark_home_option = click.option(
+    "--spark-home",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The Spark to use; by default $SPARK_HOME, else the installed pyspark.",
+)
+
+
+def on_checkpoint(
+    function: Callable[Concatenate[StoreCommand, P], Awaitable[int]],
+) -> Callable[..., None]:
+    """Make a command function of `function`, which works on the checkpoint at a URL and returns
+    the exit code; adds URL, --endpoint, --json and --debug.
+    """
+    return on_store(function, store_url)
+
+
+def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise click.BadParameter("write it as NAME=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+on_spark = add_options(
+    click.option("--master", metavar="URL", help="Spark's master; by default local[*]."),
+    click.option(
+        "--conf",
+        multiple=True,
+        callback=_settings,
+        metavar="NAME=VALUE",
+        help="A Spark setting.",
+    ),
+)
+"""Options --master and --conf of commands that start a Spark of their own; `conf` is a dict."""

@@ -1,0 +1,193 @@
+"""What the commands that look into a store have in common: arguments, errors, exit codes.
+
+Invariants: a command ends with 0 (fine), 1 (a problem, an error), 2 (wrong usage) or 130
+(Ctrl-C); an error is its message and the next action, a traceback only with --debug; the store
+is closed in the end.
+"""
+
+import asyncio
+import functools
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import click
+
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.cli.output import Output
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError, InvariantError, TidelogError
+from tidelog.ids import Slot
+from tidelog.storage.open import open_store
+from tidelog.storage.port import ObjectStore
+
+P = ParamSpec("P")
+
+EXIT_OK: Final = 0
+EXIT_PROBLEM: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+def slot_number(text: str) -> Slot | None:
+    """A slot's number, or None for `latest`; an argument's type. Raises BadParameter."""
+    if text == "latest":
+        return None
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither a slot's number nor 'latest'")
+    return Slot(int(text))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCommand:
+    """What a command gets to work with."""
+
+    url: str
+    """As the user wrote it."""
+    endpoint: str | None
+    effects: Effects
+    store: ObjectStore
+    output: Output
+
+    def open_again(self) -> ObjectStore:
+        """Another connection to the same store."""
+        return open_at(self.url, self.endpoint, self.effects)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+endpoint_option = click.option(
+    "--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS."
+)
+
+
+def option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """An option; `--help` shows the default that it is given."""
+    return click.option(*names, show_default="default" in settings, **settings)
+
+
+def add_options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Decorate a command with options, which `--help` prints in this order."""
+
+    def decorated(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorated
+
+
+def on_this_machine(
+    function: Callable[Concatenate[Output, P], int | Coroutine[Any, Any, int]],
+) -> Callable[..., None]:
+    """Make a command function of `function`, asynchronous or not, which prints on the Output and
+    returns the exit code; adds --json and --debug.
+    """
+
+    @click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON; see docs/reference/cli-json.md."
+    )
+    @click.option("--debug", is_flag=True, help="Print tracebacks.")
+    @functools.wraps(function)
+    def command(as_json: bool, debug: bool, **options: Any) -> None:
+        output = Output(as_json=as_json)
+
+        def work() -> int:
+            found = function(output, **options)  # type: ignore[call-arg]
+            return found if isinstance(found, int) else asyncio.run(found)
+
+        click.get_current_context().exit(reported(work, output, debug=debug))
+
+    return command
+
+
+def on_store(
+    function: Callable[Concatenate[StoreCommand, P], Awaitable[int]],
+    location: Callable[[str], str] = str,
+) -> Callable[..., None]:
+    """Make a command function of `function`, which works on the store at URL and returns the exit
+    code; adds URL, --endpoint, --json and --debug. `location` of the URL is what is opened.
+    """
+
+    @click.argument("url")
+    @endpoint_option
+    @on_this_machine
+    @functools.wraps(function)
+    async def command(output: Output, /, url: str, endpoint: str | None, **options: Any) -> int:
+        async with opened(url, endpoint, output, location) as invocation:
+            return await function(invocation, **options)  # type: ignore[call-arg]
+
+    return command
+
+
+@asynccontextmanager
+async def opened(
+    url: str, endpoint: str | None, output: Output, location: Callable[[str], str] = str
+) -> AsyncIterator[StoreCommand]:
+    """Open the store at the `location` of a URL, and close it again."""
+    effects = Effects()
+    with closing(effects.offload):
+        store = open_at(location(url), endpoint, effects)
+        try:
+            yield StoreCommand(url, endpoint, effects, store, output)
+        finally:
+            await store.close()
+
+
+def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
+    """Do `work` and report its error, if any; returns the exit code."""
+    error: TidelogError
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        raise  # The reader of our output has enough; click ends quietly.
+    except TidelogError as failure:
+        error = failure
+    except Exception as cause:
+        error = defect(cause)
+    if debug:
+        traceback.print_exception(error)
+    output.error(error)
+    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
+
+
+def open_at(url: str, endpoint: str | None, effects: Effects) -> ObjectStore:
+    """The store at a URL; raises ConfigError."""
+    options = {} if endpoint is None else {"endpoint_url": endpoint}
+    return open_store(url, effects, options=options)
+
+
+def selected(
+    checkpoint: Checkpoint, operator: str | None, subtask: int | None = None
+) -> list[tuple[OperatorState, SubtaskState]]:
+    """The subtasks that options chose, all of them for None; raises ConfigError for no match."""
+    found = [
+        (owner, state)
+        for owner, state in checkpoint.subtasks()
+        if operator in (None, owner.id) and subtask in (None, state.index)
+    ]
+    if found:
+        return found
+    operators = ", ".join(f"{o.id} ({len(o.subtasks)} subtasks)" for o in checkpoint.operators)
+    raise ConfigError(
+        f"operator {operator}, subtask {subtask}" if operator else f"subtask {subtask}",
+        expected=f"one of {operators}, counted from 0",
+        found=f"none of that name in slot {checkpoint.slot}",
+        action="correct the option",
+    )
+
+
+def defect(cause: Exception) -> InvariantError:
+    """The error to report for an exception nobody translated."""
+    error = InvariantError(
+        "tidelog itself",
+        expected="no error but its own",
+        found=f"{type(cause).__name__}: {cause}",
+        action="run again with --debug and report the traceback; no durable state is lost",
+    )
+    error.__cause__ = cause
+    return error

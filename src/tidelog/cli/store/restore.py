@@ -1,0 +1,212 @@
+"""`tidelog restore`: a checkpoint's state in a local directory."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import click
+import msgspec
+
+from tidelog.catalog.inventory import find_checkpoint
+from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.cli.output import Step
+from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, option, selected, slot_number
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError
+from tidelog.ids import Slot
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.restore.restorer import Restorer
+from tidelog.state.schema.decode import RowDecoder
+from tidelog.storage.port import ObjectStore
+from tidelog.table.kinds import reading_factory
+from tidelog.table.port import Table
+from tidelog.table.rocksdb import RocksTableFactory
+
+Format = Literal["rocksdb", "jsonl"]
+
+_SHOW_S: Final = 0.2
+_COPY_ROWS: Final = 10_000
+
+
+@click.command("restore")
+@on_store
+@option("--slot", type=slot_number, default="latest")
+@click.option("--operator", metavar="ID", help="This operator only.")
+@click.option(
+    "--to",
+    "directory",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A directory that is empty or does not exist.",
+)
+@option(
+    "--format",
+    "output_format",
+    type=click.Choice(["rocksdb", "jsonl"]),
+    default="rocksdb",
+    help="A RocksDB database, or a file of decoded rows, per subtask.",
+)
+async def command(
+    invocation: StoreCommand,
+    slot: Slot | None,
+    operator: str | None,
+    directory: Path,
+    output_format: Format,
+) -> int:
+    """Write the state of a checkpoint in the store at URL to a local directory.
+
+    The store is only read. When something fails, nothing is left behind in the directory.
+    """
+    output, effects = invocation.output, invocation.effects
+    checkpoint = await find_checkpoint(invocation.store, slot)
+    chosen = selected(checkpoint, operator)
+    progress = RestoreProgress.of(effects.clock, (state for _, state in chosen))
+    with _target(directory), output.progress("restoring") as step:
+        showing = asyncio.ensure_future(_show(progress, step, effects))
+        try:
+            export = _Export(invocation.store, effects, progress, directory, output_format)
+            subtasks = [await export.subtask(*each) for each in chosen]
+        finally:
+            showing.cancel()
+    if output.as_json:
+        output.document(
+            {
+                "url": invocation.store.url,
+                "slot": checkpoint.slot,
+                "checkpoint_id": checkpoint.checkpoint_id,
+                "format": output_format,
+                "to": str(directory),
+                "subtasks": subtasks,
+            }
+        )
+    else:
+        columns = ["operator", "subtask", "changes", "rows", "path"]
+        output.table(columns, [list(subtask.values()) for subtask in subtasks])
+        output.line(f"slot {checkpoint.slot} restored")
+    return EXIT_OK
+
+
+async def _show(progress: RestoreProgress, step: Step, effects: Effects) -> None:
+    while True:
+        step(int(progress.fraction * 1000), 1000)
+        await effects.clock.sleep(_SHOW_S)
+
+
+@contextmanager
+def _target(directory: Path) -> Iterator[None]:
+    """An empty directory to write to; emptied again when the block fails.
+
+    Raises ConfigError when it is something else.
+    """
+    existed = directory.exists()
+    if existed and not (directory.is_dir() and not any(directory.iterdir())):
+        raise ConfigError(
+            f"target {directory}",
+            expected="a directory that is empty or does not exist",
+            found="files" if directory.is_dir() else "a file",
+            action="choose another --to",
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as cause:
+        _empty(directory, existed=existed)
+        raise ConfigError(
+            f"target {directory}",
+            expected="a directory that can be written to, with room for the state",
+            found=cause.strerror or str(cause),
+            action="choose another --to",
+        ) from cause
+    except BaseException:
+        _empty(directory, existed=existed)
+        raise
+
+
+def _empty(directory: Path, *, existed: bool) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    if existed:
+        with suppress(OSError):
+            directory.mkdir()
+
+
+@dataclass(slots=True)
+class _Export:
+    """Writes subtasks one after the other, so that one table is open at a time."""
+
+    store: ObjectStore
+    effects: Effects
+    progress: RestoreProgress
+    directory: Path
+    format: Format
+
+    async def subtask(self, operator: OperatorState, state: SubtaskState) -> dict[str, Any]:
+        """Restore and write one subtask; returns what was written."""
+        # An id from a store must not lead out of the directory.
+        name = f"{quote(operator.id, safe='')}-{state.index}"
+        target = self.directory / (name if self.format == "rocksdb" else f"{name}.jsonl")
+        in_place = self.format == "rocksdb" and state.table == "rocksdb"
+        work = target if in_place else self.directory / f"{name}.table"
+        factory = reading_factory(state.table, f"subtask {state.index}")
+        restorer = Restorer(self.store, self.effects, factory, self.progress)
+        restored = await restorer.restore(state, work, f"{operator.id}-{state.index}")
+        run = self.effects.offload.run
+        rows = None
+        try:
+            if in_place:
+                # The tables have no write-ahead log: what is in memory goes to a file here.
+                await run(restored.table.prepare_snapshot)
+            elif self.format == "rocksdb":
+                rows = await run(_copy, restored.table, target)
+            else:
+                rows = await run(_write_lines, restored.table, operator, state.index, target)
+        finally:
+            restored.table.close()
+        if work != target:
+            await run(shutil.rmtree, work, True)
+        return {
+            "operator": operator.id,
+            "subtask": state.index,
+            "changes": state.seqno,
+            "rows": rows,
+            "path": target.name,
+        }
+
+
+def _copy(table: Table, target: Path) -> int:
+    """Copy a table into a RocksDB database; returns the number of rows."""
+    copy = RocksTableFactory().create(target)
+    count = 0
+    try:
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        for key, value in table.scan(b"", None):
+            keys.append(key)
+            values.append(value)
+            count += 1
+            if len(keys) == _COPY_ROWS:
+                copy.load(keys, values)
+                keys, values = [], []
+        if keys:
+            copy.load(keys, values)
+        copy.prepare_snapshot()
+    finally:
+        copy.close()
+    return count
+
+
+def _write_lines(table: Table, operator: OperatorState, subtask: int, target: Path) -> int:
+    """Write a table's rows as JSON lines; returns their number."""
+    decoder = RowDecoder(operator.states)
+    encode = msgspec.json.Encoder().encode
+    count = 0
+    with target.open("wb") as file:
+        for key, value in table.scan(b"", None):
+            row = msgspec.to_builtins(decoder.decode(key, value))
+            file.write(encode({"operator": operator.id, "subtask": subtask, **row}) + b"\n")
+            count += 1
+    return count

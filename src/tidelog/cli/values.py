@@ -1,0 +1,113 @@
+"""Durations, sizes, counts and money on the command line: options' types, and texts for people.
+
+Invariants: k, M and G are thousands, Ki, Mi and Gi are 1,024s, as everywhere in metering; what
+cannot be parsed raises BadParameter.
+"""
+
+import re
+from typing import Final
+
+import click
+
+from tidelog.cost.plan.targets import Money
+
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_FORM: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)")
+
+
+def duration(text: str) -> float:
+    """Seconds of a positive time with its unit; an option's type. Raises BadParameter."""
+    match = _FORM.fullmatch(text)
+    if match is None or float(match[1]) == 0:
+        raise click.BadParameter(f"{text!r} is no duration; write 500ms, 1s, 1.5m or 2h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+_FACTORS: Final[dict[str, int]] = {
+    "": 1,
+    **{letter: 1000 ** (at + 1) for at, letter in enumerate("kMGT")},
+    **{f"{letter}i": 1024 ** (at + 1) for at, letter in enumerate("KMGT")},
+}
+_NUMBER: Final = r"(\d+(?:\.\d*)?|\.\d+)"
+_COUNT: Final = re.compile(rf"{_NUMBER}(k|M|G|T|)")
+_SIZE: Final = re.compile(rf"{_NUMBER}(k|M|G|T|Ki|Mi|Gi|Ti|)B?")
+_MONEY: Final = re.compile(rf"{_NUMBER} ?([A-Z]{{3}})")
+
+
+def count(text: str) -> float:
+    """A number such as 20000, 20k or 1.5M; an option's type. Raises BadParameter."""
+    return _parsed(_COUNT, text, "number; write 20000, 20k or 1.5M")
+
+
+def to_bytes(text: str) -> int:
+    """Bytes of a size such as 200, 500MB or 2GiB; an option's type. Raises BadParameter."""
+    return int(_parsed(_SIZE, text, "size; write 200, 500MB or 2GiB"))
+
+
+def latency(text: str) -> float:
+    """Seconds of a duration that may be 0; an option's type. Raises BadParameter."""
+    return 0.0 if text in ("0", "0ms", "0s") else duration(text)
+
+
+def money(text: str) -> Money:
+    """An amount with its currency, such as 200CNY; an option's type. Raises BadParameter."""
+    match = _MONEY.fullmatch(text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no amount; write 200CNY or '19.90 EUR'")
+    return Money(float(match[1]), match[2])
+
+
+def _parsed(form: re.Pattern[str], text: str, expected: str) -> float:
+    match = form.fullmatch(text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no {expected}")
+    return float(match[1]) * _FACTORS[match[2]]
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def age(milliseconds: int) -> str:
+    """A length of time for people."""
+    seconds = max(0, milliseconds) // 1000
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration for people."""
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+_SMALL: Final = 100
+
+
+def short(number: float) -> str:
+    """A number for people: 12.3 M, 45.6 k, 789, 1.2."""
+    for unit, factor in ((" G", 1e9), (" M", 1e6), (" k", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.1f}{unit}"
+    return f"{number:.0f}" if number >= _SMALL else f"{number:.1f}"
+
+
+def span(seconds: float) -> str:
+    """A time that something takes, for people: 0.07 s, 29.7 s, 41.5 min, 3.2 h."""
+    if seconds < 120:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7_200 else f"{seconds / 3600:.1f} h"
+
+
+def amount(money: float) -> str:
+    """An amount of money without its currency."""
+    return f"{money:.2f}"

@@ -1,0 +1,67 @@
+"""Coroutines that run side by side, a bounded number at a time.
+
+Invariant: when one fails, or the caller is cancelled, all others have ended before the error is
+raised, so nothing goes on that nobody waits for.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_ONCE: Final = 16
+"""Requests for small objects; a store answers them side by side."""
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total) after each step."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """For callers that show none."""
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None = None) -> list[T]:
+    """The results of all coroutines, in their order, at most `at_once` of them running.
+
+    None: all at once. Raises the first error of any.
+    """
+    coroutines = list(work)
+    permits = asyncio.Semaphore(at_once or max(1, len(coroutines)))
+    running = [asyncio.ensure_future(_permitted(each, permits)) for each in coroutines]
+    try:
+        return await asyncio.gather(*running)
+    except BaseException:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        # Python complains of those that never began, unless they are closed.
+        for coroutine in coroutines:
+            coroutine.close()
+        raise
+
+
+async def gather_bounded(
+    items: Iterable[T],
+    work: Callable[[T], Coroutine[Any, Any, R]],
+    progress: Progress = no_progress,
+    at_once: int = AT_ONCE,
+) -> dict[T, R]:
+    """The result of `work` for every item, as `together`."""
+    todo = list(items)
+    done = 0
+
+    async def step(item: T) -> R:
+        nonlocal done
+        result = await work(item)
+        done += 1
+        progress(done, len(todo))
+        return result
+
+    return dict(zip(todo, await together(map(step, todo), at_once), strict=True))
+
+
+async def _permitted(work: Coroutine[Any, Any, T], permits: asyncio.Semaphore) -> T:
+    async with permits:
+        return await work

@@ -1,0 +1,195 @@
+"""From a store to the report: which facts are gathered, in which order, and what its log costs.
+
+Invariants: manifests are read before blocks, and blocks are compared with them, so a checkpoint
+that a running job drops meanwhile is left out as a whole; nothing is written. Objects are counted
+where no checkpoint is missing; how long one lives follows from how many are stored now (Little's
+law), so before a job has dropped its first checkpoint the bill is too low, never too high.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Final
+
+from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.concurrency import Progress, no_progress
+from tidelog.cost.measured.combining import combine_of
+from tidelog.cost.measured.engine import Engine
+from tidelog.cost.measured.facts import History, Snapshot, Stored
+from tidelog.cost.measured.history import read_history, read_stored, without_dropped
+from tidelog.cost.measured.intervals import contiguous_runs, seconds
+from tidelog.cost.measured.operators import report_operators
+from tidelog.cost.measured.report import Combine, OperatorReport, Report
+from tidelog.cost.measured.windows import Span, fullest_logs, window_states, with_windows
+from tidelog.cost.model.usage import Flow, Reads, Usage
+from tidelog.errors import ConfigError
+from tidelog.spark.checkpoint.location import find_layout
+from tidelog.storage.port import ObjectStore
+
+_COARSE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What options say besides the URL."""
+
+    combine: Combine | None = None
+    """What the job has reported; None: its checkpoints are asked."""
+    span: Span | None = None
+    """Size and slide of windows that the states do not describe."""
+
+
+async def measure(
+    store: ObjectStore, engine: Engine, question: Question, progress: Progress = no_progress
+) -> Report:
+    """Measure the overhead of the job in a store.
+
+    Raises ConfigError (the checkpoint of a Spark query, the status of another job),
+    ObjectNotFoundError (no job), RestoreError (no checkpoint, or a Spark job that failed),
+    CorruptObjectError and FormatVersionError, and what the store raises.
+    """
+    await _require_job(store)
+    history, checkpoints = await read_history(store)
+    if question.combine is not None:
+        _require_same(history.job, question.combine.job)
+    stored = await read_stored(store)
+    blocks = await engine.blocks(checkpoints, progress)
+    history, dropped = await without_dropped(store, history, blocks)
+    operators = report_operators(history, blocks)
+    operators = await _windows(engine, question, history, checkpoints, operators, progress)
+    return _report(store.url, engine.name, question, history, stored, operators, dropped)
+
+
+async def _require_job(store: ObjectStore) -> None:
+    if await find_layout(store) == "query":
+        raise ConfigError(
+            f"location {store.url}",
+            expected="the store of a tidelog job",
+            found="the checkpoint of a Spark query, which has no materializations",
+            action="use `tidelog spark checkpoints URL` for what its log holds",
+        )
+
+
+def _require_same(job: str, counted: str | None) -> None:
+    if counted not in (None, job):
+        raise ConfigError(
+            "--status",
+            expected=f"the output of job {job}, which wrote the store",
+            found=f"that of job {counted}",
+            action="pass the file of the right job, or leave the option out",
+        )
+
+
+async def _windows(
+    engine: Engine,
+    question: Question,
+    history: History,
+    checkpoints: Sequence[Checkpoint],
+    operators: Sequence[OperatorReport],
+    progress: Progress,
+) -> list[OperatorReport]:
+    """The operators, those with windows compared with the rule for windows."""
+    kept = {id: window_states(states, question.span) for id, states in history.states.items()}
+    logs = {
+        interval.peak_log
+        for operator in operators
+        if kept[operator.id] is not None
+        for interval in fullest_logs(operator)
+    }
+    written = await engine.changes(checkpoints, logs, progress) if logs else {}
+    return [
+        operator if states is None else with_windows(operator, states, written)
+        for operator in operators
+        for states in [kept[operator.id]]
+    ]
+
+
+def _report(
+    url: str,
+    engine: str,
+    question: Question,
+    history: History,
+    stored: Stored,
+    operators: Sequence[OperatorReport],
+    dropped: int,
+) -> Report:
+    found = contiguous_runs(history.snapshots)
+    first, last = history.snapshots[0], history.snapshots[-1]
+    pairs = len(history.snapshots) - len(found)
+    checkpoint_s = seconds(found) / pairs if pairs else None
+    return Report(
+        url=url,
+        job=history.job,
+        engine=engine,
+        checkpoints=len(history.snapshots),
+        first_slot=first.slot,
+        last_slot=last.slot,
+        seconds=seconds(found),
+        checkpoint_s=checkpoint_s,
+        operators=tuple(operators),
+        combine=question.combine or combine_of(found),
+        stored_bytes=stored.bytes,
+        table_bytes=sum(point.table_bytes for point in last.points.values()),
+        usage=log_usage(found, stored),
+        notes=tuple(_notes(found, operators, checkpoint_s, dropped)),
+    )
+
+
+def _notes(
+    found: Sequence[Sequence[Snapshot]],
+    operators: Collection[OperatorReport],
+    checkpoint_s: float | None,
+    dropped: int,
+) -> list[str]:
+    notes = []
+    if dropped:
+        notes.append(f"left out: {dropped} checkpoints that the job dropped meanwhile")
+    notes += [_border(before[-1], after[0]) for before, after in pairwise(found)]
+    shortest = min((o.interval_s for o in operators if o.interval_s is not None), default=None)
+    if shortest is not None and checkpoint_s is not None and checkpoint_s > _COARSE * shortest:
+        notes.append(
+            f"a checkpoint every {checkpoint_s:.1f} s shows the log at steps of "
+            f"{checkpoint_s / shortest:.0%} of the shortest interval: a peak may be higher by that"
+        )
+    return notes
+
+
+def _border(before: Snapshot, after: Snapshot) -> str:
+    """What lies between two runs."""
+    if after.final:
+        return f"slot {after.slot} ended the job: what its end of data changed is not counted"
+    return (
+        f"between slot {before.slot} and {after.slot} checkpoints are missing, or the job was "
+        "restarted: nothing is measured across"
+    )
+
+
+def log_usage(found: Sequence[Sequence[Snapshot]], stored: Stored) -> Usage | None:
+    """Segments and manifests as flows of objects; None without a time to divide by."""
+    span = seconds(found)
+    if not span:
+        return None
+    manifests = [snapshot.manifest_bytes for run in found for snapshot in run]
+    flows = (
+        _flow("segment", _segments_written(found) / span, stored.segments),
+        _flow("manifest", (len(manifests) - len(found)) / span, dict(enumerate(manifests))),
+    )
+    return Usage(tuple(flow for flow in flows if flow is not None), Reads())
+
+
+def _segments_written(found: Sequence[Sequence[Snapshot]]) -> int:
+    """Segments that a checkpoint of a run names and none before it."""
+    written = 0
+    for run in found:
+        seen = set(run[0].segments)
+        for _, snapshot in pairwise(run):
+            written += len(snapshot.segments - seen)
+            seen |= snapshot.segments
+    return written
+
+
+def _flow(kind: str, per_s: float, sizes: Mapping[str, int] | Mapping[int, int]) -> Flow | None:
+    if not per_s or not sizes:
+        return None
+    return Flow(kind, per_s, fmean(sizes.values()), len(sizes) / per_s)

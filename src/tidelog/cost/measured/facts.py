@@ -1,0 +1,123 @@
+"""The facts that a report is made of, as they stand in manifests, blocks and changes.
+
+Invariants: facts are plain numbers without an opinion; times are milliseconds since 1970 by the
+clock of the job, sizes bytes; tallies are sums, so they add up in any order.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.checkpoint.manifest import StateInfo
+from tidelog.ids import SubtaskId
+
+
+class Held(NamedTuple):
+    """The log of one subtask in one checkpoint."""
+
+    slot: int
+    operator: str
+    subtask: int
+
+    @property
+    def who(self) -> SubtaskId:
+        """The subtask whose log it is."""
+        return SubtaskId(self.operator, self.subtask)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One subtask in one retained checkpoint."""
+
+    slot: int
+    created_ms: int
+    seqno: int
+    """Changes logged when the barrier passed."""
+    upto: int
+    """Changes below are in the materialization; 0 without one."""
+    table_bytes: int
+    """Bytes of the files of the materialization; 0 without one."""
+    log_bytes: int
+    """Bytes of log that the manifest names or holds, which a restore reads."""
+    updates: int = 0
+    """Updates that were combined into the changes since updates are counted; 0: they are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One retained checkpoint."""
+
+    slot: int
+    generation: int
+    created_ms: int
+    manifest_bytes: int
+    final: bool
+    """The job ended with it: what it does at the end of its data is in this one alone."""
+    segments: frozenset[str]
+    points: Mapping[SubtaskId, Point]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All retained checkpoints of a job, oldest first; `states` are those of the newest one."""
+
+    job: str
+    snapshots: Sequence[Snapshot]
+    states: Mapping[str, Sequence[StateInfo]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Some blocks; `raw_bytes` is their payload before compression, without headers."""
+
+    blocks: int = 0
+    changes: int = 0
+    raw_bytes: int = 0
+    stored_bytes: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.blocks + other.blocks,
+            self.changes + other.changes,
+            self.raw_bytes + other.raw_bytes,
+            self.stored_bytes + other.stored_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFacts:
+    """The blocks that retained checkpoints name."""
+
+    held: Mapping[Held, Tally] = field(default_factory=dict)
+    """The blocks of each subtask in each checkpoint."""
+    distinct: Mapping[SubtaskId, Tally] = field(default_factory=dict)
+    """The blocks of each subtask, each counted once, however many checkpoints name it."""
+
+
+class Written(NamedTuple):
+    """Changes of one state of one subtask in the log of one checkpoint."""
+
+    log: Held
+    state_id: int
+    deletes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some changes; `raw_bytes` as in a block before compression."""
+
+    count: int = 0
+    raw_bytes: int = 0
+
+    def __add__(self, other: "Rows") -> "Rows":
+        return Rows(self.count + other.count, self.raw_bytes + other.raw_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What lies in the store now."""
+
+    segments: Mapping[str, int]
+    """Bytes of every segment."""
+    bytes: int
+    """Bytes of all objects of the job."""

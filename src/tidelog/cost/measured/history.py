@@ -1,0 +1,137 @@
+"""The history of a job, read from its manifests.
+
+Invariants: a slot that cannot be read is an error, never left out; a slot is left out only when
+the running job dropped it while its blocks were read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidelog.catalog.inventory import read_slots
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
+from tidelog.checkpoint.slots import list_slots
+from tidelog.cost.measured.facts import (
+    BlockFacts,
+    Held,
+    History,
+    Point,
+    Snapshot,
+    Stored,
+    Tally,
+)
+from tidelog.errors import CorruptObjectError, RestoreError
+from tidelog.ids import Slot, SubtaskId
+from tidelog.storage import object_names
+from tidelog.storage.port import ObjectStore
+
+
+async def read_history(store: ObjectStore) -> tuple[History, list[Checkpoint]]:
+    """All retained checkpoints, oldest first, and their manifests.
+
+    Raises ObjectNotFoundError (no job), CorruptObjectError and FormatVersionError (a slot that
+    cannot be read), RestoreError (no checkpoint yet).
+    """
+    slots = await read_slots(store)
+    # A canonical savepoint is none of the job's own: its log holds rows, not changes.
+    checkpoints = [each for each in slots.all_checkpoints() if not is_canonical(each)]
+    if not checkpoints:
+        raise RestoreError(
+            f"store {store.url}",
+            expected="a checkpoint",
+            found="none",
+            action="let the job complete its first checkpoint",
+        )
+    newest = checkpoints[-1]
+    states = {operator.id: operator.states for operator in newest.operators}
+    snapshots = [_snapshot(each, slots.sizes[each.slot]) for each in checkpoints]
+    return History(newest.job, snapshots, states), checkpoints
+
+
+def _snapshot(checkpoint: Checkpoint, manifest_bytes: int) -> Snapshot:
+    points = {
+        SubtaskId(operator.id, state.index): _point(checkpoint, state)
+        for operator, state in checkpoint.subtasks()
+    }
+    return Snapshot(
+        slot=checkpoint.slot,
+        generation=checkpoint.author.generation,
+        created_ms=checkpoint.created_ms,
+        manifest_bytes=manifest_bytes,
+        final=checkpoint.final,
+        segments=frozenset(log.segment for _, s in checkpoint.subtasks() for log in s.log),
+        points=points,
+    )
+
+
+def _point(checkpoint: Checkpoint, state: SubtaskState) -> Point:
+    ref = state.materialization
+    return Point(
+        slot=checkpoint.slot,
+        created_ms=checkpoint.created_ms,
+        seqno=state.seqno,
+        upto=state.upto,
+        table_bytes=ref.table_bytes if ref is not None else 0,
+        log_bytes=sum(log.length for log in state.log) + sum(map(len, state.inline)),
+        updates=state.updates,
+    )
+
+
+async def without_dropped(
+    store: ObjectStore, history: History, blocks: BlockFacts
+) -> tuple[History, int]:
+    """The history without the checkpoints that were dropped while blocks were read, and how many
+    those are.
+
+    A checkpoint whose blocks do not add up to what its manifest names was dropped, or its log is
+    damaged: then it raises CorruptObjectError. Raises RestoreError when none is left.
+    """
+    short = {
+        snapshot.slot: mismatch
+        for snapshot in history.snapshots
+        if (mismatch := _first_mismatch(snapshot, blocks.held)) is not None
+    }
+    if not short:
+        return history, 0
+    there = await list_slots(store)
+    for slot, (who, expected, found) in short.items():
+        if slot in there:
+            raise CorruptObjectError(
+                f"object {object_names.checkpoint(Slot(slot))}: log of "
+                f"{who.operator}-{who.subtask}",
+                expected=f"{expected} bytes of blocks",
+                found=f"{found} bytes",
+                action="run `tidelog inspect URL`, which names the object",
+            )
+    kept = [snapshot for snapshot in history.snapshots if snapshot.slot not in short]
+    if not kept:
+        raise RestoreError(
+            f"store {store.url}",
+            expected="checkpoints that stay while their log is read",
+            found="a job that dropped all of them meanwhile",
+            action="keep more of them with `tidelog run ... --retain N`, and try again",
+        )
+    return replace(history, snapshots=kept), len(short)
+
+
+def _first_mismatch(
+    snapshot: Snapshot, held: Mapping[Held, Tally]
+) -> tuple[SubtaskId, int, int] | None:
+    for who, point in snapshot.points.items():
+        found = held.get(Held(snapshot.slot, *who), Tally()).stored_bytes
+        if found != point.log_bytes:
+            return who, point.log_bytes, found
+    return None
+
+
+async def read_stored(store: ObjectStore) -> Stored:
+    """The objects of the job, by one LIST per kind; raises what the store raises."""
+    segments = {
+        info.name: info.size
+        async for info in store.list(object_names.SEGMENTS)
+        if object_names.generation_of(info.name) is not None
+    }
+    total = sum(segments.values())
+    for prefix in (object_names.CHECKPOINTS, object_names.TABLES, object_names.MATERIALIZATIONS):
+        async for info in store.list(prefix):
+            total += info.size
+    return Stored(segments, total)

@@ -1,0 +1,158 @@
+"""Operators and their subtasks: rates, bytes, intervals, and the rule of thumb for their log.
+
+Invariants: a prediction uses nothing but means over everything that is retained, a measurement
+nothing but the fullest log of each interval; a sum over subtasks is over those of the newest
+generation that is retained, as earlier ones may have been scaled differently; what only some
+subtasks can tell is not made up for others.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import add
+from statistics import fmean
+
+from tidelog.cost.measured.facts import (
+    BlockFacts,
+    History,
+    Point,
+    Snapshot,
+    Tally,
+)
+from tidelog.cost.measured.intervals import (
+    Interval,
+    Rate,
+    change_rate,
+    contiguous_runs,
+    cuts,
+    intervals,
+    points_of,
+)
+from tidelog.cost.measured.missing import no_change, no_log, no_time, too_few
+from tidelog.cost.measured.report import BytesPerChange, Comparison, OperatorReport, SubtaskReport
+from tidelog.cost.model.formulas import log_peak_bytes
+from tidelog.ids import SubtaskId
+
+
+def report_subtask(
+    who: SubtaskId, found: Sequence[Sequence[Snapshot]], blocks: BlockFacts
+) -> SubtaskReport:
+    """What the runs of a history tell of a subtask."""
+    by_run = [points for run in found if (points := points_of(run, who))]
+    rate = change_rate(by_run)
+    per_change = bytes_per_change(blocks.distinct.get(who, Tally()))
+    seen = tuple(each for points in by_run for each in intervals(who, points, blocks.held))
+    peak = _peak(rate, per_change, seen)
+    return SubtaskReport(
+        subtask=who.subtask,
+        changes_per_s=rate.per_s,
+        bytes_per_change=per_change,
+        intervals=seen,
+        interval_s=fmean(each.seconds for each in seen) if seen else None,
+        peak=peak,
+        highest_peak_bytes=max((each.peak_bytes for each in seen), default=None),
+        missing=None if peak is not None else _missing(rate, per_change, by_run),
+    )
+
+
+def bytes_per_change(tally: Tally) -> BytesPerChange | None:
+    """Average bytes per change; None when there were no changes."""
+    if not tally.changes:
+        return None
+    return BytesPerChange(tally.raw_bytes / tally.changes, tally.stored_bytes / tally.changes)
+
+
+def _peak(
+    rate: Rate, per_change: BytesPerChange | None, seen: Sequence[Interval]
+) -> Comparison | None:
+    if rate.per_s is None or per_change is None or not seen:
+        return None
+    interval_s = fmean(each.seconds for each in seen)
+    return Comparison(
+        predicted_bytes=log_peak_bytes(rate.per_s, per_change.stored, interval_s),
+        measured_bytes=fmean(each.peak_bytes for each in seen),
+    )
+
+
+def _missing(
+    rate: Rate, per_change: BytesPerChange | None, by_run: Sequence[Sequence[Point]]
+) -> str:
+    if not rate.seconds:
+        return no_time()
+    if not rate.count:
+        return no_change()
+    if per_change is None:
+        return no_log()
+    within = [sum(cut.at_ms is not None for cut in cuts(points)) for points in by_run]
+    pairs = sum(len(points) - 1 for points in by_run)
+    return too_few(max(within), rate.seconds, rate.seconds / pairs)
+
+
+def report_operators(history: History, blocks: BlockFacts) -> list[OperatorReport]:
+    """Every operator with state of the newest checkpoint; what is special about windows is left
+    out.
+    """
+    found = contiguous_runs(history.snapshots)
+    newest = history.snapshots[-1]
+    # Subtasks of another parallelism are others, even if they have the same number.
+    alike = [run for run in found if run[-1].points.keys() == newest.points.keys()]
+    return [
+        _report(operator, [who for who in newest.points if who.operator == operator], alike, blocks)
+        for operator, states in history.states.items()
+        if states
+    ]
+
+
+def _report(
+    operator: str,
+    whos: Sequence[SubtaskId],
+    found: Sequence[Sequence[Snapshot]],
+    blocks: BlockFacts,
+) -> OperatorReport:
+    subtasks = tuple(report_subtask(who, found, blocks) for who in whos)
+    compared = [each for each in subtasks if each.peak is not None]
+    rates = [each.changes_per_s for each in subtasks if each.changes_per_s is not None]
+    spans = [each.interval_s for each in compared if each.interval_s is not None]
+    logs, tables = _sizes(whos, found)
+    return OperatorReport(
+        id=operator,
+        subtasks=subtasks,
+        changes_per_s=sum(rates) if rates else None,
+        bytes_per_change=bytes_per_change(
+            reduce(add, (blocks.distinct.get(who, Tally()) for who in whos), Tally())
+        ),
+        interval_s=fmean(spans) if spans else None,
+        compared=len(compared),
+        peak=_sum(each.peak for each in compared),
+        log_bytes=fmean(logs),
+        most_log_bytes=max(logs),
+        table_bytes=fmean(tables),
+        windows=None,
+        missing=None if compared else _reason_of(subtasks),
+    )
+
+
+def _sizes(
+    whos: Sequence[SubtaskId], found: Sequence[Sequence[Snapshot]]
+) -> tuple[list[int], list[int]]:
+    """Log and table of these subtasks in each checkpoint."""
+    snapshots = [snapshot for run in found for snapshot in run]
+    held = [[each.points[who] for who in whos if who in each.points] for each in snapshots]
+    return (
+        [sum(point.log_bytes for point in points) for points in held],
+        [sum(point.table_bytes for point in points) for points in held],
+    )
+
+
+def _sum(peaks: Iterable[Comparison | None]) -> Comparison | None:
+    known = [peak for peak in peaks if peak is not None]
+    if not known:
+        return None
+    return Comparison(
+        sum(peak.predicted_bytes for peak in known), sum(peak.measured_bytes for peak in known)
+    )
+
+
+def _reason_of(subtasks: Sequence[SubtaskReport]) -> str:
+    """The reason of a subtask that had changes, if any had."""
+    reasons = [each.missing for each in subtasks if each.missing is not None]
+    return next((reason for reason in reasons if reason != no_change()), reasons[0])

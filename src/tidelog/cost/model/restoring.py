@@ -1,0 +1,92 @@
+"""How long a restore takes, and what it asks of the store.
+
+Invariants: requests are those of `tidelog.runtime.runner` and `tidelog.checkpoint.startup`, some
+one after the other, the rest side by side within bounds of the runtime's own. Bytes, then changes:
+in a real restore they overlap in part, and opening tables comes on top. Requests and bytes are
+within 25 % of restores behind the model of a store: tests/unit/estimate/test_restoring.py.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.concurrency import AT_ONCE
+from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.usage import MONTH_S, Reads
+
+_GETS: Final = 3
+"""The newest slot, before the take-over and for it, and the own start after it."""
+_LISTS: Final = 7
+"""Slots before the take-over, for it, after it and before sinks recover; then segments, tables
+and descriptors side by side."""
+_IN_A_ROW: Final = _GETS + _LISTS - 2 + 3
+"""With them the own start, its second creation that the store refuses, and the deletion of the
+start before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What is read of one kind; the bytes are those of all."""
+
+    count: float
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What a restore of one process reads."""
+
+    slots: Objects
+    """Retained checkpoints."""
+    described: Objects
+    """Descriptors that any retained checkpoint names."""
+    descriptors: Objects
+    """Descriptors of the checkpoint that is restored, which are read once more."""
+    files: Objects
+    """Files of tables."""
+    segments: Objects
+    changes: float
+    """Changes to be replayed."""
+
+    @property
+    def objects(self) -> tuple[Objects, ...]:
+        """Everything but the requests that every start makes."""
+        return self.slots, self.described, self.descriptors, self.files, self.segments
+
+
+def restore_s(fetch: Fetch, settings: Settings) -> float:
+    """Seconds from a started process to running tasks."""
+    link = settings.link
+    # Files and segments are fetched at the same time, each kind with requests of its own.
+    state = Objects(
+        max(fetch.files.count, fetch.segments.count), fetch.files.bytes + fetch.segments.bytes
+    )
+    return (
+        _IN_A_ROW * link.latency_s
+        + side_by_side_s(fetch.slots, AT_ONCE, link)
+        + side_by_side_s(fetch.described, AT_ONCE, link)
+        + side_by_side_s(fetch.descriptors, link.requests, link)
+        + side_by_side_s(state, link.requests, link)
+        + fetch.changes / settings.materialize.replay_rate
+    )
+
+
+def side_by_side_s(objects: Objects, at_once: int, link: Link) -> float:
+    """Seconds until all are transferred, with at most so many requests at a time.
+
+    The first one's latency passes before the link has work. Then either latencies or bytes are
+    what takes the time; the last requests take longer than others, as the slowest of 16 does.
+    """
+    if not objects.count:
+        return 0.0
+    others = max(0.0, objects.count - 1) / at_once * link.latency_s
+    return link.latency_s + max(others, objects.bytes / link.bytes_per_s)
+
+
+def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
+    """What all processes ask for a second: each checkpoint lists the slots above its own."""
+    restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
+    return Reads(
+        gets=restores_per_s * (_GETS + sum(each.count for each in fetch.objects)),
+        lists=restores_per_s * _LISTS + settings.processes / cycle_s,
+        bytes=restores_per_s * sum(each.bytes for each in fetch.objects),
+    )

@@ -1,0 +1,85 @@
+"""How a job is run: what an estimate varies and a plan searches.
+
+Invariants: settings of the runtime have the runtime's own types and defaults; a process is one job
+with one store, as the embedded runtime has it, or one executor of Spark, and processes share the
+work evenly.
+"""
+
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from tidelog.changelog.uploader import UploadConfig
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.errors import ConfigError
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.state.backend import FlushConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The way to the object store, as one process sees it."""
+
+    bytes_per_s: float = MaterializeConfig().load_rate
+    latency_s: float = 0.03
+    """Duration of a request, besides the transfer of its bytes."""
+    requests: int = 8
+    """Requests at a time, in a restore."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a job and what is around it; times in seconds."""
+
+    parallelism: int = 1
+    """Subtasks with keyed state, over all processes; partitions of Spark."""
+    processes: int = 1
+    checkpoint_interval: float = Schedule().interval
+    """Seconds between checkpoints; on Spark, between two batches."""
+    retain: int = 3
+    """Checkpoints kept; Spark keeps `minBatchesToRetain` instead."""
+    restores_per_month: float = 30.0
+    sources: int | None = None
+    """Subtasks of sources, over all processes; None: as many as have keyed state."""
+    running_s: float = 86_400.0
+    """How long the job has been running: numbers in manifests grow longer with it."""
+    link: Link = field(default_factory=Link)
+    flush: FlushConfig = field(default_factory=FlushConfig)
+    upload: UploadConfig = field(default_factory=UploadConfig)
+    materialize: MaterializeConfig = field(default_factory=lambda: MaterializeConfig(interval=20.0))
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for settings that no job can have."""
+        _require("processes", self.processes, self.processes >= 1, "1 or more")
+        enough = self.parallelism >= self.processes
+        _require("parallelism", self.parallelism, enough, f"{self.processes} (processes) or more")
+        _require("retained checkpoints", self.retain, self.retain >= 1, "1 or more")
+        for what, value in (
+            ("checkpoint interval", self.checkpoint_interval),
+            ("materialization interval", self.materialize.interval),
+            ("replay target", self.materialize.replay_target),
+            ("bandwidth", self.link.bytes_per_s),
+        ):
+            _require(what, value, value > 0, "more than 0")
+        _require("latency", self.link.latency_s, self.link.latency_s >= 0, "0 or more")
+        restores = self.restores_per_month
+        _require("restores a month", restores, 0 <= restores < inf, "0 or more, and finite")
+
+    @property
+    def keyed_per_process(self) -> float:
+        """Subtasks with keyed state in one process."""
+        return self.parallelism / self.processes
+
+    @property
+    def sources_per_process(self) -> float:
+        """Subtasks of sources in one process."""
+        return (self.parallelism if self.sources is None else self.sources) / self.processes
+
+    def with_materialization(self, interval: float, replay_target: float) -> "Settings":
+        """The same with another materialization interval and replay target."""
+        config = replace(self.materialize, interval=interval, replay_target=replay_target)
+        return replace(self, materialize=config)
+
+
+def _require(what: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise ConfigError(what, expected=expected, found=str(value), action="change it")

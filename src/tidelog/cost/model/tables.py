@@ -1,0 +1,133 @@
+"""What uploading a table costs: the files that are new since its last snapshot.
+
+Invariants: changes go to files of level 0, when a memtable is full and at every snapshot; when
+enough of those lie there, they are merged into the level below, which renews it, unless they are
+too small for that; a merge that a snapshot started ends before the next one; no snapshot uploads
+more than the whole table and its level 0. Against recorded runs of RocksDB this is right within a
+factor of two: tests/unit/estimate/test_tables.py.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from typing import Final
+
+from tidelog.cost.model.workload import Workload
+from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksOptions
+
+_SNAPSHOTS: Final = 840
+"""Snapshots that are followed: a multiple of every short period."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """How a table turns changes into files; sizes in bytes."""
+
+    memtable_bytes: int = RocksOptions().write_buffer_bytes
+    memtable_row_bytes: int = 20
+    """What a row takes in a memtable besides key and value: number, lengths, skip list; estimated
+    from when RocksDB flushes."""
+    level0_files: int = RocksOptions().level0_files
+    """Files of level 0 that start a merge."""
+    level_bytes: int = 256 << 20
+    """Size of the level below level 0, in a large table: `max_bytes_for_level_base`."""
+    level_ratio: int = 10
+    """Size of a level over that of the one above it: `max_bytes_for_level_multiplier`."""
+    file_bytes: int = RocksOptions().target_file_bytes
+    flushes_per_snapshot: int = 2
+    """Once ahead, while the job runs, and once when the snapshot is taken."""
+    private_bytes: float = MANIFEST_BYTES / 2
+    """Bytes of files that are stored anew each time: RocksDB's MANIFEST, until it begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One upload of the table of one subtask, on average."""
+
+    new_bytes: float
+    new_files: float
+    stored_bytes: float
+    """Bytes of all files of the table, which a restore reads."""
+    stored_files: float
+
+
+def snapshot(
+    workload: Workload,
+    subtasks: float,
+    rules: TableRules,
+    changes_per_s: float,
+    interval_s: float,
+) -> Snapshot:
+    """Uploads every `interval_s` seconds of a table that holds 1 / `subtasks` of the keys.
+
+    `changes_per_s` are those of all tables, as the write buffer lets them through.
+    """
+    # Rows that are overwritten take room in a memtable, too.
+    row = workload.row_bytes + rules.memtable_row_bytes
+    fill_s = rules.memtable_bytes / (changes_per_s / subtasks * row)
+    filled = int(interval_s // fill_s)
+    full_bytes = workload.distinct(fill_s) / subtasks * workload.table_row_bytes
+    # What is flushed ahead of a snapshot; the flush at the snapshot itself adds a few rows.
+    rest_s = interval_s - filled * fill_s
+    rest_bytes = workload.distinct(rest_s) / subtasks * workload.table_row_bytes
+    found = _pattern(filled, rules.flushes_per_snapshot, rules.level0_files)
+    merged = workload.table_bytes / subtasks
+    base_files = ceil(merged / rules.file_bytes)
+    rewritten = _rewritten(rules, found.merges, merged, filled, filled * full_bytes + rest_bytes)
+    return Snapshot(
+        new_bytes=found.new_full * full_bytes + rest_bytes + rewritten,
+        new_files=found.new_full + rules.flushes_per_snapshot + rewritten / merged * base_files,
+        stored_bytes=merged + found.full * full_bytes + found.rests * rest_bytes,
+        stored_files=base_files + found.full + found.rests * rules.flushes_per_snapshot,
+    )
+
+
+def _rewritten(
+    rules: TableRules, merges: float, table_bytes: float, filled: int, flushed_bytes: float
+) -> float:
+    """Bytes below level 0 that merges renew between two snapshots."""
+    deep = table_bytes > rules.level_bytes
+    below = table_bytes / rules.level_ratio if deep else table_bytes
+    gathered = rules.level0_files / (filled + rules.flushes_per_snapshot) * flushed_bytes
+    # Where level 0 is smaller than its share, its files are merged with each other until it is not.
+    small = gathered * rules.level_ratio < below
+    rewritten = rules.level_ratio * flushed_bytes if small else merges * below
+    if deep:
+        rewritten += rules.level_ratio * flushed_bytes
+    return min(rewritten, table_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """Level 0 at a snapshot, on average."""
+
+    new_full: float
+    """Files of full memtables since the last snapshot."""
+    full: float
+    """All files of full memtables."""
+    rests: float
+    """Snapshots whose own flushes still lie in level 0, the last one among them."""
+    merges: float
+    """Merges since the last snapshot; more than one renew the table no more than one does."""
+
+
+@cache
+def _pattern(filled: int, at_snapshot: int, level0_files: int) -> _Pattern:
+    """Follow level 0 over many snapshots: `filled` flushes in between, then `at_snapshot`."""
+    if filled >= 2 * level0_files:
+        filled = level0_files + filled % level0_files
+    totals = [0, 0, 0, 0]
+    full = rests = 0
+    for _ in range(_SNAPSHOTS):
+        merged = full + rests * at_snapshot >= level0_files
+        new_full = 0
+        if merged:
+            full = rests = 0
+        for _ in range(filled):
+            full, new_full = full + 1, new_full + 1
+            if full + rests * at_snapshot >= level0_files:
+                full = rests = new_full = 0
+                merged = True
+        rests += 1
+        totals = [a + b for a, b in zip(totals, (new_full, full, rests, merged), strict=True)]
+    return _Pattern(*(total / _SNAPSHOTS for total in totals))

@@ -1,0 +1,124 @@
+"""What a job does to its state: the part of an estimate that only its user knows.
+
+Invariants: rates and sizes are those of the whole job, over all its subtasks; a change of a row
+counts whether the write buffer combines it with others or not; the expected number of different
+keys never exceeds the number of draws or of keys, and grows with the draws.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, expm1, log, log1p
+from typing import Final
+
+from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ROW_PREFIX_BYTES
+from tidelog.errors import ConfigError
+
+_HEAD: Final = 256
+"""Ranks that are added one by one; the sum over all later ones is an integral (midpoint rule)."""
+_PANELS: Final = 128
+"""Panels of Simpson's rule for that integral, evenly spaced in the logarithm of the rank."""
+
+
+@lru_cache(maxsize=65_536)
+def expected_distinct(keys: int, skew: float, draws: float) -> float:
+    """Expected number of different keys among `draws` independent draws.
+
+    The closed form is the sum over all ranks of 1 - (1 - p) ** draws. Fewer than one draw counts
+    as that share of a draw.
+    """
+    if draws <= 1 or keys == 1:
+        return min(max(draws, 0.0), 1.0)
+    if skew == 0:
+        return -keys * expm1(draws * log1p(-1 / keys))
+    scale = _power_sum(keys, skew)
+    # Not below 0: the log of a key that is drawn nearly always would be minus infinity.
+    missed: float = (1 - 1 / scale) ** draws
+    return (
+        1
+        - missed
+        + _sum_from_second(keys, lambda rank: -expm1(draws * log1p(-(rank**-skew) / scale)))
+    )
+
+
+@lru_cache(maxsize=1_024)
+def _power_sum(keys: int, skew: float) -> float:
+    """Sum of rank ** -skew over all ranks: what makes the probabilities add up to one."""
+    return 1 + _sum_from_second(keys, lambda rank: rank**-skew)
+
+
+def _sum_from_second(keys: int, term: Callable[[float], float]) -> float:
+    """Sum of a smooth, falling function over the ranks 2 to `keys`."""
+    total = sum(map(term, range(2, min(keys, _HEAD) + 1)))
+    if keys <= _HEAD:
+        return total
+    low, high = log(_HEAD + 0.5), log(keys + 0.5)
+    width = (high - low) / (2 * _PANELS)
+    points = [exp(low + at * width) for at in range(2 * _PANELS + 1)]
+    values = [term(rank) * rank for rank in points]
+    inner = 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2])
+    return total + width / 3 * (values[0] + inner + values[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Updates of keyed state; sizes in bytes, rates per second."""
+
+    writes_per_s: float
+    keys: int
+    key_bytes: int = 16
+    """Size of a user's key as it is encoded."""
+    value_bytes: int = 100
+    """Size of a value as it is encoded."""
+    skew: float = 0.0
+    """Exponent of the Zipf distribution of the keys; 0: uniform."""
+    compression: float = 1.0
+    """Size of the log as stored, over its size before compression."""
+    state_bytes: int | None = None
+    """Size of all live rows as the table stores them; None: they do not compress."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for figures out of range."""
+        _require("the write rate", self.writes_per_s, self.writes_per_s > 0, "more than 0 a second")
+        _require("the number of keys", self.keys, self.keys >= 1, "1 or more")
+        _require("the bytes of a key", self.key_bytes, self.key_bytes >= 0, "0 or more")
+        _require("the bytes of a value", self.value_bytes, self.value_bytes >= 0, "0 or more")
+        _require("the skew", self.skew, 0 <= self.skew <= 5, "a Zipf exponent from 0 to 5")
+        ratio = self.compression
+        _require("the compression", ratio, 0 < ratio <= 1, "a stored share above 0, at most 1")
+        size = self.state_bytes
+        _require("the state's size", size, size is None or size > 0, "more than 0 bytes")
+
+    @property
+    def row_bytes(self) -> int:
+        """A row: key group, state id, key and value."""
+        return ROW_PREFIX_BYTES + self.key_bytes + self.value_bytes
+
+    @property
+    def raw_change_bytes(self) -> int:
+        """A change in a block, before compression."""
+        return self.row_bytes + CHANGE_OVERHEAD_BYTES
+
+    @property
+    def change_bytes(self) -> float:
+        """A change in the log, as stored."""
+        return self.raw_change_bytes * self.compression
+
+    @property
+    def table_bytes(self) -> float:
+        """All live rows as the table stores them."""
+        return self.keys * self.row_bytes if self.state_bytes is None else self.state_bytes
+
+    @property
+    def table_row_bytes(self) -> float:
+        """A row as the table stores it."""
+        return self.table_bytes / self.keys
+
+    def distinct(self, seconds: float) -> float:
+        """Expected number of rows that are changed at least once within some seconds."""
+        return expected_distinct(self.keys, self.skew, self.writes_per_s * seconds)
+
+
+def _require(what: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise ConfigError(what, expected=expected, found=str(value), action="correct it")

@@ -1,0 +1,137 @@
+"""Price books: what a provider charges, as a data file with its source and date.
+
+Invariants: a book fits this type to the letter or it is refused; amounts of different currencies
+never meet; a book that is out of date still counts, but says so.
+"""
+
+from collections.abc import Iterable
+from datetime import date, timedelta
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from tidelog.errors import ConfigError
+
+GOOD_FOR = timedelta(days=365)
+"""A price book that names no last day is out of date after a year."""
+
+Price = Annotated[float, msgspec.Meta(ge=0)]
+Name = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9-]*$", max_length=40)]
+Currency = Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where figures come from."""
+
+    url: Text
+    says: Text
+    """Which figures, and how they were read."""
+
+
+class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """List prices of one storage class in one region, first tier, without free quotas."""
+
+    provider: Name
+    title: Text
+    region: Text
+    currency: Currency
+    as_of: date
+    """The day for which the figures are known."""
+    gb_bytes: Annotated[int, msgspec.Meta(ge=1)]
+    """What the provider calls a GB."""
+    storage_gb_month: Price
+    put_per_1000: Price
+    list_per_1000: Price
+    get_per_1000: Price
+    delete_per_1000: Price
+    sources: Annotated[tuple[Source, ...], msgspec.Meta(min_length=1)]
+    upload_gb: Price = 0.0
+    """Per GB written, on top of the request."""
+    retrieval_gb: Price = 0.0
+    """Per GB read, on top of the request."""
+    egress_gb: Price = 0.0
+    """Per GB that leaves the provider."""
+    minimum_storage_s: Price = 0.0
+    """An object that is deleted earlier is billed for this long."""
+    minimum_object_bytes: Price = 0.0
+    """A smaller object is billed as one of this size."""
+    by_default: bool = True
+    """Used when no provider is named."""
+    valid_until: date | None = None
+    notes: tuple[Text, ...] = ()
+
+    @property
+    def expires(self) -> date:
+        """The last day on which the book is believed."""
+        return self.valid_until or self.as_of + GOOD_FOR
+
+    def warning(self, today: date) -> str | None:
+        """What to say of a book that is out of date."""
+        if today <= self.expires:
+            return None
+        return (
+            f"the prices of {self.provider} are of {self.as_of.isoformat()}: compare them with "
+            f"{self.sources[0].url} and pass your own with --prices FILE"
+        )
+
+
+@cache
+def built_in_books() -> dict[str, PriceBook]:
+    """The books that come with tidelog, by provider."""
+    folder = files("tidelog.cost").joinpath("price_books")
+    found = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    books = [_decode(f.read_bytes(), f.name) for f in found if f.name.endswith(".toml")]
+    return {book.provider: book for book in books}
+
+
+def read_book(path: Path) -> PriceBook:
+    """A user's own book, TOML or JSON; raises ConfigError."""
+    try:
+        data = path.read_bytes()
+    except OSError as cause:
+        raise ConfigError(
+            f"price book {path}",
+            expected="a readable file",
+            found=cause.strerror or str(cause),
+            action="correct the path",
+        ) from cause
+    return _decode(data, str(path))
+
+
+def choose_books(providers: Iterable[str], own: Iterable[PriceBook]) -> list[PriceBook]:
+    """The books of the named providers; without names the user's own, or else all built-in ones
+    but those that ask to be named.
+
+    A user's book takes the place of a built-in one of the same name. Raises ConfigError for a name
+    without a book.
+    """
+    own = list(own)
+    known = {**built_in_books(), **{book.provider: book for book in own}}
+    default = own or [book for book in known.values() if book.by_default]
+    names = list(dict.fromkeys(providers)) or [book.provider for book in default]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"provider {name!r}",
+                expected=f"one of {', '.join(known)}",
+                found="no price book of that name",
+                action="correct the name, or pass a price book with --prices FILE",
+            )
+    return [known[name] for name in names]
+
+
+def _decode(data: bytes, name: str) -> PriceBook:
+    decode = msgspec.json.decode if name.endswith(".json") else msgspec.toml.decode
+    try:
+        return decode(data, type=PriceBook)
+    except (msgspec.MsgspecError, ValueError) as cause:
+        raise ConfigError(
+            f"price book {name}",
+            expected="the fields that docs/guides/estimate.md lists",
+            found=str(cause),
+            action="correct the file",
+        ) from cause

@@ -1,0 +1,195 @@
+"""Every event that tidelog logs, declared once: level, message and fields.
+
+Invariants: nothing is logged per record or per change of state. An event's fields are the
+placeholders of its message; a log record has the event's name as `record.event` and the fields as
+`record.args`, so `record.msg` is the same text for every record of an event.
+docs/reference/logging.md lists the events for users.
+"""
+
+import re
+from enum import Enum
+from logging import DEBUG, INFO, WARNING, Logger
+
+
+class Event(Enum):
+    """What a log record reports; the name of a member in lower case is the event's name."""
+
+    # Requests to the store.
+    REQUEST_RETRIED = (
+        WARNING,
+        "no answer from the store for %(object)s, attempt %(attempt)d follows in %(pause_s).3f s: "
+        "%(error)s",
+    )
+    REQUEST_GIVEN_UP = (
+        WARNING,
+        "no answer from the store for %(object)s after %(attempts)d attempts: %(error)s",
+    )
+    REQUEST_HEDGED = (
+        INFO,
+        "no answer from the store for %(object)s within %(after_s).3f s: a second attempt runs "
+        "beside the first",
+    )
+    OBJECT_NOT_LINKED = (
+        DEBUG,
+        "%(object)s is copied, because the disk cannot link it: %(error)s",
+    )
+    FILE_NOT_DELETED = (WARNING, "%(path)s, which nothing needs, was not deleted: %(error)s")
+
+    # Local recovery.
+    LOCAL_COPIES_OPENED = (
+        INFO,
+        "local recovery in %(directory)s has copies of %(objects)d objects, %(bytes)d bytes",
+    )
+    LOCAL_COPY_DAMAGED = (
+        WARNING,
+        "the local copy of %(object)s is damaged, the store is read instead: %(error)s",
+    )
+    LOCAL_COPY_FAILED = (
+        WARNING,
+        "the disk refused an operation on the local copy of %(object)s: %(error)s",
+    )
+    LOCAL_COPIES_FULL = (
+        WARNING,
+        "local copies reach their limit of %(limit_bytes)d bytes: a restart reads the rest from "
+        "the store",
+    )
+
+    # The log and the tables.
+    SEGMENT_NOT_UPLOADED = (
+        WARNING,
+        "segment %(segment)s with %(bytes)d bytes of changes was not uploaded, its changes go with "
+        "the next attempt: %(error)s",
+    )
+    WRITERS_WAIT = (
+        INFO,
+        "writers wait for uploads: %(held_bytes)d bytes of changes are held, the limit is "
+        "%(limit_bytes)d",
+    )
+    MATERIALIZATION_FAILED = (
+        WARNING,
+        "materialization of %(subtask)s failed, %(failures)d in a row: %(error)s",
+    )
+    MATERIALIZATIONS_LATE = (
+        WARNING,
+        "materializations fall behind: %(late)d of %(subtasks)d subtasks are more than "
+        "%(intervals)g intervals of %(interval_s)g s late, %(latest)s by %(late_s).1f s; the log "
+        "grows, and a restart replays it. Give the store more bandwidth, or raise the "
+        "materialization interval.",
+    )
+    MATERIALIZATIONS_ON_TIME = (INFO, "materializations are on time again")
+    TABLE_NOT_CLOSED = (WARNING, "the table in %(directory)s was not closed cleanly: %(error)s")
+
+    # Checkpoints and generations.
+    GENERATION_STARTED = (
+        INFO,
+        "job %(job)r starts as generation %(generation)d, older generations are fenced",
+    )
+    START_RACED = (INFO, "slot %(slot)d was taken by another start, a later slot is tried")
+    GENERATION_FENCED = (
+        WARNING,
+        "generation %(generation)d was fenced at %(slot)s by a newer start of the job",
+    )
+    NEWER_START_UNKNOWN = (WARNING, "cannot tell whether a newer job has started: %(error)s")
+    CHECKPOINT_COMPLETED = (
+        INFO,
+        "checkpoint %(checkpoint)d completed in slot %(slot)d after %(seconds).3f s",
+    )
+    CHECKPOINT_ABORTED = (WARNING, "checkpoint %(checkpoint)d was aborted: %(reason)s")
+    SNAPSHOT_DEFECT = (
+        WARNING,
+        "checkpoint %(checkpoint)d failed in %(task)s by a defect: %(error)s",
+    )
+    BARRIERS_STAY_ALIGNED = (
+        WARNING,
+        "barriers overtake no records from now on, because records in flight cannot be stored: "
+        "%(reason)s",
+    )
+    SAVEPOINT_REFUSED = (WARNING, "savepoint %(savepoint)r was refused: %(reason)s")
+    SLOT_UNREADABLE = (WARNING, "slot %(slot)d cannot be read: %(error)s")
+    DESCRIPTOR_UNREADABLE = (
+        WARNING,
+        "%(object)s cannot be read, nothing of older generations is deleted: %(error)s",
+    )
+    SLOT_NOT_DELETED = (
+        WARNING,
+        "slot %(slot)d, which nothing needs, was not deleted: %(error)s",
+    )
+    OBJECTS_NOT_DELETED = (
+        WARNING,
+        "%(objects)d objects, which nothing needs, were not deleted, the last one: %(error)s",
+    )
+
+    # Starts and restores.
+    JOB_RESTORED = (
+        INFO,
+        "generation %(generation)d of job %(job)r runs, restored from slot %(slot)s",
+    )
+    STATE_DROPPED = (WARNING, "job %(job)r: dropped, as allowed: %(dropped)s")
+    STATE_MIGRATED = (WARNING, "operator %(operator)r: %(rows)d stored rows migrated")
+    STATE_UNDECLARED = (
+        WARNING,
+        "state %(state)r of operator %(operator)r is in the checkpoint and no longer declared: its "
+        "rows are kept, and found when it comes back",
+    )
+    IN_FLIGHT_DROPPED = (
+        WARNING,
+        "%(buffers)d buffers of records in flight were dropped, as the configuration says",
+    )
+    TRANSACTIONS_LEFT = (
+        WARNING,
+        "%(transactions)d sink transactions of slot %(slot)d are left to the job on %(store)s that "
+        "wrote them; the output begins behind the checkpoint. To go on with that job's output, "
+        "restore with it kept (--keep-output)",
+    )
+    SOURCE_FINISHED_BEFORE = (
+        WARNING,
+        "source %(source)r is to follow its input, but %(finished)d of its %(subtasks)d subtasks "
+        "had read all of theirs and finished when it did not follow: what came there since is not "
+        "read. To read its input from the start give the source another name, and allow the "
+        "state of this one to be dropped (--allow-dropped-state %(source)s).",
+    )
+
+    # Running and ending.
+    LONG_CALL = (
+        WARNING,
+        "one call of %(operator)s held the whole process for %(milliseconds).0f ms at a stretch: "
+        "nothing can interrupt a call of a user's function, so no other operator, timer or barrier "
+        "had its turn. Do less per call (yield results one by one, smaller lists by "
+        "JobConfig.buffer_records); longest_call_s in the status shows the longest call.",
+    )
+    FURTHER_FAILURE = (
+        WARNING,
+        "another part of the job failed while it ended: %(error)s",
+    )
+    NOT_CLOSED = (WARNING, "%(what)s: what was opened could not all be closed: %(error)s")
+    ROLLBACK_FAILED = (
+        WARNING,
+        "a transaction in %(database)s was not rolled back, its connection is replaced: %(error)s",
+    )
+    CONTROL_REFUSED = (INFO, "a request on the control socket was refused: %(error)s")
+    CONTROL_CLIENT_GONE = (INFO, "a client of the control socket went away: %(error)s")
+    CONTROL_UNANSWERED = (
+        WARNING,
+        "the job ended with %(clients)d requests on its control socket unanswered",
+    )
+    JOB_NOT_ASKED = (
+        INFO,
+        "no running job was told of the deletion of slot %(slot)d, its next start finds out: "
+        "%(error)s",
+    )
+    SEGMENT_SKIPPED = (INFO, "a segment is left out of the figures: %(error)s")
+
+    def __init__(self, level: int, message: str) -> None:
+        self.level = level
+        self.message = message
+        self.fields = frozenset(re.findall(r"%\((\w+)\)", message))
+
+    def log(self, logger: Logger, /, *, exc_info: bool = False, **fields: object) -> None:
+        """Log the event; `fields` are exactly those of its message.
+
+        `exc_info` adds the traceback of the exception that is being handled.
+        """
+        # A single mapping as argument fills the placeholders; an empty one would be no mapping.
+        args = [fields] if fields else []
+        extra = {"event": self.name.lower()}
+        logger.log(self.level, self.message, *args, exc_info=exc_info, extra=extra, stacklevel=2)

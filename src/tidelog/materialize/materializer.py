@@ -1,0 +1,165 @@
+"""The materializer: one loop per subtask that uploads its table at its own phase.
+
+Invariants: it never waits for a checkpoint and no checkpoint waits for it; the table is frozen
+exactly at a flush boundary; a failure costs only its attempt until too many follow each other; what
+falls behind is logged.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.effects import Clock, Effects
+from tidelog.errors import MaterializationFailedError, TidelogError
+from tidelog.events import Event
+from tidelog.materialize.schedule import (
+    LATE_INTERVALS,
+    MaterializeConfig,
+    Observed,
+    finish_by,
+    first_due,
+    missed,
+    next_due,
+    reason_to_start,
+)
+from tidelog.materialize.table_snapshot import TableSnapshots
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.log import SubtaskLog
+
+LOOK_S = 0.5
+"""How often the triggers are looked at."""
+_WATCH_S: Final = 1.0
+AT_ONCE: Final = 4
+"""Materializations of a process at a time."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Locks that the materializers of a process share."""
+
+    uploads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    """On a store that answers slowly one upload at a time would be too few."""
+    freezing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One table at a time is flushed and frozen: that takes the disk and the processor."""
+
+
+@dataclass(slots=True)
+class Materializer:
+    """Materializes one subtask; `run` is its loop."""
+
+    backend: KeyedBackend
+    log: SubtaskLog
+    snapshots: TableSnapshots
+    config: MaterializeConfig
+    effects: Effects
+    turns: Turns
+    rank: int
+    subtasks: int
+    failures: int = 0
+    missed: int = 0
+    """Intervals that passed without the materialization that was due."""
+    _due: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        now = self.effects.clock.monotonic()
+        self._due = first_due(self.rank, self.subtasks, self.config.interval, now)
+
+    @property
+    def name(self) -> str:
+        """`operator-subtask` of the table, for messages."""
+        return f"{self.snapshots.operator}-{self.snapshots.subtask}"
+
+    @property
+    def late_s(self) -> float:
+        """Seconds since the materialization under way, or the next one, was due."""
+        return max(0.0, self.effects.clock.monotonic() - self._due)
+
+    async def run(self) -> None:
+        """Materialize until cancelled; raises after too many failures in a row."""
+        clock, interval = self.effects.clock, self.config.interval
+        while True:
+            now = clock.monotonic()
+            await clock.sleep(min(LOOK_S, interval, max(0.0, self._due - now)))
+            now = clock.monotonic()
+            reason = reason_to_start(self.config, self._observed(), self._due, now)
+            if reason is not None:
+                if not await self._attempt():
+                    # Still due: only this subtask waits, and then it tries again.
+                    await clock.sleep(self.config.retry_pause)
+                    continue
+                self.missed += missed(self._due, interval, clock.monotonic())
+            self._due = next_due(self._due, interval, clock.monotonic())
+
+    async def _attempt(self) -> bool:
+        """Materialize once; False when it failed and may be tried again."""
+        try:
+            async with self.turns.uploads:
+                await self.materialize()
+        except TidelogError as error:
+            self.failures += 1
+            Event.MATERIALIZATION_FAILED.log(
+                logger, subtask=self.name, failures=self.failures, error=error
+            )
+            if self.failures > self.config.tolerable_failures:
+                raise MaterializationFailedError(
+                    f"{self.failures} materializations of {self.name} in a row failed",
+                    found=str(error),
+                    action="mend the cause and start the job again; no state is lost, the log "
+                    "has it all",
+                ) from error
+            return False
+        self.failures = 0
+        return True
+
+    async def materialize(self) -> None:
+        """Freeze the table at a flush boundary, upload what is new, cut the log behind it."""
+        async with self.turns.freezing:
+            await self.snapshots.prepare()
+            for _ in self.backend.flush_in_steps():
+                await self.effects.clock.sleep(0)
+            # No await between flush and capture: the table holds exactly the changes below seqno.
+            self.backend.flush()
+            captured = self.snapshots.capture(self.backend.seqno)
+            self.backend.begin_chain()
+        now = self.effects.clock.monotonic()
+        ref = await self.snapshots.upload(captured, finish_by(self._due, self.config.interval, now))
+        self.log.materialized(ref)
+        self.snapshots.ledger.done([ref.descriptor])
+
+    def _observed(self) -> Observed:
+        chain, base = self.log.chain, self.log.base
+        return Observed(
+            self.backend.seqno - base.upto + base.changes,
+            chain.log_bytes,
+            self.backend.table.size_bytes(),
+            inherits=bool(base.inherited),
+        )
+
+
+async def warn_of_lag(
+    materializers: Callable[[], Iterable[Materializer]], interval: float, clock: Clock
+) -> None:
+    """Until cancelled, log when materializations fall behind, and when they are on time again."""
+    behind = False
+    while True:
+        await clock.sleep(min(interval, _WATCH_S))
+        running = list(materializers())
+        late = [each for each in running if each.late_s > LATE_INTERVALS * interval]
+        if late and not behind:
+            worst = max(late, key=lambda each: each.late_s)
+            Event.MATERIALIZATIONS_LATE.log(
+                logger,
+                late=len(late),
+                subtasks=len(running),
+                intervals=LATE_INTERVALS,
+                interval_s=interval,
+                latest=worst.name,
+                late_s=worst.late_s,
+            )
+        elif behind and not late:
+            Event.MATERIALIZATIONS_ON_TIME.log(logger)
+        behind = bool(late)

@@ -1,0 +1,280 @@
+"""Which types records in flight are made of, and how their instances are taken apart and built.
+
+Invariants, for bytes that anybody may have written into a store:
+- a type is found by module and name among those that the job names, and in modules that are
+  imported already; nothing is imported, and no attribute hook is asked;
+- of types that the job does not name only data is built: rows, named tuples, dataclasses, structs
+  and members of enums. No constructor, setter or method of theirs is called, and a type with a
+  destructor, with pickling of its own, or of the standard library is none of them;
+- a type that the job names may be built as its own pickling says, but by that type alone.
+"""
+
+import dataclasses
+import enum
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import MemberDescriptorType, ModuleType
+from typing import Any, Literal
+
+import msgspec
+
+from tidelog.errors import UnstorableError
+from tidelog.state.schema.row import Row
+
+Kind = Literal["row", "named-tuple", "dataclass", "struct", "enum", "class"]
+"""How instances are taken apart; `class`: as their own pickling says."""
+
+_PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
+
+Builder = Callable[[Sequence[Any]], Any]
+"""Makes an instance from the values of its fields."""
+
+
+class RecordTypes:
+    """Types that records of a job may be made of; `types` are those that the job names."""
+
+    def __init__(self, types: Iterable[type] = ()) -> None:
+        self._named = {(kind.__module__, kind.__qualname__): kind for kind in types}
+        self._kinds: dict[type, Kind] = {}
+
+    def names(self, module: str, name: str) -> type | None:
+        """A type that the job names."""
+        return self._named.get((module, name))
+
+    def find(self, module: str, name: str) -> type:
+        """A type that is there already; raises UnstorableError when there is none."""
+        found = self.names(module, name) or _imported(module, name)
+        if found is None:
+            raise _unreadable(
+                f"{module}.{name}", "a class of a module that the job imports before it starts"
+            )
+        return found
+
+    def check(self, name: str) -> None:
+        """Raises UnstorableError unless records of this type, `module:name`, can be read."""
+        module, _, qualname = name.partition(":")
+        self.kind_of(self.find(module, qualname))
+
+    def kind_of(self, kind: type) -> Kind:
+        """How instances are taken apart; raises UnstorableError for a type of which none may be in
+        flight.
+        """
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = self._looked_at(kind)
+        return known
+
+    def _looked_at(self, kind: type) -> Kind:
+        if kind is Row:
+            return "row"
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        named = self.names(kind.__module__, kind.__qualname__) is kind
+        data = _data_kind(kind)
+        if named:
+            own = data is None or _hooks(kind)
+            return "class" if own or data is None else data
+        if data is None:
+            raise unstorable(name, "its type is no named tuple, dataclass, msgspec struct or enum")
+        if hooks := _hooks(kind):
+            raise unstorable(name, f"its type has {' and '.join(hooks)} of its own")
+        if _of_the_standard_library(kind):
+            raise unstorable(name, "its type is one of the standard library")
+        if _imported(kind.__module__, kind.__qualname__) is not kind:
+            raise unstorable(name, "its type is not found by this name in its module")
+        return data
+
+
+def _imported(module: str, name: str) -> type | None:
+    """A class of an imported module, by what the module holds and no hook of it."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        if not isinstance(found, ModuleType | type):
+            return None
+        found = vars(found).get(part)
+    if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name):
+        return found
+    return None
+
+
+def _of_the_standard_library(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
+
+
+def _data_kind(kind: type) -> Kind | None:
+    if issubclass(kind, enum.Enum):
+        return "enum"
+    if issubclass(kind, msgspec.Struct):
+        return "struct"
+    if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
+        return "named-tuple"
+    # What derives from a list or an exception has contents besides its fields.
+    if dataclasses.is_dataclass(kind) and _only_attributes(kind):
+        return "dataclass"
+    return None
+
+
+def _only_attributes(kind: type) -> bool:
+    made_in_c = [base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE]
+    return all(base is object or base.__module__ == "typing" for base in made_in_c)
+
+
+_HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: a class made by a class statement."""
+
+
+def _hooks(kind: type) -> list[str]:
+    """Methods of a type that would run, or could, when an instance is made or destroyed."""
+    wanted = ["__del__"]
+    if issubclass(kind, msgspec.Struct):
+        # A struct is only ever made by its constructor, which calls this.
+        wanted.append("__post_init__")
+    elif issubclass(kind, enum.Enum):
+        wanted.append("_missing_")
+    else:
+        wanted.extend(_PICKLING)
+    return [hook for hook in wanted if _has_own(kind, hook)]
+
+
+def _has_own(kind: type, hook: str) -> bool:
+    for base in kind.__mro__:
+        if hook in vars(base):
+            # Frozen dataclasses with slots are given theirs by the decorator.
+            made = getattr(vars(base)[hook], "__module__", None) == dataclasses.__name__
+            return not made and base is not object and base.__module__ != enum.__name__
+    return False
+
+
+def fields_of(record: Any) -> dict[str, Any]:
+    """The attributes of an instance of a dataclass, also those that are no fields."""
+    values = {name: getattr(record, name) for name in _slots(type(record)) if hasattr(record, name)}
+    values.update(getattr(record, "__dict__", {}))
+    # What a subscripted generic class leaves in its instances.
+    values.pop("__orig_class__", None)
+    return values
+
+
+def builder(kind: type, names: tuple[str, ...]) -> Builder:
+    """Makes instances of a data type from values of the named fields, none of its code running.
+
+    Raises UnstorableError when the type has other fields now.
+    """
+    if issubclass(kind, msgspec.Struct):
+        return _struct_builder(kind, names)
+    if issubclass(kind, tuple):
+        return _tuple_builder(kind, names)
+    return _attribute_builder(kind, names)
+
+
+def _struct_builder(kind: type[msgspec.Struct], names: tuple[str, ...]) -> Builder:
+    own = kind.__struct_fields__
+    by_default = zip(reversed(own), reversed(kind.__struct_defaults__), strict=False)
+    optional = {name for name, default in by_default if _is_data(default)}
+    if not set(own) - optional <= set(names) <= set(own):
+        raise _other_fields(kind, names, own)
+
+    def build(values: Sequence[Any]) -> Any:
+        return kind(**dict(zip(names, values, strict=True)))
+
+    return build
+
+
+def _is_data(default: Any) -> bool:
+    """Taking a struct's default calls nothing but perhaps a basic type."""
+    if default is msgspec.NODEFAULT:
+        return False
+    factory = getattr(default, "factory", None)
+    return factory is None or factory in _BASIC
+
+
+_BASIC = (list, dict, set, tuple)
+
+
+def _tuple_builder(kind: type, names: tuple[str, ...]) -> Builder:
+    own: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    defaults: dict[str, Any] = getattr(kind, "_field_defaults", {})
+    if not set(own) - defaults.keys() <= set(names) <= set(own):
+        raise _other_fields(kind, names, own)
+
+    def build(values: Sequence[Any]) -> Any:
+        given = {**defaults, **dict(zip(names, values, strict=True))}
+        return tuple.__new__(kind, [given[name] for name in own])
+
+    return build
+
+
+def _attribute_builder(kind: type, names: tuple[str, ...]) -> Builder:
+    slots = _slots(kind)
+    own = dataclasses.fields(kind)
+    has_dict = any("__dict__" in vars(base) for base in kind.__mro__)
+    added = [field for field in own if field.init and field.name not in names]
+    unknown = not has_dict and not set(names) <= slots.keys()
+    if unknown or not all(map(_has_default, added)):
+        raise _other_fields(kind, names, [field.name for field in own])
+
+    def build(values: Sequence[Any]) -> Any:
+        record: Any = object.__new__(kind)
+        defaults = ((field.name, _default(field)) for field in added)
+        for name, value in (*defaults, *zip(names, values, strict=True)):
+            slot = slots.get(name)
+            if slot is not None:
+                slot.__set__(record, value)
+            else:
+                # The type may have an attribute lookup of its own.
+                object.__getattribute__(record, "__dict__")[name] = value
+        return record
+
+    return build
+
+
+def _has_default(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory in _BASIC
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    assert field.default_factory is not dataclasses.MISSING
+    return field.default_factory()
+
+
+def _slots(kind: type) -> dict[str, MemberDescriptorType]:
+    return {
+        name: member
+        for base in reversed(kind.__mro__)
+        for name, member in vars(base).items()
+        if isinstance(member, MemberDescriptorType)
+    }
+
+
+def unstorable(what: str, why: str) -> UnstorableError:
+    """The error for a record that cannot be stored."""
+    return UnstorableError(
+        "records in flight",
+        expected="values of Python's basic types, dates, decimals, UUIDs, rows, named tuples, "
+        "dataclasses, msgspec structs and enums of a module's top level, and types named in "
+        "Job(..., record_types=...)",
+        found=f"{what}: {why}",
+        action="make it one of these, or name its type in the job's record_types; until then "
+        "its checkpoints stay aligned",
+    )
+
+
+def _unreadable(found: str, expected: str) -> UnstorableError:
+    return UnstorableError(
+        "records in flight of the checkpoint",
+        expected=expected,
+        found=f"{found}, which is not there",
+        action="import its module where the job is defined, or name it in the job's record_types "
+        "and start again; or drop the records with --drop-in-flight if losing them is acceptable",
+    )
+
+
+def _other_fields(kind: type, stored: Iterable[str], now: Iterable[str]) -> UnstorableError:
+    return UnstorableError(
+        f"records in flight of type {kind.__module__}.{kind.__qualname__}",
+        expected=f"the fields {', '.join(stored)}, as the checkpoint has them, and others only "
+        "with defaults",
+        found=", ".join(now),
+        action="give the type its fields back, stop the old job with a savepoint, or drop the "
+        "records with --drop-in-flight if losing them is acceptable",
+    )

@@ -1,0 +1,97 @@
+"""Assigns event times to records and derives watermarks from them, one per origin.
+
+An origin is a source of records in order: a split of a source, or an input channel where splits are
+not known. Invariants: the watermark of an origin trails the greatest time seen there by the
+allowed delay and never goes back; records of one origin never move the watermark of another.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.errors import ConfigError, UserFunctionError
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.operator import Operator
+from tidelog.runtime.user_code import map_all
+from tidelog.state.event_time import UNKNOWN
+
+Origin = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimeOptions:
+    """How watermarks are made; milliseconds."""
+
+    max_delay_ms: int = 0
+    """How far a record may be behind the greatest time of its split."""
+    idle_after_ms: int | None = None
+    """A split without records for so long holds event time back no longer; None: it always does."""
+    max_ahead_ms: int = 60_000
+    """A split so far ahead of one that has records to read waits for it."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for numbers out of range."""
+        _require("max_delay_ms", self.max_delay_ms, 0)
+        _require("max_ahead_ms", self.max_ahead_ms, 0)
+        if self.idle_after_ms is not None:
+            _require("idle_after_ms", self.idle_after_ms, 1)
+
+
+class AssignEventTime(Operator):
+    """Gives records their event times and derives the watermark of each origin."""
+
+    def __init__(self, time_of: Callable[[Any], int], options: EventTimeOptions) -> None:
+        self.options = options
+        self._time_of = time_of
+        self._origin: Origin | None = None
+        self._latest: dict[Origin, int] = {}
+        self._heard = False
+
+    def read_from(self, origin: Origin | None) -> None:
+        """The buffers that follow are of this origin; None: of an unknown one, which moves none."""
+        self._origin = origin
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        times = map_all(self._time_of, batch.records)
+        self._heard = True
+        if self._origin is not None:
+            newest = max(times)
+            if not isinstance(newest, int):
+                raise UserFunctionError(
+                    "the time function",
+                    expected="event times in milliseconds as int",
+                    found=f"{newest!r} of type {type(newest).__name__}",
+                    action="return int(...) of it",
+                )
+            latest = self._latest.get(self._origin)
+            self._latest[self._origin] = newest if latest is None else max(latest, newest)
+        return (Batch(batch.records, times),)
+
+    def heard(self) -> bool:
+        """Whether records came since the last call: earlier operators may filter out all."""
+        heard, self._heard = self._heard, False
+        return heard
+
+    def latest(self, origin: Origin) -> int | None:
+        """The greatest event time seen in an origin."""
+        return self._latest.get(origin)
+
+    def restore(self, origin: Origin, latest: int) -> None:
+        """Set the greatest event time seen in an origin before a restart."""
+        self._latest[origin] = latest
+
+    def forget(self, origin: Origin) -> None:
+        """No record of an origin follows."""
+        self._latest.pop(origin, None)
+
+    def watermark_of(self, origin: Origin) -> int | None:
+        """The watermark of an origin: later records of it have greater times; None: not known."""
+        latest = self._latest.get(origin)
+        if latest is None:
+            return None
+        return max(latest - self.options.max_delay_ms - 1, UNKNOWN)
+
+
+def _require(what: str, value: int, least: int) -> None:
+    if value < least:
+        raise ConfigError(what, expected=f"at least {least}", found=str(value), action="correct it")

@@ -1,0 +1,118 @@
+"""What a start restores: the newest checkpoint of its own store, or one that the user chose.
+
+Invariant: nothing is written before it is known to fit; a checkpoint of another store counts only
+as long as the job's own store has none, so the same command started again resumes.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from tidelog.catalog.locate import Place, find
+from tidelog.checkpoint.manifest import Checkpoint, is_canonical, without_transactions
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.checkpoint.startup import History, resumable
+from tidelog.errors import ConfigError, RestoreError
+from tidelog.events import Event
+from tidelog.ids import Slot
+from tidelog.storage.port import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFrom:
+    """A checkpoint to start from.
+
+    With `claim` the checkpoint belongs to the job, which shares its files and drops it like its own
+    ones. Otherwise it is never touched, and once the job has completed a checkpoint it needs none
+    of those files.
+    """
+
+    place: Place
+    store: ObjectStore | None = None
+    """Another store than the job's own; it stays open as long as the job restores."""
+    claim: bool = False
+    keep_output: bool = False
+    """With another store: the job goes on with the output of the job that wrote the checkpoint, and
+    commits what that job had pre-committed. Otherwise it writes an output of its own, which begins
+    after the checkpoint.
+    """
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a claim to what lies in another store."""
+        if self.claim and self.store is not None:
+            raise ConfigError(
+                "option --claim",
+                expected="a checkpoint in the job's own store",
+                found=f"one in {self.store.url}",
+                action="use --no-claim, and drop it with `tidelog checkpoints drop` when the job "
+                "has completed a checkpoint",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What a start resumes from, and how."""
+
+    checkpoint: Checkpoint | None
+    origin: ObjectStore | None
+    """The store that has the checkpoint, when it is not the job's own."""
+    detached: bool
+    """The job shares no objects with the checkpoint, so its own first one is whole."""
+    claimed: Slot | None
+    """The savepoint that belongs to the job from now on."""
+
+
+async def look_ahead(
+    slots: SlotLog, store: ObjectStore, wanted: RestoreFrom | None, slot: Slot | None
+) -> Resumption:
+    """What a start would resume from, before it fences anything; raises as `resumable`."""
+    if wanted is None:
+        return _own(await resumable(slots, slot))
+    if wanted.store is None:
+        found = await find(store, wanted.place)
+        claimed = found.slot if wanted.claim else None
+        return Resumption(found, None, is_canonical(found) or not wanted.claim, claimed)
+    own = await resumable(slots, None)
+    if own is not None:
+        return _own(own)
+    found = await find(wanted.store, wanted.place)
+    if not wanted.keep_output:
+        found = _with_output_of_its_own(found, wanted.store)
+    return Resumption(found, wanted.store, True, None)
+
+
+def _with_output_of_its_own(found: Checkpoint, origin: ObjectStore) -> Checkpoint:
+    left = sum(len(state.transactions) for _, state in found.subtasks())
+    if left:
+        Event.TRANSACTIONS_LEFT.log(logger, transactions=left, slot=found.slot, store=origin.url)
+    return without_transactions(found)
+
+
+def check_name(job: str, seen: Resumption) -> None:
+    """Raises RestoreError for another job's store: equal names would be taken for equal state."""
+    checkpoint = seen.checkpoint
+    if checkpoint is not None and seen.origin is None and checkpoint.job != job:
+        raise RestoreError(
+            f"job {job!r}",
+            expected=f"job {checkpoint.job!r}, whose checkpoints the store has",
+            found="a job of another name",
+            action="choose another store, or give the job its name back; to take over that job's "
+            "state under another name, start with --from URL@latest on an empty store",
+        )
+
+
+def confirmed(seen: Resumption, history: History, slot: Slot | None) -> Resumption:
+    """What to resume from after the take-over; `seen` itself unless another start went on since.
+
+    `slot` is the one that the user chose in this store. Raises as `History.resume_from`.
+    """
+    if seen.origin is not None:
+        return _own(history.resume_from(None)) if history.checkpoints else seen
+    found = history.resume_from(slot)
+    return seen if found == seen.checkpoint else _own(found)
+
+
+def _own(checkpoint: Checkpoint | None) -> Resumption:
+    detached = checkpoint is not None and is_canonical(checkpoint)
+    return Resumption(checkpoint, None, detached, None)

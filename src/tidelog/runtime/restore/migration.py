@@ -1,0 +1,232 @@
+"""Stored keys and values become what a changed job declares, before it handles any record.
+
+Invariants: only restored tables are written, never the log, so nothing is durable before the first
+checkpoint, which is whole; a migration cut short begins again. Two keys never become one.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
+from tidelog.checkpoint.finished import fully_finished, partially_finished
+from tidelog.checkpoint.manifest import OperatorState, StateInfo
+from tidelog.errors import RestoreError
+from tidelog.events import Event
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.channels.partition import ByKey
+from tidelog.runtime.graph import Node
+from tidelog.runtime.user_code import blame
+from tidelog.state.key_groups import decode_key
+from tidelog.state.registry import StateRegistry, known_keys, known_values
+from tidelog.state.schema.msgpack import first_value
+from tidelog.state.schema.types import KnownTypes, Type, type_of_key, types_of_value
+from tidelog.table.port import Table
+
+logger = logging.getLogger(__name__)
+
+_CHUNK: Final = 4096
+_TIME_BYTES: Final = 8
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def migrates(head: Node, operator: OperatorState) -> bool:
+    """Whether the stored operator has keys or values that the job's operator changes.
+
+    Raises StateSchemaError for stored types that are neither declared nor migrated, RestoreError
+    where keys could move to a subtask that has finished, or past records that are on their way.
+    """
+    if fully_finished(operator):
+        return False
+    keys = known_keys(operator.id, operator, head.key_types)
+    values = [
+        known_values(operator.id, info, head.value_types, head.value_types.option)
+        for info in operator.states
+        if head.value_types is not None and info.kind in _UNTYPED_VALUES
+    ]
+    for known in (keys, *values):
+        known.check_declared()
+    if keys.migrates and partially_finished(operator):
+        raise RestoreError(
+            f"keys of operator {operator.id!r}",
+            expected="no subtask of it to have finished, for keys that change move to others",
+            found="some that have",
+            action="let the job end as it was, or restore a slot from before they finished",
+        )
+    if keys.migrates:
+        _check_one_event_time(operator)
+    return any(known.migrates for known in (keys, *values))
+
+
+def _check_one_event_time(operator: OperatorState) -> None:
+    """Raises RestoreError where a key would move to a key group that is further in event time.
+
+    Its timers would fire there at once, before records of the key that barriers have overtaken.
+    """
+    if all(info.kind != "timers" for info in operator.states):
+        return
+    reached = {subtask.watermark for subtask in operator.subtasks}
+    reached |= {part.watermark for subtask in operator.subtasks for part in subtask.ahead}
+    if len(reached) > 1:
+        raise RestoreError(
+            f"keys of operator {operator.id!r}, which has timers or windows",
+            expected="one event time in all its subtasks, for keys that change move between them",
+            found=f"{len(reached)} event times: barriers had overtaken records",
+            action="start the job with its old keys and stop it with a savepoint, whose barriers "
+            "overtake nothing; then start it with the new keys from there",
+        )
+
+
+@dataclass(slots=True)
+class Migration:
+    """Changes the restored tables of all subtasks of one operator."""
+
+    registry: StateRegistry
+    key_groups: int
+    tables: Sequence[Table]
+    """One per subtask, in order."""
+
+    def run(self) -> None:
+        """Blocking. Raises what the user's functions raise, and RestoreError for their results."""
+        changed = 0
+        for info in self.registry.infos():
+            if info.kind in _UNTYPED_VALUES:
+                types = self.registry.value_types(info, "")
+                if types.migrates:
+                    changed += sum(self._values(table, info, types) for table in self.tables)
+        if self.registry.keys.migrates:
+            for info in self.registry.infos():
+                changed += sum(self._keys(table, info) for table in self.tables)
+        Event.STATE_MIGRATED.log(logger, operator=self.registry.operator, rows=changed)
+
+    def _values(self, table: Table, info: StateInfo, types: KnownTypes) -> int:
+        """Change the values of a table; returns how many rows."""
+        of_row, convert = _UNTYPED_VALUES[info.kind], self._converter(types)
+        changed = 0
+        for chunk in self._chunks(table, info):
+            new = {row: _encode(of_row(_decode(data), convert)) for row, data in chunk}
+            old = dict(chunk)
+            changes = {row: data for row, data in new.items() if data != old[row]}
+            table.write(list(changes), list(changes.values()))
+            changed += len(changes)
+        return changed
+
+    def _converter(self, types: KnownTypes) -> Callable[[Any], Any]:
+        declared = types.declared
+        assert declared is not None and declared.migrate is not None
+        migrate = declared.migrate
+        name = f"migrate= of {declared.option} of operator {self.registry.operator!r}"
+
+        def convert(value: Any) -> Any:
+            found = set(types_of_value(value))
+            if not all(map(types.allows, found)):
+                with blame(name):
+                    value = migrate(value)
+                if value is None:
+                    raise RestoreError(
+                        name, expected="a value", found="None", action="return one of that type"
+                    )
+                found = set(types_of_value(value))
+            types.admit(found)
+            return value
+
+        return convert
+
+    def _keys(self, table: Table, info: StateInfo) -> int:
+        """Move the rows of a table to their new keys; returns how many."""
+        types = self.registry.keys
+        assert types.declared is not None and types.declared.migrate is not None
+        migrate = types.declared.migrate
+        name = f"migrate= of key_by before operator {self.registry.operator!r}"
+        # The job's own way of a key: to its canonical form, its group and its subtask.
+        router = ByKey(lambda row: migrate(row.key), len(self.tables), self.key_groups, name, types)
+        moved = 0
+        for chunk in self._chunks(table, info):
+            rows = [_KeyedRow.of(row, data, info) for row, data in chunk]
+            kept: set[Type] = set()
+            moving = []
+            for row in rows:
+                kind = type_of_key(row.key)
+                if types.allows(kind):
+                    kept.add(kind)
+                else:
+                    moving.append(row)
+            types.admit(kept)
+            for target, batch in router.route(Batch(moving)) if moving else ():
+                assert isinstance(batch, KeyedBatch)
+                self._put(self.tables[target], info, batch)
+            table.write([row.stored for row in moving], [None] * len(moving))
+            moved += len(moving)
+        return moved
+
+    def _put(self, table: Table, info: StateInfo, batch: KeyedBatch) -> None:
+        state = info.id.to_bytes(2, "big")
+        new: dict[bytes, _KeyedRow] = {}
+        for row, group, key in zip(batch.records, batch.groups, batch.keys, strict=True):
+            stored = group + state + row.before + key + row.behind
+            if stored in new:
+                raise self._two_become_one(info, key, [new[stored].key, row.key])
+            new[stored] = row
+        rows = sorted(new)
+        for stored, present in zip(rows, table.get_many(rows), strict=True):
+            if present is not None:
+                key = stored[ROW_PREFIX_BYTES + len(new[stored].before) :]
+                raise self._two_become_one(info, key, [new[stored].key])
+        table.write(rows, [new[row].data for row in rows])
+
+    def _two_become_one(self, info: StateInfo, new: bytes, old: Iterable[Any]) -> RestoreError:
+        key = decode_key(first_value(new)[0])
+        return RestoreError(
+            f"migrated keys of operator {self.registry.operator!r}, state {info.name!r}",
+            expected="a key of its own for every stored key",
+            found=f"{key!r} for {' and '.join(map(repr, old))} and another one",
+            action="make migrate= tell them apart, or go back to the old keys",
+        )
+
+    def _chunks(self, table: Table, info: StateInfo) -> Iterator[list[tuple[bytes, bytes]]]:
+        """The rows of a state, read some at a time: the table changes meanwhile."""
+        for group in range(self.key_groups):
+            at = prefix = group.to_bytes(2, "big") + info.id.to_bytes(2, "big")
+            end = prefix_end(prefix)
+            while chunk := list(islice(table.scan(at, end), _CHUNK)):
+                yield chunk
+                at = chunk[-1][0] + b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyedRow:
+    """A stored row, taken apart into its key and the bytes before and after it."""
+
+    stored: bytes
+    data: bytes
+    before: bytes
+    key: Any
+    behind: bytes
+
+    @classmethod
+    def of(cls, stored: bytes, data: bytes, info: StateInfo) -> "_KeyedRow":
+        by_time = info.kind == "timers" and info.name.endswith("-by-time")
+        at = ROW_PREFIX_BYTES + (_TIME_BYTES if by_time else 0)
+        key, behind = first_value(stored[at:])
+        return cls(stored, data, stored[ROW_PREFIX_BYTES:at], decode_key(key), behind)
+
+
+def _whole(value: Any, convert: Callable[[Any], Any]) -> Any:
+    return convert(value)
+
+
+def _each(records: Any, convert: Callable[[Any], Any]) -> Any:
+    return list(map(convert, records))
+
+
+_UNTYPED_VALUES: Final[Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]]] = {
+    "aggregate": _whole,
+    "window-aggregate": _whole,
+    "window-records": _each,
+}
+"""For each kind of state without a schema: applies a conversion to each value of a decoded row."""

@@ -1,0 +1,114 @@
+"""Where stored state goes when operators share a task with others than before: pure.
+
+With another parallelism an operator may be chained to its input, or not any more. Invariants: an
+operator that stands alone no longer takes no state with it, for only the first of a chain has
+any; what a sink has pre-committed stays with that sink, whichever task runs it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.errors import RestoreError
+from tidelog.ids import SeqNo
+from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.state.key_groups import range_of
+from tidelog.state.restore.redistribute import successor
+
+_NOTHING = SeqNo(0)
+
+
+def rechain(
+    stored: Mapping[str, OperatorState], vertices: Iterable[Vertex]
+) -> dict[str, OperatorState]:
+    """The stored operators by the vertices that go on with them.
+
+    Each stored operator is a node of the job, or holds nothing but output of a sink that is one.
+
+    Raises RestoreError when state or transactions have nowhere to go.
+    """
+    vertices = list(vertices)
+    home = {node.id: vertex for vertex in vertices for node in vertex.nodes}
+    kept = {v.id: stored[v.id] for v in vertices if v.id in stored}
+    moved: list[tuple[Vertex, OperatorState]] = []
+    for name, operator in stored.items():
+        if name not in kept and operator.states:
+            raise _no_longer(name, "state", "the first of a chain of operators")
+        held = {piece.operator for state in operator.subtasks for piece in state.operator_state}
+        if held - {node.id for node in (home[name].nodes if name in kept else ())}:
+            raise _no_longer(name, "operator state", f"chained to {', '.join(sorted(held))}")
+        if any(state.transactions for state in operator.subtasks):
+            sink = sink_of(operator, vertices)
+            if sink is None:
+                raise _no_longer(name, "sink transactions", "one that ends in a sink")
+            if sink.id != name:
+                moved.append((sink, operator))
+                if name in kept:
+                    kept[name] = without_transactions(operator)
+    # Only now: what another sink is given is not what its own tasks had.
+    for sink, operator in moved:
+        given = kept.get(sink.id) or empty(sink, operator.key_groups)
+        kept[sink.id] = with_transactions(given, operator)
+    return kept
+
+
+def sink_of(operator: OperatorState, vertices: Sequence[Vertex]) -> Vertex | None:
+    """The vertex whose sink goes on with what the operator's tasks had pre-committed.
+
+    That is the sink of the same name, wherever it stands; a renamed one is found by its place.
+    """
+    for vertex in vertices:
+        if vertex.nodes[-1].sink is not None and vertex.nodes[-1].id == operator.sink:
+            return vertex
+    home = next((v for v in vertices if operator.id in {node.id for node in v.nodes}), None)
+    return None if home is None else sink_behind(home, vertices)
+
+
+def sink_behind(vertex: Vertex, vertices: Iterable[Vertex]) -> Vertex | None:
+    """The vertex with the sink that a chain which begins with `vertex` could have ended in.
+
+    A plain edge of the chain may have become an exchange; operators with keyed state or several
+    inputs never were part of one.
+    """
+    while vertex.nodes[-1].sink is None:
+        followers = [v for v in vertices if any(upstream is vertex for upstream, _ in v.inputs)]
+        if len(followers) != 1 or len(followers[0].inputs) != 1 or followers[0].head.keyed:
+            return None
+        vertex = followers[0]
+    return vertex
+
+
+def empty(vertex: Vertex, key_groups: int, start: SeqNo = _NOTHING) -> OperatorState:
+    """An operator without state, its next change numbered `start`."""
+    owned = [range_of(i, key_groups, vertex.parallelism) for i in range(vertex.parallelism)]
+    subtasks = tuple(
+        SubtaskState(index, groups.first, groups.last, start, "memory", start=start)
+        for index, groups in enumerate(owned)
+    )
+    return OperatorState(vertex.id, key_groups, (), subtasks)
+
+
+def without_transactions(operator: OperatorState) -> OperatorState:
+    """The operator without what a sink has pre-committed."""
+    subtasks = (msgspec.structs.replace(state, transactions=()) for state in operator.subtasks)
+    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
+
+
+def with_transactions(operator: OperatorState, of: OperatorState) -> OperatorState:
+    """The operator with the transactions of another one, divided among its subtasks."""
+    subtasks = list(operator.subtasks)
+    for state in of.subtasks:
+        at = successor(state.index, len(subtasks))
+        transactions = (*subtasks[at].transactions, *state.transactions)
+        subtasks[at] = msgspec.structs.replace(subtasks[at], transactions=transactions)
+    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
+
+
+def _no_longer(name: str, what: str, expected: str) -> RestoreError:
+    return RestoreError(
+        f"{what} of operator {name!r}",
+        expected=f"the operator to be {expected}, as in the checkpoint",
+        found="another place in the job",
+        action="give the operator its place back, or start with an empty store",
+    )

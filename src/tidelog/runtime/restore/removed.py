@@ -1,0 +1,211 @@
+"""Drops what a checkpoint holds of operators that the job no longer has: pure.
+
+Invariant: operators that hold nothing are dropped silently; state, split positions and sink
+transactions only when the user names the operator, and then the job reports what was dropped.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.errors import RestoreError
+from tidelog.ids import SeqNo
+from tidelog.runtime.restore.rechain import empty, sink_of, with_transactions, without_transactions
+from tidelog.runtime.sink import Sink
+from tidelog.runtime.source import Source
+from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.state.restore.redistribute import holds_something
+
+_TRANSACTIONS: Final = "sink transactions"
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The stored operators that the job has, and a description of what was dropped of others."""
+
+    operators: dict[str, OperatorState]
+    dropped: tuple[str, ...]
+
+
+def without_removed(
+    stored: Mapping[str, OperatorState], vertices: Sequence[Vertex], allowed: Iterable[str]
+) -> Remaining:
+    """Leave out what the job has no operator for; `allowed` names those that may lose state.
+
+    Raises RestoreError for others that hold something.
+    """
+    home = {node.id: vertex for vertex in vertices for node in vertex.nodes}
+    operators: dict[str, OperatorState] = {}
+    leave = _Leave(frozenset(allowed))
+    for name, operator in stored.items():
+        if name not in home:
+            if any(_outputs(operator)) and _other_sink(operator, vertices) is None:
+                # Its sink is still there, and commits what it had pre-committed.
+                operators[name] = _only_output(operator)
+                operator = without_transactions(operator)  # noqa: PLW2901
+            names = {name, operator.sink} if _holds_only_output(operator) else {name}
+            leave(f"operator {name!r}", _held(operator), names, _GONE)
+            continue
+        for owner in sorted(_owners(operator) - home.keys()):
+            leave(f"operator {owner!r}", [_pieces(operator, owner)], {owner}, _GONE)
+            operator = _without_pieces(operator, owner)  # noqa: PLW2901
+        if found := _other_sink(operator, vertices):
+            names = {name, operator.sink}
+            leave(f"sink {operator.sink or name!r}", [_transactions(operator)], names, found)
+            operator = without_transactions(operator)  # noqa: PLW2901
+        if found := _other_source(operator, home[name]):
+            leave(f"source {name!r}", ["the positions of its splits"], {name}, found)
+            operator = _begun_anew(operator, home[name])  # noqa: PLW2901
+        operators[name] = operator
+    return Remaining(operators, tuple(leave.dropped))
+
+
+_GONE: Final = "no such operator; a renamed one starts with nothing"
+
+
+@dataclass(slots=True)
+class _Leave:
+    """Called for all that is lost: notes it, or raises RestoreError where it is not allowed."""
+
+    allowed: frozenset[str]
+    dropped: list[str] = field(default_factory=list)
+
+    def __call__(self, what: str, held: list[str], names: set[str], found: str) -> None:
+        if not held:
+            return
+        if names & self.allowed:
+            self.dropped.append(f"{', '.join(held)} of {what}")
+            return
+        commit = ""
+        if held[-1].endswith(_TRANSACTIONS):
+            commit = (
+                "start the job once as it was and stop it with a savepoint, which commits what was "
+                "pre-committed; then "
+            )
+        raise RestoreError(
+            what,
+            expected=f"it in the job, as the checkpoint holds {', '.join(held)} of it",
+            found=found,
+            action=f"give it its name, its place and its class back; or {commit}drop what is held, "
+            f"for good, with --allow-dropped-state {min(names - {''})} "
+            "(JobConfig.allow_dropped_state); or start with an empty store",
+        )
+
+
+def _held(operator: OperatorState) -> list[str]:
+    """What would be lost with an operator, described."""
+    held = []
+    if any(holds_something(layer) for state in operator.subtasks for layer in state.layers):
+        held += [
+            "the positions of its splits" if info.kind == "splits" else f"state {info.name!r}"
+            for info in operator.states
+        ]
+    held += [_pieces(operator, owner) for owner in sorted(_owners(operator))]
+    if any(_outputs(operator)):
+        held.append(_transactions(operator))
+    return held
+
+
+def _holds_only_output(operator: OperatorState) -> bool:
+    return _held(operator) == [_transactions(operator)]
+
+
+def _owners(operator: OperatorState) -> set[str]:
+    """The operators of the chain that have operator state with something in it."""
+    pieces = (piece for state in operator.subtasks for piece in state.operator_state)
+    return {piece.operator for piece in pieces if piece.entries}
+
+
+def _pieces(operator: OperatorState, owner: str) -> str:
+    names = {
+        piece.name
+        for state in operator.subtasks
+        for piece in state.operator_state
+        if piece.operator == owner
+    }
+    return f"operator state {', '.join(map(repr, sorted(names)))}"
+
+
+def _outputs(operator: OperatorState) -> Iterator[bytes]:
+    return (output for state in operator.subtasks for output in state.transactions)
+
+
+def _transactions(operator: OperatorState) -> str:
+    return f"{len(list(_outputs(operator)))} {_TRANSACTIONS}"
+
+
+def _other_sink(operator: OperatorState, vertices: Sequence[Vertex]) -> str | None:
+    """The sink that the transactions would go to, described; None when it can read them."""
+    if not any(_outputs(operator)):
+        return None
+    vertex = sink_of(operator, vertices)
+    if vertex is None:
+        return "no sink at the end of its tasks"
+    return _other(operator.sink_types, sink_types(vertex))
+
+
+def _other_source(operator: OperatorState, vertex: Vertex) -> str | None:
+    """The source that the positions would go to, described; None when it can read them."""
+    positions = any(info.kind == "splits" for info in operator.states)
+    return _other(operator.source_types, source_types(vertex)) if positions else None
+
+
+def _other(stored: tuple[str, ...], found: tuple[str, ...]) -> str | None:
+    # A class in common is enough: a base can read what a subclass has written.
+    if not stored or {*stored} & {*found}:
+        return None
+    return f"{found[0] if found else 'none'}, which is no {stored[0]} and has no base with it"
+
+
+def sink_types(vertex: Vertex) -> tuple[str, ...]:
+    """The classes of the sink that a vertex ends in, its own first; none for no sink."""
+    return _classes(vertex.nodes[-1].sink, Sink)
+
+
+def source_types(vertex: Vertex) -> tuple[str, ...]:
+    """The classes of the source that a vertex begins with; none for no source."""
+    return _classes(vertex.head.source, Source)
+
+
+def _classes(made: object | None, port: type) -> tuple[str, ...]:
+    if made is None:
+        return ()
+    return tuple(c.__qualname__ for c in type(made).__mro__ if c not in port.__mro__)
+
+
+def _without_pieces(operator: OperatorState, owner: str) -> OperatorState:
+    subtasks = tuple(
+        msgspec.structs.replace(
+            state, operator_state=tuple(p for p in state.operator_state if p.operator != owner)
+        )
+        for state in operator.subtasks
+    )
+    return msgspec.structs.replace(operator, subtasks=subtasks)
+
+
+def _only_output(operator: OperatorState) -> OperatorState:
+    """The operator with nothing but what its sink has pre-committed."""
+    nothing = SeqNo(0)
+    subtasks = tuple(
+        SubtaskState(
+            state.index,
+            state.first_key_group,
+            state.last_key_group,
+            nothing,
+            "memory",
+            transactions=state.transactions,
+        )
+        for state in operator.subtasks
+    )
+    return OperatorState(operator.id, operator.key_groups, (), subtasks, sink=operator.sink)
+
+
+def _begun_anew(operator: OperatorState, vertex: Vertex) -> OperatorState:
+    """The operator without state, but for the output that its tasks had pre-committed."""
+    # Numbers of changes never go back, or new ones would be taken for those that are stored.
+    start = SeqNo(max(state.seqno for state in operator.subtasks) + 1)
+    fresh = empty(vertex, operator.key_groups, start)
+    return with_transactions(fresh, operator)

@@ -1,0 +1,198 @@
+"""Canonical savepoints: all rows of a subtask, written as a log that starts with nothing.
+
+Invariants: the rows are those at the barrier, whatever the task does meanwhile; they go to segments
+of their own, so the log that the job goes on writing neither waits for them nor shares objects with
+them. They are numbered from the subtask's last change on and stand for no change of the job.
+Format: docs/internals/format.md, "Canonical savepoints".
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tidelog.changelog.block import SealedBlock, seal, seal_metadata
+from tidelog.changelog.cadence import Cadence
+from tidelog.changelog.chain import SubtaskLogChain
+from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ChangeBatch
+from tidelog.changelog.uploader import UploadConfig, Uploader
+from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.effects import Effects
+from tidelog.ids import CheckpointId, Generation, SeqNo
+from tidelog.materialize.table_snapshot import TableSnapshots
+from tidelog.runtime.snapshots.snapshotter import (
+    Captures,
+    PendingSnapshot,
+    SubtaskPosition,
+    state_at,
+    with_state,
+)
+from tidelog.state.backend import KeyedBackend
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.object_names import savepoint_process
+from tidelog.storage.port import ObjectStore
+from tidelog.table.frame import Row
+from tidelog.table.port import Table, TableFactory
+
+BLOCK_BYTES: Final = 1 << 20
+"""Raw bytes of rows after which a block ends."""
+_ROWS: Final = 8_192
+"""Rows read in one go."""
+_SEGMENT_BYTES: Final = 8 << 20
+_HELD_BYTES: Final = 32 << 20
+
+
+@dataclass(slots=True)
+class _Writing:
+    """The uploads of one savepoint."""
+
+    uploader: Uploader
+    users: int = 0
+    running: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class RowUploads:
+    """Packs the rows of all subtasks into the segments of a savepoint."""
+
+    store: ObjectStore
+    effects: Effects
+    ledger: Ledger
+    generation: Generation
+    config: UploadConfig
+    _writing: dict[CheckpointId, _Writing] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def of(self, checkpoint: CheckpointId) -> AsyncIterator[_Writing]:
+        """The uploads of a savepoint, going on as long as some subtask writes."""
+        writing = self._writing.get(checkpoint)
+        if writing is None:
+            # One savepoint at a time: the uploads of an earlier one are over.
+            writing = _Writing(self._uploader(checkpoint))
+            self._writing = {checkpoint: writing}
+        writing.users += 1
+        if writing.running is None:
+            writing.running = asyncio.ensure_future(writing.uploader.run())
+        try:
+            yield writing
+        finally:
+            writing.users -= 1
+            if writing.users == 0:
+                writing.running.cancel()
+                writing.running = None
+
+    def _uploader(self, checkpoint: CheckpointId) -> Uploader:
+        return Uploader(
+            store=self.store,
+            effects=self.effects,
+            ledger=self.ledger,
+            generation=self.generation,
+            process=savepoint_process(checkpoint),
+            # A cadence of its own: these uploads need not fit between the log's checkpoints.
+            cadence=Cadence(self.effects.clock),
+            config=replace(
+                self.config,
+                segment_bytes=_SEGMENT_BYTES,
+                limit_bytes=_HELD_BYTES,
+                max_age=1.0,
+                inline_bytes=0,
+            ),
+        )
+
+
+@dataclass(slots=True)
+class CanonicalSnapshotter(Captures):
+    """Takes the canonical savepoints of one subtask."""
+
+    backend: KeyedBackend
+    snapshots: TableSnapshots
+    factory: TableFactory
+    uploads: RowUploads
+
+    async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
+        """Freeze the table."""
+        await self.snapshots.prepare()
+        directory = self.snapshots.directory / f"savepoint-{checkpoint}"
+        self.snapshots.table.snapshot(directory)
+        pending = _PendingRows(
+            checkpoint,
+            state_at(self.backend, self.snapshots, position),
+            seal_metadata(msgspec.json.encode(self.backend.registry.infos()), self.backend.seqno),
+            SubtaskLogChain(self.snapshots.operator, self.snapshots.subtask),
+            directory,
+            self,
+        )
+        self.pending[checkpoint] = pending
+        return pending
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingRows:
+    checkpoint: CheckpointId
+    state: SubtaskState
+    metadata: SealedBlock
+    chain: SubtaskLogChain
+    directory: Path
+    owner: CanonicalSnapshotter
+
+    async def settle(self) -> SubtaskState:
+        offload = self.owner.snapshots.effects.offload
+        try:
+            table = await offload.run(self.owner.factory.restore, self.directory)
+            try:
+                async with self.owner.uploads.of(self.checkpoint) as writing:
+                    return await self._beside(writing, table)
+            finally:
+                await offload.run(table.close)
+        finally:
+            await offload.run(shutil.rmtree, self.directory, True)
+
+    def objects(self) -> set[str]:
+        return self.chain.objects()
+
+    async def _beside(self, writing: _Writing, table: Table) -> SubtaskState:
+        """Write the rows while the uploads go on; raises the error that ended the uploads."""
+        assert writing.running is not None
+        rows = asyncio.ensure_future(self._write(writing.uploader, table))
+        try:
+            await asyncio.wait([rows, writing.running], return_when=asyncio.FIRST_COMPLETED)
+            if not rows.done():
+                writing.running.result()
+            return await rows
+        finally:
+            rows.cancel()
+
+    async def _write(self, uploader: Uploader, table: Table) -> SubtaskState:
+        seal_next = self.owner.snapshots.effects.offload.run
+        uploader.submit_block(self.chain, self.metadata)
+        rows = table.scan(b"", None)
+        at = self.state.seqno
+        while (block := await seal_next(_next_block, rows, at)) is not None:
+            uploader.submit_block(self.chain, block)
+            at = block.end
+            await uploader.admit()
+        durable = await uploader.persist(self.chain.capture())
+        state = msgspec.structs.replace(self.state, start=self.state.seqno, seqno=at)
+        return with_state(state, None, durable.ranges, durable.inline)
+
+
+def _next_block(rows: Iterator[Row], first: SeqNo) -> SealedBlock | None:
+    """The next rows as a block; None when there is none left."""
+    keys: list[bytes] = []
+    values: list[bytes | None] = []
+    size = 0
+    while size < BLOCK_BYTES:
+        read = list(islice(rows, _ROWS))
+        for key, value in read:
+            keys.append(key)
+            values.append(value)
+            size += len(key) + len(value) + CHANGE_OVERHEAD_BYTES
+        if len(read) < _ROWS:
+            break
+    return seal(ChangeBatch(first, keys, values)) if keys else None

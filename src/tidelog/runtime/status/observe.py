@@ -1,0 +1,237 @@
+"""Looks at a running job and says what it sees.
+
+Invariant: a status is taken in the event loop of its runner, in one piece; looking changes
+nothing.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from tidelog.checkpoint.local_first import LocalFirstStore
+from tidelog.ids import Slot
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, TableSnapshotter
+from tidelog.runtime.status.distribution import distribution, percentile
+from tidelog.runtime.status.status import (
+    CheckpointsStatus,
+    JobStatus,
+    LocalCopiesStatus,
+    MaterializationsStatus,
+    MemoryStatus,
+    OperatorStatus,
+    Phase,
+    RequestsStatus,
+    RestorePhases,
+    RestoreStatus,
+    StateStatus,
+    StoreStatus,
+    UploadsStatus,
+)
+from tidelog.runtime.subtasks.build import Deployment
+from tidelog.runtime.subtasks.incarnation import Incarnation
+from tidelog.runtime.tasks.source_task import SourceTask
+from tidelog.runtime.tasks.stream_task import StreamTask
+from tidelog.runtime.tasks.task import Task
+from tidelog.runtime.tasks.watermarks import combined
+from tidelog.state.restore.timings import RestoreTimings
+from tidelog.storage.metrics import OperationMetrics, RequestMetrics
+from tidelog.storage.port import ObjectStore
+from tidelog.storage.retry import RetryingStore
+
+T = TypeVar("T")
+
+
+def status_of(runner: JobRunner) -> JobStatus:
+    """The runner's status now; call it in the runner's event loop."""
+    incarnation = runner.incarnation
+    status = JobStatus(
+        job=runner.job.name,
+        phase="starting",
+        at_s=runner.effects.clock.monotonic(),
+        generation=runner.generation,
+        memory=MemoryStatus(runner.config.memory),
+        store=_store(runner.store.metrics) if isinstance(runner.store, RetryingStore) else None,
+    )
+    if incarnation is None:
+        return status
+    tasks, uploader = incarnation.deployment.tasks, incarnation.uploader
+    return replace(
+        status,
+        phase=_phase(incarnation, running=runner.running),
+        operators=_operators(tasks, open=runner.running),
+        checkpoints=_checkpoints(incarnation),
+        uploads=_frozen(UploadsStatus, uploader.metrics) if uploader else UploadsStatus(),
+        materializations=_materializations(incarnation.deployment),
+        state=_state(tasks, open=runner.running),
+        restore=_restore(incarnation, running=runner.running),
+        dropped_state=incarnation.plan.dropped,
+        deleted_objects=incarnation.collector.deleted,
+        memory=_memory(incarnation, runner.config.memory),
+        local_copies=_copies(incarnation.store),
+    )
+
+
+def _memory(incarnation: Incarnation, budget: int) -> MemoryStatus:
+    states, uploader = incarnation.deployment.states, incarnation.uploader
+    tasks = incarnation.deployment.tasks
+    factories = states.factories.values()
+    return MemoryStatus(
+        budget_bytes=budget,
+        rows_bytes=states.rows.used_bytes,
+        log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
+        files_bytes=states.lane.held_bytes,
+        channels_bytes=sum(t.gate.size_bytes for t in tasks if isinstance(t, StreamTask)),
+        memtables_bytes=sum(each.memtable_bytes for each in factories),
+        block_cache_bytes=sum(each.block_cache_bytes for each in factories),
+    )
+
+
+def _copies(objects: ObjectStore) -> LocalCopiesStatus | None:
+    if not isinstance(objects, LocalFirstStore):
+        return None
+    copies = len(objects.copies)
+    return _frozen(LocalCopiesStatus, objects.metrics, objects=copies, bytes=objects.copied_bytes)
+
+
+def _phase(incarnation: Incarnation, *, running: bool) -> Phase:
+    driver = incarnation.driver
+    if driver.finished.is_set():
+        return "stopped" if driver.savepoints.stopped is not None else "finished"
+    if running:
+        return "running"
+    return "starting" if incarnation.plan.checkpoint is None else "restoring"
+
+
+def _operators(tasks: Sequence[Task], *, open: bool) -> tuple[OperatorStatus, ...]:
+    by_vertex: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        by_vertex[task.id.operator].append(task)
+    return tuple(_operator(*vertex, open=open) for vertex in by_vertex.items())
+
+
+def _operator(vertex: str, subtasks: Sequence[Task], *, open: bool) -> OperatorStatus:
+    parts = [task.parts for task in subtasks]
+    sources = [task for task in subtasks if isinstance(task, SourceTask)]
+    return OperatorStatus(
+        id=vertex,
+        source=subtasks[0].is_source,
+        parallelism=len(subtasks),
+        records_in=sum(p.metrics.records_in for p in parts),
+        records_out=sum(p.output.records for p in parts),
+        busy_s=sum(p.output.work.busy_s for p in parts),
+        state_bytes=_table_bytes(subtasks) if open else 0,
+        backpressured_s=sum(p.output.work.backpressured_s for p in parts),
+        longest_call_s=max(p.output.work.longest_call_s for p in parts),
+        late_records=sum(p.chain.late_records for p in parts),
+        watermark_ms=combined(
+            [task for task in subtasks if not task.idle],
+            [task for task in subtasks if task.idle],
+            lambda task: task.watermark,
+        ),
+        idle_subtasks=sum(task.idle for task in subtasks),
+        splits=sum(task.splits for task in sources),
+        idle_splits=sum(task.idle_splits for task in sources),
+    )
+
+
+def _checkpoints(incarnation: Incarnation) -> CheckpointsStatus:
+    restored, driver = incarnation.plan.checkpoint, incarnation.driver
+    metrics = driver.metrics
+    found = restored.slot if restored is not None else None
+    durations = metrics.durations_s
+    return CheckpointsStatus(
+        completed=metrics.completed,
+        failed=metrics.failed,
+        last_duration_s=metrics.last_duration_s,
+        p50_s=percentile(durations, 0.50) if durations else None,
+        p99_s=percentile(durations, 0.99) if durations else None,
+        manifest_bytes=metrics.last_manifest_bytes,
+        last_failure=metrics.last_failure,
+        kept_aligned=metrics.kept_aligned,
+        last_slot=Slot(driver.next_slot - 1) if metrics.completed else found,
+        sizes=metrics.last_sizes,
+        aligned_edges=incarnation.deployment.aligned_edges,
+        dropped_buffers=incarnation.deployment.dropped_buffers,
+    )
+
+
+def _store(metrics: RequestMetrics) -> StoreStatus:
+    parts = {part.name: getattr(metrics, part.name) for part in fields(metrics)}
+    requests = {
+        name: _frozen(RequestsStatus, part)
+        for name, part in parts.items()
+        if isinstance(part, OperationMetrics)
+    }
+    return _frozen(StoreStatus, metrics, **requests)
+
+
+def _frozen(kind: type[T], metrics: object, **others: object) -> T:
+    """A status from `others` and the metrics of the same names; of recent values, how they are
+    distributed.
+    """
+    values: dict[str, Any] = dict(others)
+    for name in [field.name for field in fields(kind) if field.name not in others]:  # type: ignore[arg-type]
+        value = getattr(metrics, name)
+        values[name] = distribution(value) if isinstance(value, deque) else value
+    return kind(**values)
+
+
+def _materializations(deployment: Deployment) -> MaterializationsStatus:
+    snapshots = [each.snapshots.metrics for each in deployment.states.subtasks.values()]
+    running = deployment.states.materializers
+    errors = [m.last_failure for m in snapshots if m.last_failure is not None]
+    return MaterializationsStatus(
+        started=sum(m.started for m in snapshots),
+        completed=sum(m.completed for m in snapshots),
+        failed=sum(m.failed for m in snapshots),
+        seconds=sum(m.seconds for m in snapshots),
+        uploaded_bytes=sum(m.bytes_uploaded for m in snapshots),
+        last_failure=errors[-1] if errors else None,
+        duration_s=distribution(s for m in snapshots for s in m.recent_seconds),
+        lag_s=max((m.late_s for m in running), default=0.0),
+        missed=sum(m.missed for m in running),
+    )
+
+
+def _state(tasks: Sequence[Task], *, open: bool) -> StateStatus:
+    parts = [task.parts for task in tasks]
+    logs = [p.snapshotter.log for p in parts if isinstance(p.snapshotter, LogSnapshotter)]
+    refs = [log.materialization for log in logs]
+    refs += [p.snapshotter.last for p in parts if isinstance(p.snapshotter, TableSnapshotter)]
+    return StateStatus(
+        table_bytes=_table_bytes(tasks) if open else 0,
+        materialized_bytes=sum(ref.table_bytes for ref in refs if ref is not None),
+        log_bytes=sum(log.chain.log_bytes for log in logs),
+        log_changes=sum(log.chain.changes for log in logs),
+        updates=sum(p.backend.metrics.updates for p in parts),
+        changes=sum(p.backend.metrics.changes for p in parts),
+    )
+
+
+def _table_bytes(tasks: Sequence[Task]) -> int:
+    return sum(t.parts.backend.table.size_bytes() for t in tasks if not t.exited)
+
+
+def _restore(incarnation: Incarnation, *, running: bool) -> RestoreStatus | None:
+    progress, restored = incarnation.deployment.states.progress, incarnation.plan.checkpoint
+    if restored is None:
+        return None
+    return _frozen(
+        RestoreStatus,
+        progress,
+        slot=restored.slot,
+        fraction=1.0 if running else progress.fraction,
+        eta_s=None if running else progress.eta_s,
+        phases=_phases(progress.timings),
+    )
+
+
+def _phases(timings: RestoreTimings) -> RestorePhases:
+    return RestorePhases(
+        download_s=timings.download.seconds,
+        open_s=timings.open.seconds,
+        fetch_log_s=timings.fetch_log.seconds,
+        replay_s=timings.replay.seconds,
+    )

@@ -1,0 +1,166 @@
+"""An incarnation of a job: the parts of one start, made and connected.
+
+Invariant: nothing runs yet when they are made, and nothing of the store was read or written.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.changelog.cadence import Cadence
+from tidelog.changelog.uploader import Uploader
+from tidelog.checkpoint.coordinator import Coordinator
+from tidelog.checkpoint.garbage_collector import Collector
+from tidelog.checkpoint.manifest import Author
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.checkpoint.startup import History
+from tidelog.effects import Effects
+from tidelog.ids import CheckpointId, Slot
+from tidelog.runtime.checkpoints.driver import CheckpointDriver
+from tidelog.runtime.checkpoints.operators import ManifestOperators, predecessors
+from tidelog.runtime.checkpoints.savepoints import Savepoints
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.runtime.restore.fit import RestorePlan
+from tidelog.runtime.subtasks.build import Deployment
+from tidelog.runtime.subtasks.state import SubtaskStates
+from tidelog.runtime.tasks.sink_output import transactions_of
+from tidelog.runtime.tasks.task import Task
+from tidelog.state.registry import StateRegistry
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One start of a job: what it goes on from, and the parts that run it."""
+
+    plan: RestorePlan
+    store: ObjectStore
+    """Where log and tables are read and written: the job's store, or copies in front of it."""
+    uploader: Uploader | None
+    """Uploads segments; None when neither changes nor in-flight data need it."""
+    collector: Collector
+    driver: CheckpointDriver
+    deployment: Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """What an incarnation is made from."""
+
+    job: Job
+    config: JobConfig
+    effects: Effects
+    plan: RestorePlan
+    author: Author
+    history: History
+    store: ObjectStore
+    """As in `Incarnation`."""
+    slots: SlotLog
+    ledger: Ledger
+    directory: Path
+    """For tables and snapshots; worthless after a crash."""
+
+    def assemble(self) -> Incarnation:
+        """Make all parts and connect them."""
+        config, plan, author = self.config, self.plan, self.author
+        cadence, collector = Cadence(self.effects.clock), self._collector()
+        registries = {vertex.id: plan.registry_of(vertex) for vertex in plan.vertices}
+        uploader = self._uploader(cadence) if config.changelog or config.overtakes else None
+        # Both refer to the tasks: the driver sends them barriers, and they report to the driver.
+        tasks: list[Task] = []
+        driver = self._driver(collector, cadence, registries, tasks)
+        stored = [state for _, state in plan.checkpoint.subtasks()] if plan.checkpoint else []
+        states = SubtaskStates(
+            plan=plan,
+            config=config,
+            store=self.store,
+            effects=self.effects,
+            generation=author.generation,
+            ledger=self.ledger,
+            uploader=uploader if config.changelog else None,
+            cadence=cadence,
+            directory=self.directory,
+            # A restore loads nothing of finished subtasks.
+            progress=RestoreProgress.of(
+                self.effects.clock, [state for state in stored if not state.finished]
+            ),
+        )
+        deployment = Deployment(
+            job=self.job,
+            config=config,
+            plan=plan,
+            author=author,
+            states=states,
+            registries=registries,
+            listener=driver,
+            tasks=tasks,
+            uploader=uploader if config.overtakes else None,
+            retained=None if self.history.damaged else transactions_of(self.history.checkpoints),
+            record_types=RecordTypes(self.job.record_types),
+        )
+        return Incarnation(plan, self.store, uploader, collector, driver, deployment)
+
+    def _uploader(self, cadence: Cadence) -> Uploader:
+        return Uploader(
+            store=self.store,
+            effects=self.effects,
+            ledger=self.ledger,
+            generation=self.author.generation,
+            process=self.author.attempt,
+            cadence=cadence,
+            config=self.config.memory_parts.upload(self.config.upload),
+        )
+
+    def _collector(self) -> Collector:
+        collector = Collector(
+            self.store,
+            self.slots,
+            self.ledger,
+            self.config.retain,
+            spared=None if self.history.complete else self.author.generation,
+            claimed=self.plan.resumption.claimed,
+            unreadable=frozenset(self.history.damaged),
+        )
+        for checkpoint in self.history.checkpoints:
+            collector.retain(checkpoint)
+        return collector
+
+    def _driver(
+        self,
+        collector: Collector,
+        cadence: Cadence,
+        registries: dict[str, StateRegistry],
+        tasks: list[Task],
+    ) -> CheckpointDriver:
+        config, plan, restored = self.config, self.plan, self.plan.checkpoint
+        savepoints = Savepoints()
+        savepoints.known(self.history.checkpoints)
+        next_id = self.history.next_checkpoint_id
+        if restored is not None:
+            next_id = CheckpointId(max(next_id, restored.checkpoint_id + 1))
+        return CheckpointDriver(
+            coordinator=Coordinator(
+                predecessors(plan.vertices),
+                config.schedule,
+                next_id,
+                self.effects.clock.monotonic(),
+                plan.finished,
+            ),
+            effects=self.effects,
+            slots=self.slots,
+            author=self.author,
+            job=self.job.name,
+            next_slot=Slot(self.author.generation + 1),
+            collector=collector,
+            cadence=cadence,
+            operators=ManifestOperators(
+                plan.vertices, registries, config.key_groups, dict(plan.finished)
+            ),
+            savepoints=savepoints,
+            tasks=tasks,
+            order=config.unaligned.order if config.overtakes else "aligned",
+            previous=None if plan.resumption.origin is not None else restored,
+        )

@@ -1,0 +1,268 @@
+"""The state of all subtasks: restored or empty tables, their logs, backends and snapshots.
+
+Invariant: what a restore loaded and what the new log chain continues are the same changes.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tidelog.changelog.cadence import Cadence
+from tidelog.changelog.chain import SubtaskLogChain
+from tidelog.changelog.row_memory import RowMemory
+from tidelog.changelog.uploader import Uploader
+from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.effects import Effects
+from tidelog.ids import Generation, SeqNo, SubtaskId
+from tidelog.materialize.materializer import Materializer, Turns
+from tidelog.materialize.pacing import HELD_BYTES, Lane
+from tidelog.materialize.table_snapshot import TableSnapshots
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.restore.fit import RestorePlan
+from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
+from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
+from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.event_time import EventTime
+from tidelog.state.key_groups import range_of
+from tidelog.state.log import Base, NoLog, SubtaskLog
+from tidelog.state.registry import StateRegistry
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.restore.restorer import RestoredSubtask, Restorer, expect, shared_log
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.port import ObjectStore
+from tidelog.table.memory import MemoryTableFactory
+from tidelog.table.port import Table, TableFactory
+from tidelog.table.rocksdb import RocksTableFactory
+
+
+@dataclass(slots=True)
+class Subtask:
+    """What keeps the state of one subtask; its table is that of the backend."""
+
+    backend: KeyedBackend
+    snapshots: TableSnapshots
+    snapshotter: Snapshotter
+    canonical: CanonicalSnapshotter
+    materializer: Materializer | None
+    """Uploads the table now and then; None without a log, when every checkpoint does."""
+    released: bool = False
+    """The subtask exited and its table is closed; the figures of its snapshots stay."""
+
+
+@dataclass(slots=True)
+class SubtaskStates:
+    """Builds and releases the state of every subtask of one incarnation."""
+
+    plan: RestorePlan
+    config: JobConfig
+    store: ObjectStore
+    effects: Effects
+    generation: Generation
+    ledger: Ledger
+    uploader: Uploader | None
+    """Uploads segments; None when the changelog is off."""
+    cadence: Cadence
+    directory: Path
+    progress: RestoreProgress
+    loaded: dict[SubtaskId, RestoredSubtask] = field(default_factory=dict)
+    """What was restored for subtasks that are not built yet."""
+    subtasks: dict[SubtaskId, Subtask] = field(default_factory=dict)
+    """The subtasks built so far, in the order of the job."""
+    factories: dict[str, TableFactory] = field(default_factory=dict)
+    """For each kind of table; tables of one factory share cache and write-buffer budget."""
+    rows: RowMemory = field(init=False)
+    """Shared by all subtasks, as is the lane: they share the memory and the bandwidth."""
+    lane: Lane = field(init=False)
+    _turns: Turns = field(default_factory=Turns)
+    _rows: RowUploads = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts, rate = self.config.memory_parts, self.config.materialize.bytes_per_s
+        self.rows = RowMemory(parts.rows)
+        self.lane = Lane(self.effects.clock, self.cadence, rate, min(parts.files, HELD_BYTES))
+        self._rows = RowUploads(
+            self.store, self.effects, self.ledger, self.generation, self.config.upload
+        )
+
+    @property
+    def materializers(self) -> list[Materializer]:
+        """The materializers of the subtasks that have not exited."""
+        running = (each for each in self.subtasks.values() if not each.released)
+        return [each.materializer for each in running if each.materializer is not None]
+
+    @property
+    def open_tables(self) -> list[Table]:
+        """Restored tables, and those of the subtasks that have not exited."""
+        built = [each.backend.table for each in self.subtasks.values() if not each.released]
+        return [*(each.table for each in self.loaded.values()), *built]
+
+    async def restore(self) -> None:
+        """Load all stored subtasks that go on, in parallel; when one fails none stays open."""
+        states = {
+            subtask: state
+            for vertex in self.plan.vertices
+            for subtask in vertex.subtasks
+            if (state := self.plan.state_of(subtask)) and subtask not in self.plan.finished
+        }
+        store, memory = self.plan.resumption.origin or self.store, self.config.memory
+        whole_budget = self.config.restore.shared_by(1, memory)
+        log = shared_log(store, self.effects, self.progress, whole_budget)
+        for state in states.values():
+            expect(log, state)
+        restorers = {
+            vertex.id: Restorer(
+                store,
+                self.effects,
+                self._factory(vertex),
+                self.progress,
+                self.config.restore.shared_by(len(states), memory),
+                self.directory / f"{vertex.id}-staging",
+                log,
+            )
+            for vertex in self.plan.vertices
+        }
+        loading = {
+            task: asyncio.ensure_future(
+                restorers[task.operator].restore(state, self.directory / str(task), str(task))
+            )
+            for task, state in states.items()
+        }
+        try:
+            restored = await asyncio.gather(*loading.values())
+        except BaseException:
+            await _discard(loading.values())
+            raise
+        finally:
+            await log.close()
+        for vertex in self.plan.vertices:
+            staging = self.directory / f"{vertex.id}-staging"
+            await self.effects.offload.run(shutil.rmtree, staging, True)
+        self.progress.finish()
+        self.loaded = dict(zip(loading, restored, strict=True))
+
+    def build(self, task: SubtaskId, vertex: Vertex, registry: StateRegistry) -> Subtask:
+        """What keeps a subtask's state; that of a finished one is empty and has no log."""
+        loaded, finished = self.loaded.pop(task, None), task in self.plan.finished
+        state = None if finished else self.plan.state_of(task)
+        factory = MemoryTableFactory() if finished else self._factory(vertex)
+        if self._whole(task) and loaded is not None:
+            loaded = replace(loaded, ranges=(), inline=(), known={})
+        snapshots = self._snapshots(task, factory, loaded)
+        log = None if finished else self._log(task, loaded, state)
+        backend = self._backend(task, vertex, registry, snapshots.table, log)
+        if state is not None:
+            backend.seqno, backend.updates = state.seqno, state.updates
+            backend.event_time = EventTime.restored(state.watermark, state.ahead)
+        start = state.start if state is not None else SeqNo(0)
+        subtask = self.subtasks[task] = Subtask(
+            backend,
+            snapshots,
+            TableSnapshotter(backend, snapshots, start)
+            if log is None
+            else LogSnapshotter(backend, log, snapshots),
+            CanonicalSnapshotter(backend, snapshots, factory, self._rows),
+            None if log is None else self._materializer(backend, log, snapshots),
+        )
+        return subtask
+
+    async def release(self, task: SubtaskId) -> None:
+        """A subtask exited: its table goes, and the files of it on local disk."""
+        subtask = self.subtasks[task]
+        subtask.released = True
+        await self.effects.offload.run(subtask.backend.table.close)
+        for directory in (self.directory / str(task), subtask.snapshots.directory):
+            await self.effects.offload.run(shutil.rmtree, directory, True)
+
+    def _backend(
+        self,
+        task: SubtaskId,
+        vertex: Vertex,
+        registry: StateRegistry,
+        table: Table,
+        log: SubtaskLog | None,
+    ) -> KeyedBackend:
+        return KeyedBackend(
+            registry=registry,
+            key_groups=self.config.key_groups,
+            owned=range_of(task.subtask, self.config.key_groups, vertex.parallelism),
+            table=table,
+            log=log if log is not None else NoLog(),
+            now_ms=self.effects.clock.now_ms,
+            monotonic=self.effects.clock.monotonic,
+            config=self.config.flush,
+            cadence=self.cadence,
+            memory=self.rows,
+        )
+
+    def _snapshots(
+        self, task: SubtaskId, factory: TableFactory, loaded: RestoredSubtask | None
+    ) -> TableSnapshots:
+        return TableSnapshots(
+            store=self.store,
+            effects=self.effects,
+            ledger=self.ledger,
+            generation=self.generation,
+            operator=task.operator,
+            subtask=task.subtask,
+            table=loaded.table if loaded else factory.create(self.directory / str(task)),
+            table_kind=factory.kind,
+            directory=self.directory / f"{task}-snapshots",
+            lane=self.lane,
+            known=dict(loaded.known) if loaded else {},
+        )
+
+    def _log(
+        self, task: SubtaskId, loaded: RestoredSubtask | None, state: SubtaskState | None
+    ) -> SubtaskLog | None:
+        if self.uploader is None:
+            return None
+        chain = SubtaskLogChain(task.operator, task.subtask, loaded.ranges if loaded else ())
+        if self._whole(task) and state is not None:
+            base = Base(start=state.start)
+            return SubtaskLog(self.uploader, chain, base, complete=False)
+        log = SubtaskLog(self.uploader, chain, Base.of(state) if state else Base())
+        # Blocks that lived in the manifest are not in any segment yet.
+        for block in loaded.inline if loaded else ():
+            log.submit_metadata(block)
+        return log
+
+    def _whole(self, task: SubtaskId) -> bool:
+        """The subtask's first checkpoint cannot refer to stored objects: it is a whole one."""
+        return self.plan.resumption.detached or task.operator in self.plan.migrated
+
+    def _materializer(
+        self, backend: KeyedBackend, log: SubtaskLog, snapshots: TableSnapshots
+    ) -> Materializer:
+        return Materializer(
+            backend=backend,
+            log=log,
+            snapshots=snapshots,
+            config=self.config.materialize,
+            effects=self.effects,
+            turns=self._turns,
+            rank=len(self.materializers),
+            subtasks=sum(vertex.parallelism for vertex in self.plan.vertices),
+        )
+
+    def _factory(self, vertex: Vertex) -> TableFactory:
+        kind = self.config.table_of(keyed=vertex.head.keyed)
+        if kind not in self.factories:
+            tables = sum(each.parallelism for each in self.plan.vertices if each.head.keyed)
+            self.factories[kind] = (
+                RocksTableFactory(self.config.memory_parts.rocksdb(tables))
+                if kind == "rocksdb"
+                else MemoryTableFactory()
+            )
+        return self.factories[kind]
+
+
+async def _discard(loading: Iterable[asyncio.Task[RestoredSubtask]]) -> None:
+    """Cancel these restores, and close the tables of those that had ended."""
+    for restoring in loading:
+        restoring.cancel()
+    for ended in await asyncio.gather(*loading, return_exceptions=True):
+        if isinstance(ended, RestoredSubtask):
+            ended.table.close()

@@ -1,0 +1,95 @@
+"""Vertices: the operators of a job, chained into the tasks that run them.
+
+Invariant: a vertex is a chain of operators between which records pass by function call.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from tidelog.errors import ConfigError
+from tidelog.ids import SubtaskId
+from tidelog.runtime.graph import Edge, Job, Node
+
+
+@dataclass(slots=True, eq=False)
+class Vertex:
+    """A chain of operators that runs as one task per subtask."""
+
+    id: str
+    nodes: list[Node]
+    parallelism: int
+    inputs: list[tuple["Vertex", Edge]] = field(default_factory=list)
+
+    @property
+    def head(self) -> Node:
+        """The operator that owns the vertex's state."""
+        return self.nodes[0]
+
+    @property
+    def subtasks(self) -> list[SubtaskId]:
+        """The ids of its subtasks, in order."""
+        return [SubtaskId(self.id, index) for index in range(self.parallelism)]
+
+    @property
+    def makes_watermarks(self) -> bool:
+        """Whether an operator of the vertex makes watermarks, so that none before it matter."""
+        return any(node.makes_watermarks for node in self.nodes)
+
+    @property
+    def knows_splits(self) -> bool:
+        """Whether the split of each output buffer is known: no operator so far keeps records."""
+        if self.head.source is not None:
+            return True
+        return not self.head.keyed and any(upstream.knows_splits for upstream, _ in self.inputs)
+
+
+def compile_job(job: Job, parallelism: int, apart: Collection[str] = ()) -> list[Vertex]:
+    """Chain operators into vertices, sources first; those named in `apart` begin one.
+
+    Raises ConfigError for an incomplete job.
+    """
+    if not any(node.source for node in job.nodes) or not any(node.sink for node in job.nodes):
+        raise ConfigError(
+            f"job {job.name!r}",
+            expected="at least one source and one sink",
+            action="end every stream with .sink(...)",
+        )
+    consumers = {
+        id(node): [n for n in job.nodes for edge in n.inputs if edge.node is node]
+        for node in job.nodes
+    }
+    vertex_of: dict[int, Vertex] = {}
+    vertices: list[Vertex] = []
+    for node in job.nodes:
+        inputs = [(vertex_of[id(edge.node)], edge) for edge in node.inputs]
+        wanted = _parallelism(node, inputs, parallelism)
+        chained = _chains(node, consumers) and inputs[0][0].parallelism == wanted
+        # After a keyed operator it has a task of its own: the two follow different watermarks.
+        alone = node.makes_watermarks and any(upstream.head.keyed for upstream, _ in inputs)
+        if chained and not alone and node.id not in apart:
+            vertex = inputs[0][0]
+            vertex.nodes.append(node)
+        else:
+            vertex = Vertex(node.id, [node], wanted, inputs)
+            vertices.append(vertex)
+        vertex_of[id(node)] = vertex
+    return vertices
+
+
+def _parallelism(node: Node, inputs: list[tuple[Vertex, Edge]], of_job: int) -> int:
+    """How many subtasks a node has.
+
+    By default as many as the streams that it continues: spread over more or fewer subtasks, records
+    of one subtask would overtake each other where the job has no exchange.
+    """
+    if node.parallelism is not None:
+        return node.parallelism
+    continued = [upstream.parallelism for upstream, edge in inputs if edge.routing == "forward"]
+    exchanged = any(edge.routing in ("key", "rebalance") for _, edge in inputs)
+    return max([*continued, of_job] if exchanged or not continued else continued)
+
+
+def _chains(node: Node, consumers: dict[int, list[Node]]) -> bool:
+    if len(node.inputs) != 1 or node.inputs[0].routing != "forward" or node.inputs[0].tag:
+        return False
+    return len(consumers[id(node.inputs[0].node)]) == 1

@@ -1,0 +1,180 @@
+"""Wiring: gates, pools and the channels between the subtasks of a job.
+
+Invariant: every subtask of a consumer has one channel per subtask of each of its inputs, in the
+order of the inputs; events travel on all of them, records on those the partitioner chooses.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.runtime.channels.buffers import BufferLimit
+from tidelog.runtime.channels.gate import Gate
+from tidelog.runtime.channels.output import Output, OutputEdge
+from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
+from tidelog.runtime.channels.pool import BufferPool
+from tidelog.runtime.graph import Edge
+from tidelog.runtime.in_flight.capture import ChannelId
+from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.runtime.tasks.worktime import WorkTime
+from tidelog.state.schema.types import KnownTypes
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """How many buffers a channel holds before its sender waits, and a gate beyond that."""
+
+    channel: int = 2
+    overdraft: int = 5
+    limit: BufferLimit = field(default_factory=BufferLimit)
+
+    @property
+    def at_consumer(self) -> int:
+        """Buffers of a channel that its consumer has room for."""
+        return max(1, self.channel // 2)
+
+    @property
+    def at_producer(self) -> int:
+        """Buffers of a channel that may wait for room."""
+        return max(1, self.channel - self.at_consumer)
+
+    def count(self, vertices: list[Vertex]) -> int:
+        """The most buffers that all channels between these vertices hold."""
+        each = self.at_consumer + self.at_producer
+        return sum(
+            upstream.parallelism * (consumer.parallelism * each + self.overdraft)
+            for consumer in vertices
+            for upstream, _ in consumer.inputs
+        )
+
+
+class Wiring:
+    """The channels of one job."""
+
+    def __init__(
+        self,
+        vertices: list[Vertex],
+        key_groups: int,
+        buffers: Buffers,
+        key_types: Mapping[str, KnownTypes] | None = None,
+    ) -> None:
+        self._vertices = vertices
+        self._key_types = key_types or {}
+        """Key types by vertex; a vertex without an entry takes keys of any type."""
+        self._key_groups = key_groups
+        self._buffers = buffers
+        self._pools: dict[tuple[str, int, int], BufferPool] = {}
+        self.gates = {vertex.id: self._gates(vertex) for vertex in vertices}
+
+    def output(self, vertex: Vertex, subtask: int, work: WorkTime) -> Output:
+        """The edges out of a subtask."""
+        return Output(list(self._edges(vertex, subtask)), work, self._buffers.limit)
+
+    def channels(self, vertex: Vertex, subtask: int) -> tuple[ChannelId, ...]:
+        """The ids of a gate's channels, in the gate's order."""
+        return tuple(
+            ChannelId(vertex.id, at, producer, subtask, behind=False)
+            for at, (upstream, _) in enumerate(vertex.inputs)
+            for producer in range(upstream.parallelism)
+        )
+
+    def stay_aligned(self, vertex: Vertex) -> frozenset[int]:
+        """The channels of a vertex on which barriers never overtake."""
+        return frozenset(
+            number
+            for number, name in enumerate(self.channels(vertex, 0))
+            if stays_aligned(*vertex.inputs[name.input], vertex)
+        )
+
+    def carrying(self, vertex: Vertex, subtask: int) -> frozenset[int]:
+        """Channels of a subtask with records that may lead to output at once."""
+        found = set()
+        for number, name in enumerate(self.channels(vertex, subtask)):
+            _, edge = vertex.inputs[name.input]
+            partner = name.producer_subtask % vertex.parallelism == subtask
+            if edge not in vertex.head.silent and (partner or edge.routing != "forward"):
+                found.add(number)
+        return frozenset(found)
+
+    def telling(self, vertex: Vertex) -> frozenset[int]:
+        """Channels of a vertex whose producer says which splits it reads."""
+        if not self._wants_splits(vertex):
+            return frozenset()
+        return frozenset(
+            number
+            for number, name in enumerate(self.channels(vertex, 0))
+            if vertex.inputs[name.input][0].knows_splits
+        )
+
+    def _wants_splits(self, vertex: Vertex) -> bool:
+        """Whether the vertex or one after it makes watermarks of records with known splits."""
+        if vertex.makes_watermarks:
+            return True
+        followers = (v for v in self._vertices if any(up is vertex for up, _ in v.inputs))
+        return vertex.knows_splits and any(map(self._wants_splits, followers))
+
+    def partitioner(self, edge: Edge, subtask: int, consumer: Vertex) -> Partitioner:
+        """Chooses the targets of the records that a subtask sends over an edge."""
+        targets = consumer.parallelism
+        if edge.routing == "key":
+            assert edge.key_of is not None
+            name = f"key_by before operator {consumer.id!r}"
+            types = self._key_types.get(consumer.id)
+            return ByKey(edge.key_of, targets, self._key_groups, name, types)
+        if edge.routing == "broadcast":
+            return Broadcast(targets)
+        if edge.routing == "forward":
+            return Forward(subtask % targets)
+        return Rebalance(targets, subtask)
+
+    def _edges(self, vertex: Vertex, subtask: int) -> Iterator[OutputEdge]:
+        for consumer in self._vertices:
+            first = 0
+            for at, (upstream, edge) in enumerate(consumer.inputs):
+                if upstream is vertex:
+                    gates = self.gates[consumer.id]
+                    yield OutputEdge(
+                        partitioner=self.partitioner(edge, subtask, consumer),
+                        channels=tuple(gate.channels[first + subtask] for gate in gates),
+                        names=tuple(
+                            ChannelId(consumer.id, at, subtask, target, behind=True)
+                            for target in range(len(gates))
+                        ),
+                        pool=self._pools[consumer.id, at, subtask],
+                        stays_aligned=stays_aligned(vertex, edge, consumer),
+                        tag=edge.tag,
+                        tells_splits=vertex.knows_splits and self._wants_splits(consumer),
+                    )
+                first += upstream.parallelism
+
+    def _gates(self, vertex: Vertex) -> list[Gate]:
+        targets = vertex.parallelism
+        pools = []
+        for at, (upstream, _) in enumerate(vertex.inputs):
+            for producer in range(upstream.parallelism):
+                size = targets * self._buffers.at_producer
+                pool = BufferPool(targets, size, self._buffers.overdraft)
+                self._pools[vertex.id, at, producer] = pool
+                pools.append(pool)
+        return [Gate(pools, self._buffers.at_consumer) for _ in range(targets)]
+
+
+def stays_aligned(producer: Vertex, edge: Edge, consumer: Vertex) -> bool:
+    """Whether barriers never overtake on an edge, as its in-flight data cannot be redistributed.
+
+    On a broadcast edge every subtask has all records. On a forward edge a record belongs to one
+    subtask because of its sender: in another shape later records of its key could overtake it,
+    unless the consumer has one subtask.
+    """
+    if edge.routing == "forward":
+        return not consumer.parallelism == 1 < producer.parallelism
+    return edge.routing == "broadcast"
+
+
+def aligned_edges(vertices: list[Vertex]) -> tuple[str, ...]:
+    """The edges on which barriers never overtake, as reports show them."""
+    return tuple(
+        f"{producer.id} -> {consumer.id}"
+        for consumer in vertices
+        for producer, edge in consumer.inputs
+        if stays_aligned(producer, edge, consumer)
+    )

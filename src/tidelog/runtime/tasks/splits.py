@@ -1,0 +1,126 @@
+"""The splits of a source: found once for all subtasks, aligned in event time, positions stored.
+
+Invariants: a split belongs to the subtask that owns its key group, so splits follow their key
+groups in a rescale; a split waits only for one that has records to read.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidelog.changelog.change import prefix_end
+from tidelog.effects import Effects
+from tidelog.runtime.source import Source
+from tidelog.runtime.tasks.watermarks import LeastWatermark
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.key_groups import encode_key, key_group
+
+
+class SourceSplits:
+    """What the subtasks of one source share."""
+
+    def __init__(self, source: Source, effects: Effects) -> None:
+        self._source = source
+        self._effects = effects
+        self._found: list[str] | None = None
+        self._found_at = 0.0
+        self._lock = asyncio.Lock()
+        self.alignment = SplitAlignment()
+
+    async def find(self) -> list[str]:
+        """All splits known now; discovers again at the interval that the source asks for."""
+        async with self._lock:
+            now = self._effects.clock.monotonic()
+            again = self._source.rediscover_s
+            if self._found is None or (again is not None and now - self._found_at >= again):
+                self._found = await self._effects.offload.wait(_discover, self._source)
+                self._found_at = now
+            return self._found
+
+
+def _discover(source: Source) -> list[str]:
+    return list(source.discover())
+
+
+class SplitAlignment:
+    """How far event time is in the splits that have records to read (Flink: FLIP-182, FLIP-217)."""
+
+    def __init__(self) -> None:
+        self._watermarks = LeastWatermark()
+        self._waiting: set[Callable[[], None]] = set()
+
+    def moved(self, split: str, watermark: int | None) -> None:
+        """A split has reached this watermark; None: it has not begun."""
+        self._watermarks.put(split, watermark)
+        self._wake()
+
+    def gone(self, split: str) -> None:
+        """Do not wait for a split: it ended, or has nothing to read now."""
+        if split in self._watermarks:
+            self._watermarks.drop(split)
+            self._wake()
+
+    def least(self) -> float:
+        """The watermark of the split that is furthest behind; infinite without any."""
+        if not self._watermarks:
+            return math.inf
+        mark = self._watermarks.mark
+        return -math.inf if mark is None else mark
+
+    def wait(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once, when some split has moved on or is gone."""
+        self._waiting.add(wake)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for wake in waiting:
+            wake()
+
+
+class StoredSplit(NamedTuple):
+    """How far a split is read."""
+
+    done: bool = False
+    position: Any = None
+    latest: int | None = None
+    """The greatest event time read there, if the source's own tasks make watermarks."""
+
+
+class SplitPositions:
+    """Positions of the splits one subtask owns, as keyed state."""
+
+    def __init__(self, backend: KeyedBackend) -> None:
+        self._backend = backend
+        info = backend.registry.register("$splits", "splits", ("msgpack",))
+        self._state = info.id.to_bytes(2, "big")
+        decode = msgspec.msgpack.Decoder().decode
+        self._rows = backend.rows(info, msgspec.msgpack.Encoder().encode, decode, scanned=True)
+
+    def owns(self, split: str) -> bool:
+        """Whether the split belongs to this subtask."""
+        return key_group(encode_key(split), self._backend.key_groups) in self._backend.owned
+
+    def get(self, split: str) -> StoredSplit:
+        """What is stored of a split."""
+        stored = self._rows.get(self._row(split))
+        return StoredSplit(*stored) if stored is not None else StoredSplit()
+
+    def put(self, split: str, stored: StoredSplit) -> None:
+        """Store how far a split is read."""
+        row = [stored.done, stored.position]
+        self._rows.put(self._row(split), row if stored.latest is None else [*row, stored.latest])
+
+    def started(self) -> Iterable[str]:
+        """Splits with a stored position."""
+        for group in range(self._backend.owned.first, self._backend.owned.last + 1):
+            prefix = group.to_bytes(2, "big") + self._state
+            for row, _ in self._rows.scan(prefix, prefix_end(prefix)):
+                yield msgspec.msgpack.decode(row[len(prefix) :], type=str)
+
+    def _row(self, split: str) -> bytes:
+        key = encode_key(split)
+        group = key_group(key, self._backend.key_groups).to_bytes(2, "big")
+        return group + self._state + key

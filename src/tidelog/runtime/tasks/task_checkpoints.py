@@ -1,0 +1,161 @@
+"""The checkpoints of one task: from the barrier to a durable part of the manifest.
+
+Invariants: the barrier goes on to the outputs before the snapshot is taken, and no record is
+handled in between; what is in flight is collected while the state is made durable; a task answers
+every barrier once, unless the checkpoint was given up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+
+from tidelog.checkpoint.manifest import BarrierFacts, InFlightRef, SubtaskState
+from tidelog.errors import FencedError, TidelogError, UnstorableError, UserFunctionError
+from tidelog.events import Event
+from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.messages import Barrier
+from tidelog.runtime.in_flight.capture import InFlight
+from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
+from tidelog.runtime.tasks.parts import TaskParts
+
+logger = logging.getLogger(__name__)
+
+
+class TaskCheckpoints:
+    """Takes the checkpoints of a task; `record_inputs` collects what a barrier overtook there."""
+
+    def __init__(self, parts: TaskParts, record_inputs: Callable[[InFlight], None]) -> None:
+        self._parts = parts
+        self._record_inputs = record_inputs
+        self._settling: dict[CheckpointId, asyncio.Task[None]] = {}
+
+    async def take(self, barrier: Barrier, seen_at: float, position: SubtaskPosition) -> None:
+        """Forward the barrier, capture the state, make it durable in the background.
+
+        `position` is what the task's own loop knows: event time and whether the data has ended.
+
+        Raises UserFunctionError when a sink's pre-commit fails: what it holds then is unknown, and
+        only a restart makes it right. Raises FencedError: there is nothing left to do for this job.
+        """
+        parts, checkpoint = self._parts, barrier.checkpoint
+        in_flight = self._forward(barrier)
+        for _ in parts.backend.flush_in_steps():
+            await parts.effects.clock.sleep(0)
+        # Outside of the decline: a task whose changes cannot be written has no state any more.
+        parts.backend.flush()
+        try:
+            pending = await self._capture(barrier, seen_at, position)
+        except (UserFunctionError, FencedError):
+            raise
+        except TidelogError as error:
+            if in_flight is not None:
+                in_flight.stop()
+            parts.listener.declined(checkpoint, f"{parts.id}: {error}")
+            return
+        settling = self._settle(checkpoint, pending, in_flight)
+        self._settling[checkpoint] = asyncio.ensure_future(settling)
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint is durable."""
+        self._parts.snapshotter.completed(checkpoint)
+        self._parts.canonical.completed(checkpoint)
+        if self._parts.carrier is not None:
+            self._parts.carrier.completed(checkpoint)
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was given up."""
+        settling = self._settling.pop(checkpoint, None)
+        if settling is not None:
+            settling.cancel()
+        self._parts.output.forget(checkpoint)
+
+    def stop(self) -> None:
+        """Cancel what is being made durable."""
+        for settling in self._settling.values():
+            settling.cancel()
+
+    async def _capture(
+        self, barrier: Barrier, seen_at: float, position: SubtaskPosition
+    ) -> PendingSnapshot:
+        parts = self._parts
+        position = replace(
+            position,
+            transactions=await parts.output.pre_commit(barrier.checkpoint),
+            barrier=BarrierFacts(
+                unaligned=barrier.order == "unaligned",
+                start_delay_ms=round((seen_at - barrier.started) * 1000),
+                alignment_ms=round((self._now() - seen_at) * 1000),
+            ),
+            operator_state=parts.operator_states.capture(),
+        )
+        snapshotter = parts.canonical if barrier.canonical else parts.snapshotter
+        return await snapshotter.capture(barrier.checkpoint, position)
+
+    def _now(self) -> float:
+        return self._parts.effects.clock.monotonic()
+
+    def _forward(self, barrier: Barrier) -> InFlight | None:
+        """Send the barrier on; what it overtakes, in outputs and inputs, is in-flight data."""
+        output, switching = self._parts.output, self._parts.switching
+        if switching is None or barrier.order == "aligned":
+            output.forward(barrier, None)
+            return None
+        in_flight = InFlight(barrier.checkpoint)
+        deadline = switching.output_deadline(barrier, self._now())
+        if deadline is not None and deadline <= self._now():
+            barrier = replace(barrier, order="unaligned")
+        output.forward(barrier, in_flight)
+        self._record_inputs(in_flight)
+        in_flight.seal()
+        if barrier.order == "may-switch" and deadline is not None and not in_flight.is_complete:
+            switch = self._switch_at(deadline, replace(barrier, order="unaligned"), in_flight)
+            in_flight.switching = asyncio.ensure_future(switch)
+        return in_flight
+
+    async def _switch_at(self, deadline: float, barrier: Barrier, in_flight: InFlight) -> None:
+        await self._parts.effects.clock.sleep(deadline - self._now())
+        self._parts.output.switch(barrier, in_flight)
+
+    async def _settle(
+        self, checkpoint: CheckpointId, pending: PendingSnapshot, in_flight: InFlight | None
+    ) -> None:
+        task, listener = self._parts.id, self._parts.listener
+        try:
+            state = await self._stored(pending, in_flight)
+        except Exception as error:  # also a defect of ours must not leave the others waiting
+            if isinstance(error, UnstorableError):
+                listener.keep_aligned(f"{task}: {error}")
+            elif not isinstance(error, TidelogError):
+                Event.SNAPSHOT_DEFECT.log(
+                    logger, exc_info=True, checkpoint=checkpoint, task=task, error=error
+                )
+            listener.declined(checkpoint, f"{task}: {error}")
+        else:
+            listener.acknowledged(checkpoint, task, state)
+        finally:
+            self._settling.pop(checkpoint, None)
+
+    async def _stored(self, pending: PendingSnapshot, in_flight: InFlight | None) -> SubtaskState:
+        """The state and the in-flight data, both durable."""
+        if in_flight is None:
+            return await pending.settle()
+        carrier = self._parts.carrier
+        assert carrier is not None
+        settling = asyncio.ensure_future(pending.settle())
+        try:
+            ref = await carrier.store(in_flight.checkpoint, await in_flight.complete())
+            return _with_in_flight(await settling, ref)
+        finally:
+            settling.cancel()
+            in_flight.stop()
+
+
+def _with_in_flight(state: SubtaskState, ref: InFlightRef | None) -> SubtaskState:
+    if ref is None:
+        return state
+    assert state.barrier is not None
+    facts = msgspec.structs.replace(state.barrier, unaligned=True)
+    return msgspec.structs.replace(state, in_flight=ref, barrier=facts)

@@ -1,0 +1,63 @@
+"""Calls into user code: their errors are wrapped once, at the innermost place with a name."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from tidelog.errors import TidelogError, UserFunctionError
+from tidelog.events import Event
+
+logger = logging.getLogger(__name__)
+
+
+class blame:
+    """A context that turns an exception of user code into a UserFunctionError that names `what`.
+
+    A class, because it is entered once per key: a generator would cost a microsecond more.
+    """
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Nothing to set up."""
+
+    def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
+        if isinstance(cause, Exception) and not isinstance(cause, TidelogError):
+            raise UserFunctionError(
+                self._what,
+                expected="to return",
+                found=f"{type(cause).__name__}: {cause}",
+                action="fix the function and start the job again; it resumes from its last "
+                "checkpoint",
+            ) from cause
+
+
+def map_all(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]:
+    """The function's result for every record.
+
+    Raises RuntimeError when the function raises StopIteration: that would end a bare `map` early,
+    and records would be lost silently.
+    """
+    results = list(map(function, records))
+    if len(results) != len(records):
+        raise RuntimeError("the function raised StopIteration")
+    return results
+
+
+def close_all(what: str, closings: Iterable[Callable[[], None]], *, quietly: bool) -> None:
+    """Call all `closings`, the last first, also when some fail; raises the error of one.
+
+    `quietly` when there is another error already that says more: then the error is only logged.
+    """
+    try:
+        with ExitStack() as stack:
+            for close in closings:
+                stack.callback(close)
+    except TidelogError as error:
+        if not quietly:
+            raise
+        Event.NOT_CLOSED.log(logger, what=what, error=error)

@@ -1,0 +1,182 @@
+"""The files of a batch: `offsets/N`, and `commits/N`, which ends with the batch's index.
+
+Invariants: Spark's lines are never changed, only what follows them; a damaged index line leaves
+Spark's part usable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tidelog.errors import CorruptObjectError, TidelogError
+from tidelog.spark.format.index import IndexDocument, read_index, write_index
+
+BRING_BACK: Final = "bring it back from a backup, or start the query from an earlier batch"
+"""What to do about a commit that says nothing of what it was."""
+
+
+class NamedId(NamedTuple):
+    """A state store's checkpoint id as a commit names it."""
+
+    operator: int
+    partition: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """What Spark writes before a batch."""
+
+    metadata: Mapping[str, Any]
+    """Such as `batchTimestampMs`, and the settings as `conf`."""
+    sources: Mapping[str, Any]
+    """Offsets by the number of the source; a source without any is left out."""
+
+    @property
+    def conf(self) -> Mapping[str, Any]:
+        """The settings that a restarted query keeps."""
+        return self.metadata.get("conf") or {}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One committed batch; its state has version `batch + 1`."""
+
+    batch: int
+    spark: bytes
+    """Spark's own lines."""
+    format: int
+    """1: without checkpoint ids, 2: with them."""
+    ids: tuple[NamedId, ...]
+    index: IndexDocument | None
+    """The index of the batch; None when there is no index line, or a damaged one."""
+    damage: TidelogError | None
+    """What is wrong with the index line."""
+    size: int
+    """Bytes of the whole object."""
+
+    @cached_property
+    def named(self) -> frozenset[NamedId]:
+        """`ids`, to look up."""
+        return frozenset(self.ids)
+
+    @cached_property
+    def places(self) -> frozenset[tuple[int, int]]:
+        """Operators and partitions that had a part in the batch."""
+        return frozenset((named.operator, named.partition) for named in self.ids)
+
+
+def read_offsets(data: bytes) -> Offsets:
+    """Parse `offsets/N`: a version and JSON documents, one per line; raises ValueError."""
+    version, metadata, *sources = data.split(b"\n")
+    if not version.startswith(b"v"):
+        raise ValueError(repr(version[:20]))
+    try:
+        return Offsets(
+            msgspec.json.decode(metadata, type=dict[str, Any]),
+            {
+                str(number): msgspec.json.decode(line)
+                for number, line in enumerate(sources)
+                if line.strip() not in {b"", b"-"}
+            },
+        )
+    except msgspec.MsgspecError as cause:
+        raise ValueError(str(cause)) from cause
+
+
+def read_commit(batch: int, data: bytes, where: str) -> Commit:
+    """Parse a commit; raises CorruptObjectError when Spark's own lines are damaged: not what Spark
+    writes, or with another id than the index, which has a checksum.
+    """
+    first, _, rest = data.partition(b"\n")
+    second, _, rest = rest.partition(b"\n")
+    line = rest.partition(b"\n")[0].strip()
+    spark = first + b"\n" + second if second else first
+    index, damage = _index(line, batch, where)
+    ids = _ids(second, where)
+    _refuse_other_ids(ids, index, where)
+    return Commit(
+        batch=batch,
+        spark=spark,
+        format=_format(first.strip(), where),
+        ids=ids,
+        index=index,
+        damage=damage,
+        size=len(data),
+    )
+
+
+def with_index(commit: Commit, index: IndexDocument | None) -> bytes:
+    """The stored bytes of a commit with this index, or of Spark's lines alone."""
+    if index is None:
+        return commit.spark
+    return commit.spark + b"\n" + write_index(index).encode()
+
+
+def _index(line: bytes, batch: int, where: str) -> tuple[IndexDocument | None, TidelogError | None]:
+    if not line:
+        return None, None
+    try:
+        index = read_index(line.decode(errors="replace"), where)
+    except TidelogError as error:
+        return None, error
+    if (index.first, index.last) != (batch, batch):
+        found = f"that of batches {index.first} to {index.last}"
+        return None, _corrupt(where, f"the index of batch {batch} on line 3", found)
+    return index, None
+
+
+def _format(line: bytes, where: str) -> int:
+    text = line.decode(errors="replace")
+    if text.startswith("v") and text[1:].isdecimal():
+        return int(text[1:])
+    raise _corrupt(where, "a version such as v2 on line 1", repr(text[:80]))
+
+
+def _ids(line: bytes, where: str) -> tuple[NamedId, ...]:
+    if not line.strip():
+        return ()
+    try:
+        metadata = msgspec.json.decode(line, type=dict[str, Any])
+        operators = (metadata.get("stateUniqueIds") or {}).items()
+        return tuple(
+            NamedId(int(operator), partition, store_id)
+            for operator, partitions in operators
+            for partition, stores in enumerate(partitions)
+            for store_id in stores or ()
+            if isinstance(store_id, str)
+        )
+    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as cause:
+        raise _corrupt(where, "Spark's JSON on line 2", repr(line[:80])) from cause
+
+
+def _refuse_other_ids(ids: tuple[NamedId, ...], index: IndexDocument | None, where: str) -> None:
+    entries = index.entries if index is not None else ()
+    told = {NamedId(e.name.operator, e.name.partition, e.name.id) for e in entries}
+    # Ids that the index lacks may be of files; ids that only the index has cannot be.
+    strange, missing = set(ids) - told, told - set(ids)
+    for right in sorted(missing):
+        place = right.operator, right.partition
+        found = sorted(other.id for other in strange if (other.operator, other.partition) == place)
+        wrong = f"{found[0]} in its place" if found else "no such id"
+        raise CorruptObjectError(
+            f"object {where} is damaged on line 2, Spark's own",
+            expected=f"the id {right.id} of operator {right.operator}, partition "
+            f"{right.partition}, which the checked index on line 3 has",
+            found=wrong,
+            action=f"stop the query and write {right.id} there; the rest of the object is right",
+            retry_safe=False,
+        )
+
+
+def _corrupt(where: str, expected: str, found: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"object {where} is damaged",
+        expected=expected,
+        found=found,
+        action=BRING_BACK,
+        retry_safe=False,
+    )

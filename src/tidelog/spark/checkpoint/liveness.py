@@ -1,0 +1,181 @@
+"""What a checkpoint needs: the changelogs that a retained batch cannot do without.
+
+Invariants: a pure function of what was read. A store's floor is the newest snapshot from which the
+oldest retained batch can be restored, or the oldest one there is; changelogs below it are expired,
+as they are for Spark's own maintenance, all others are live. What is live is found in one of the
+places a reader looks in, or it is lost.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Checkpoint, Entries, Snapshot
+from tidelog.spark.format.index import IndexEntry
+from tidelog.spark.format.names import ChangelogName
+
+Stores = Mapping[str, "Store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Something needed that is nowhere."""
+
+    what: str
+    """The changelog, as a reader would say."""
+    batch: int
+    """The batch that wrote it."""
+
+
+@dataclass(slots=True)
+class Store:
+    """One state store, and the versions of it that can be read."""
+
+    directory: str
+    entries: dict[ChangelogName, IndexEntry] = field(default_factory=dict)
+    files: set[ChangelogName] = field(default_factory=set)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    floor: int = 0
+    """Version of the snapshot that the oldest retained batch is restored from; 0: none."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Operator and partition."""
+        return place_of(self.directory)
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Which of a checkpoint's changelogs are needed, and where they are."""
+
+    stores: Stores
+    live: tuple[IndexEntry, ...]
+    """Virtual changelogs that a retained batch needs, sorted by name."""
+    expired: int
+    """Number of indexed changelogs that none needs."""
+    lost: tuple[Lost, ...]
+
+    def live_segments(self) -> set[str]:
+        """Segments that hold something live."""
+        return {piece.segment for entry in self.live for piece in entry.pieces}
+
+
+def assess(checkpoint: Checkpoint, entries: Entries) -> Assessment:
+    """Decide what is live, given the virtual changelogs that are known."""
+    committed = _committed(checkpoint, entries)
+    stores = _stores(checkpoint, entries)
+    oldest = min(checkpoint.retained, default=0) + 1
+    live: list[IndexEntry] = []
+    lost: list[Lost] = []
+    for store in stores.values():
+        store.floor = _floor(store, committed, oldest)
+        for name, entry in store.entries.items():
+            if name.version < store.floor:
+                continue
+            if not _missing_segments(checkpoint, entry):
+                live.append(entry)
+            elif name not in store.files:
+                lost.append(_lost_with(checkpoint, entry))
+        lost += _gaps(store, checkpoint, oldest)
+    lost += _unresolved(checkpoint, stores, entries)
+    return Assessment(
+        stores=stores,
+        live=tuple(sorted(live, key=lambda entry: entry.name.sort_key)),
+        expired=sum(name.version < stores[name.directory].floor for name in entries),
+        lost=tuple(dict.fromkeys(lost)),
+    )
+
+
+def _missing_segments(checkpoint: Checkpoint, entry: IndexEntry) -> list[str]:
+    names = dict.fromkeys(piece.segment for piece in entry.pieces)
+    return [name for name in names if name not in checkpoint.segments]
+
+
+def _lost_with(checkpoint: Checkpoint, entry: IndexEntry) -> Lost:
+    segments = ", ".join(SEGMENTS + name for name in _missing_segments(checkpoint, entry))
+    return Lost(f"state/{entry.name.path} in {segments}", entry.name.version - 1)
+
+
+def place_of(directory: str) -> tuple[int, int]:
+    """Operator and partition of a state store's directory."""
+    operator, partition = directory.split("/")[:2]
+    return int(operator), int(partition)
+
+
+Committed = Mapping[tuple[int, int, int], set[str]]
+"""Ids known to be committed, by operator, partition and version."""
+
+
+def _committed(checkpoint: Checkpoint, names: Iterable[ChangelogName]) -> Committed:
+    ids: dict[tuple[int, int, int], set[str]] = defaultdict(set)
+    for name in names:
+        ids[name.operator, name.partition, name.version].add(name.id)
+    for commit in checkpoint.commits.values():
+        for named in commit.ids:
+            ids[named.operator, named.partition, commit.batch + 1].add(named.id)
+    return ids
+
+
+def _stores(checkpoint: Checkpoint, entries: Entries) -> dict[str, Store]:
+    stores: dict[str, Store] = {}
+
+    def store(directory: str) -> Store:
+        return stores.setdefault(directory, Store(directory))
+
+    for name, entry in entries.items():
+        store(name.directory).entries[name] = entry
+    for name in checkpoint.changelogs:
+        store(name.directory).files.add(name)
+    for snapshot in checkpoint.snapshots:
+        store(snapshot.directory).snapshots.append(snapshot)
+    return stores
+
+
+def _floor(store: Store, committed: Committed, oldest: int) -> int:
+    """The version of the snapshot that the oldest restorable batch starts from."""
+    versions = sorted(s.version for s in store.snapshots if _is_usable(s, committed))
+    below = [version for version in versions if version <= oldest]
+    if below:
+        return below[-1]
+    from_the_start = any(name.version == 1 for name in (*store.entries, *store.files))
+    return 0 if from_the_start or not versions else versions[0]
+
+
+def _is_usable(snapshot: Snapshot, committed: Committed) -> bool:
+    """Whether a snapshot lies on the way of committed versions: others are of failed attempts."""
+    ids = committed.get((*place_of(snapshot.directory), snapshot.version))
+    return snapshot.id is None or not ids or snapshot.id in ids
+
+
+def _gaps(store: Store, checkpoint: Checkpoint, oldest: int) -> list[Lost]:
+    """Versions between the floor and the oldest retained batch that are nowhere.
+
+    Later ones stand in commits, by their ids. A store that the oldest commit does not name had no
+    part in its batch; without entries it is Spark's alone.
+    """
+    commit = checkpoint.commits.get(oldest - 1)
+    if not store.entries or commit is None or store.place not in commit.places:
+        return []
+    present = {name.version for name in (*store.entries, *store.files)}
+    return [
+        Lost(f"state/{store.directory}/{version}_*.changelog", version - 1)
+        for version in range(store.floor + 1, oldest)
+        if version not in present
+    ]
+
+
+def _unresolved(checkpoint: Checkpoint, stores: Stores, entries: Entries) -> list[Lost]:
+    """Ids that retained commits name, that are not expired, and that nothing has."""
+    known = {(name.operator, name.partition, name.id) for name in entries}
+    floors: dict[tuple[int, int], int] = {}
+    for store in stores.values():
+        known |= {(*store.place, name.id) for name in store.files}
+        known |= {(*store.place, s.id) for s in store.snapshots if s.id is not None}
+        floors[store.place] = min(floors.get(store.place, store.floor), store.floor)
+    return [
+        Lost(f"state/{n.operator}/{n.partition}/{commit.batch + 1}_{n.id}.changelog", commit.batch)
+        for commit in checkpoint.retained.values()
+        for n in commit.ids
+        if (n.operator, n.partition, n.id) not in known
+        and commit.batch + 1 >= floors.get((n.operator, n.partition), 0)
+    ]

@@ -1,0 +1,54 @@
+"""What a location holds, a job's store or a query's checkpoint, and its URL as tidelog opens it."""
+
+from typing import Final, Literal
+
+from tidelog.errors import ObjectNotFoundError
+from tidelog.spark.checkpoint.checkpoint import COMMITS, LOG, OFFSETS
+from tidelog.storage import object_names
+from tidelog.storage.port import ObjectStore
+
+Layout = Literal["job", "query"]
+"""tidelog's own store of a job, or the checkpoint of a Spark query."""
+
+_PLACES: Final[dict[Layout, tuple[str, ...]]] = {
+    "job": (object_names.CHECKPOINTS,),
+    "query": (COMMITS, OFFSETS, LOG),
+}
+"""Where a location has something if it is of this layout."""
+
+_S3: Final = ("s3a://", "s3n://")
+
+
+async def find_layout(store: ObjectStore, chosen: Layout | None = None) -> Layout:
+    """The layout at a store's root, or `chosen` if that is there.
+
+    A job has slots: other objects in the folder of its checkpoints make no job. Raises
+    ObjectNotFoundError for anything else, so a mistyped URL is never an empty store, and what the
+    store raises.
+    """
+    for layout in _PLACES if chosen is None else (chosen,):
+        for prefix in _PLACES[layout]:
+            async for info in store.list(prefix):
+                if layout == "query" or object_names.slot_of(info.name) is not None:
+                    return layout
+    raise ObjectNotFoundError(
+        f"location {store.url}",
+        expected="checkpoints/ of a tidelog job, or commits/ and offsets/ of a Spark query"
+        if chosen is None
+        else f"{' or '.join(_PLACES[chosen])} (option layout is {chosen})",
+        found="neither" if chosen is None else "nothing there",
+        action="check the URL; the first checkpoint makes it readable",
+    )
+
+
+def store_url(location: str) -> str:
+    """The URL under which `tidelog.storage` opens a Spark checkpoint location.
+
+    Hadoop's s3a:// is s3://, and its file:/path is file:///path; others stay as they are.
+    """
+    for scheme in _S3:
+        if location.startswith(scheme):
+            return "s3://" + location.removeprefix(scheme)
+    if location.startswith("file:/") and not location.startswith("file://"):
+        return "file://" + location.removeprefix("file:")
+    return location

@@ -1,0 +1,217 @@
+"""The settings that turn the plug-in on, how users write them, and how they get into a session.
+
+Invariants: `settings` is a pure function of its arguments and the only place that knows which
+settings the plug-in needs; `configure` takes nothing away that the builder already holds; the last
+of several values of a key wins, as it does in Spark.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from tidelog.errors import ConfigError
+from tidelog.spark.plugin.jar import plugin_jar
+from tidelog.spark.plugin.options import OPTIONS, OptionValue, check_together, render
+from tidelog.spark.plugin.toolchain import default_home
+
+PLUGINS: Final = "spark.plugins"
+JARS: Final = "spark.jars"
+FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+SNAPSHOT_PERIOD: Final = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+
+PLUGIN_CLASS: Final = "tidelog.spark.TidelogPlugin"
+FILE_MANAGER_CLASS: Final = "tidelog.spark.TidelogCheckpointFileManager"
+PROVIDER_CLASS: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+FIXED: Final = {
+    PLUGINS: PLUGIN_CLASS,
+    FILE_MANAGER: FILE_MANAGER_CLASS,
+    PROVIDER: PROVIDER_CLASS,
+    CHANGELOG: "true",
+    FORMAT: "2",
+}
+"""Settings without which nothing works; Spark's own defaults are others."""
+
+LISTS: Final = (PLUGINS, JARS)
+"""Settings that other software shares: values joined by commas."""
+
+_LINE: Final = re.compile(r"([^\s=:]+)\s*[\s=:]\s*(.*)")
+
+Builder = TypeVar("Builder")
+
+
+def settings(
+    *,
+    jar: Path | str | None = None,
+    snapshot_every: int | None = None,
+    **options: OptionValue | None,
+) -> dict[str, str]:
+    """All settings a query with the plug-in needs, by their full names.
+
+    `jar` is the plug-in's jar; without it the cluster must have the jar on its class path.
+    `snapshot_every` is Spark's minDeltasForSnapshot: each state store takes a snapshot every that
+    many batches. `options` are those of `tidelog.spark.plugin.options` by their argument names,
+    such as `segment_bytes="16m"`: sizes in bytes or with a unit (k, m, g), times with their unit
+    (ms, s, min). None stands for the default. Raises ConfigError for a value or name that is
+    wrong.
+    """
+    given = dict(FIXED)
+    if jar is not None:
+        given[JARS] = _jar_entry(jar)
+    if snapshot_every is not None:
+        given[SNAPSHOT_PERIOD] = _snapshot_period(snapshot_every)
+    by_argument = {option.argument: option for option in OPTIONS}
+    for argument, value in options.items():
+        if argument not in by_argument:
+            raise ConfigError(
+                f"option {argument!r} of the Spark plug-in",
+                expected=f"one of {', '.join(['jar', 'snapshot_every', *by_argument])}",
+                action="correct the name",
+            )
+        if value is not None:
+            option = by_argument[argument]
+            given[option.key] = render(option, value)
+    check_together(given)
+    return given
+
+
+def configure(
+    builder: Builder,
+    *,
+    jar: Path | str | None = None,
+    spark_home: Path | None = None,
+    snapshot_every: int | None = None,
+    **options: OptionValue | None,
+) -> Builder:
+    """Turn the plug-in on for the session that `builder`, a SparkSession.builder, will make.
+
+    Compiles the plug-in on first use unless `jar` is given. Other arguments are those of
+    `settings`. Values of spark.plugins and spark.jars that stand in the builder, or else in
+    spark-defaults.conf, stay; those in PYSPARK_SUBMIT_ARGS are not seen. Raises ConfigError: a
+    wrong option, no supported Spark or Java, a builder of Spark Connect, or a SparkContext that
+    already runs without the plug-in.
+    """
+    held: Mapping[str, Any] = {**_defaults(spark_home), **getattr(builder, "_options", {})}
+    _refuse_connect(held)
+    _refuse_running_context()
+    checked = settings(jar=jar, snapshot_every=snapshot_every, **options)
+    if jar is None:
+        checked[JARS] = _jar_entry(plugin_jar(spark_home))
+    for key, value in checked.items():
+        text = appended(held.get(key), value) if key in LISTS else value
+        builder.config(key, text)  # type: ignore[attr-defined]
+    return builder
+
+
+def _defaults(spark_home: Path | None) -> Mapping[str, str]:
+    """The settings in spark-defaults.conf, which the builder's replace."""
+    directory = os.environ.get("SPARK_CONF_DIR")
+    try:
+        conf = Path(directory) if directory else (spark_home or default_home()) / "conf"
+    except ConfigError:
+        return {}  # whoever needs a Spark says so
+    path = conf / "spark-defaults.conf"
+    return read_properties(path) if path.is_file() else {}
+
+
+def appended(held: object, value: str) -> str:
+    """`held`, a setting of values joined by commas, with `value` among them."""
+    parts = [part.strip() for part in str(held or "").split(",") if part.strip()]
+    return ",".join(parts if value in parts else [*parts, value])
+
+
+def _jar_entry(jar: Path | str) -> str:
+    text = str(jar)
+    if "," in text or not text:
+        raise ConfigError(
+            "path of the plug-in's jar",
+            expected="a path without a comma, which separates the entries of spark.jars",
+            found=repr(text),
+            action="put it elsewhere, or set TIDELOG_CACHE to another directory",
+        )
+    return text
+
+
+def _snapshot_period(batches: int) -> str:
+    if isinstance(batches, bool) or not isinstance(batches, int) or batches < 1:
+        raise ConfigError(
+            f"option snapshot_every ({SNAPSHOT_PERIOD})",
+            expected="a number of batches, 1 or more",
+            found=repr(batches),
+            action="correct it, or leave it out for Spark's default of 10",
+        )
+    return str(batches)
+
+
+def _refuse_connect(held: Mapping[str, Any]) -> None:
+    if "spark.remote" in held:
+        raise ConfigError(
+            "session builder",
+            expected="one that starts Spark in this process",
+            found=f"a client of {held['spark.remote']}",
+            action="start the Spark Connect server with the settings of `tidelog spark conf`",
+        )
+
+
+def _refuse_running_context() -> None:
+    """Plug-ins are started with the SparkContext: later it is too late."""
+    pyspark = sys.modules.get("pyspark")
+    context = getattr(getattr(pyspark, "SparkContext", None), "_active_spark_context", None)
+    if context is None:
+        return
+    plugins = context.getConf().get(PLUGINS, "")
+    if PLUGIN_CLASS not in plugins.split(","):
+        raise ConfigError(
+            "the SparkContext that runs in this process",
+            expected=f"{PLUGIN_CLASS} among its {PLUGINS}",
+            found=plugins or "no plug-in",
+            action="stop it, for example with spark.stop(), then build the session again",
+        )
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Settings of a file like spark-defaults.conf; raises ConfigError when it cannot be read."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise ConfigError(
+            f"properties file {path}",
+            expected="lines of a setting and its value",
+            found=str(cause),
+            action="correct --properties-file",
+        ) from cause
+    found = {}
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if not line or line.startswith(("#", "!")):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ConfigError(
+                f"properties file {path}, line {number}",
+                expected="a setting and its value",
+                found=repr(line),
+                action="correct the line",
+            )
+        found[match[1]] = match[2].strip()
+    return found
+
+
+def parse_arguments(arguments: Iterable[str]) -> dict[str, str]:
+    """Settings given as `key=value`; raises ConfigError for anything else."""
+    found = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not key or not equals:
+            raise ConfigError(
+                f"option --conf {argument!r}",
+                expected="name=value",
+                action="correct it",
+            )
+        found[key.strip()] = value.strip()
+    return found

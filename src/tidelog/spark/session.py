@@ -1,0 +1,135 @@
+"""Spark for the commands of tidelog: a session, and its jobs run beside an event loop.
+
+Invariant: a session that was found is left as it was; one that was started is stopped in the end.
+"""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tidelog.concurrency import Progress
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError, RestoreError
+from tidelog.spark.plugin.settings import configure
+from tidelog.spark.plugin.toolchain import require_pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+LOCAL: Final = "local[*]"
+_QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+_POLL_S: Final = 0.3
+_SHOWN_CHARACTERS: Final = 400
+_RAISED: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
+"""The last line of a traceback in Python."""
+
+
+@contextmanager
+def session(
+    master: str | None, conf: Mapping[str, str], *, plugin: bool
+) -> Iterator["SparkSession"]:
+    """The active session; else a new one on `master`, None: on what Spark's own settings say, or
+    on this machine.
+
+    With `plugin` it reads the state of queries that use tidelog's plug-in. Raises ConfigError when
+    Spark or Java is missing.
+    """
+    _require_spark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    builder = SparkSession.builder.appName("tidelog verify")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which knows the master
+    if master is not None or not submitted:
+        builder = builder.master(master or LOCAL)
+    if (master or LOCAL).startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for key, value in {**_QUIET, **conf}.items():
+        builder = builder.config(key, value)
+    started = (configure(builder) if plugin else builder).getOrCreate()
+    started.sparkContext.setLogLevel("ERROR")
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def _require_spark() -> None:
+    try:
+        require_pyspark()
+    except ConfigError as error:
+        raise ConfigError(
+            error.what,
+            expected=error.expected,
+            found=error.found,
+            action=f"{error.action}; or do without Spark, with --engine local",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJobs:
+    """Runs jobs in threads; `command` is the one they belong to, such as `tidelog verify`."""
+
+    session: "SparkSession"
+    effects: Effects
+    command: str
+
+    async def run(self, job: Callable[[], T], progress: Progress) -> T:
+        """The result of a job; `progress` counts its tasks. Raises as `translated`.
+
+        A job that is cancelled is cancelled in Spark, too.
+        """
+        group = f"{self.command} {self.effects.token()}"
+        context = self.session.sparkContext
+
+        def work() -> T:
+            context.setJobGroup(group, self.command, interruptOnCancel=True)
+            with translated(self.command):
+                return job()
+
+        showing = asyncio.ensure_future(self._show(group, progress))
+        try:
+            return await self.effects.offload.run(work)
+        except asyncio.CancelledError:
+            context.cancelJobGroup(group)
+            raise
+        finally:
+            showing.cancel()
+
+    async def _show(self, group: str, progress: Progress) -> None:
+        tracker = self.session.sparkContext.statusTracker()
+        while True:
+            jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))
+            stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+            known = [stage for stage in stages if stage]
+            progress(sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known))
+            await self.effects.clock.sleep(_POLL_S)
+
+
+@contextmanager
+def translated(command: str) -> Iterator[None]:
+    """Within, an error of Spark is raised as RestoreError; every other error as it is."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
+            raise
+        raised = [f"{kind}: {text}" for kind, text in _RAISED.findall(str(error))]
+        found = raised[-1] if raised else str(error).strip().partition("\n")[0]
+        raise RestoreError(
+            f"the Spark job of `{command}`",
+            expected="every task to end; executors need this tidelog, its libraries and the store",
+            found=found[:_SHOWN_CHARACTERS],
+            action="read the executors' logs; with tidelog missing there, set PYSPARK_PYTHON to a "
+            "Python that has it; or do without Spark, with --engine local",
+        ) from error

@@ -1,0 +1,69 @@
+"""Event time of one subtask, by key group.
+
+Invariant: the event time of a key group never goes back, also over a rescale. A subtask that takes
+over key groups of several others begins with the least of their watermarks, because records between
+that and the greater ones may still come; but in the key groups of those that were further timers
+have fired up to the greater ones, and what is late there stays late.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from tidelog.checkpoint.manifest import AheadOfWatermark
+
+UNKNOWN: Final = -(1 << 63)
+"""Event time before any watermark: no record is late."""
+
+
+@dataclass(slots=True)
+class EventTime:
+    """How far event time is; `ahead` has the key groups that are further than the watermark."""
+
+    watermark: int = UNKNOWN
+    ahead: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def restored(cls, watermark: int | None, ahead: Iterable[AheadOfWatermark]) -> "EventTime":
+        """Event time as a checkpoint has it."""
+        return cls(
+            UNKNOWN if watermark is None else watermark,
+            {
+                group: part.watermark
+                for part in ahead
+                for group in range(part.first_key_group, part.last_key_group + 1)
+            },
+        )
+
+    def advance(self, time: int) -> None:
+        """The watermark moved on."""
+        self.watermark = max(self.watermark, time)
+        if self.ahead:
+            self.ahead = {g: at for g, at in self.ahead.items() if at > self.watermark}
+
+    def of(self, group: bytes) -> int:
+        """Event time of a key group, as row keys have it: records at or below it are late."""
+        if not self.ahead:
+            return self.watermark
+        return self.ahead.get(int.from_bytes(group, "big"), self.watermark)
+
+    def stored(self) -> tuple[AheadOfWatermark, ...]:
+        """The key groups that are ahead, for a checkpoint."""
+        return merged((group, group, at) for group, at in sorted(self.ahead.items()))
+
+
+def merged(parts: Iterable[tuple[int, int, int]]) -> tuple[AheadOfWatermark, ...]:
+    """Ascending (first key group, last, watermark) with equal neighbours made one."""
+    return tuple(AheadOfWatermark(*part) for part in _joined(list(parts)))
+
+
+def _joined(parts: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    if not parts:
+        return
+    first = parts[0][0]
+    for (_, last, at), following in pairwise(parts):
+        if (following[0], following[2]) != (last + 1, at):
+            yield first, last, at
+            first = following[0]
+    yield first, *parts[-1][1:]

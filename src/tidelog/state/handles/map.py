@@ -1,0 +1,81 @@
+"""Map state: a map of tuples to tuples per key; interface of Spark's `MapState`.
+
+Invariant: every entry is a row of its own, so changing one entry logs one change, whatever the
+size of the map.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tidelog.changelog.change import prefix_end
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.handles.keyed import KeyedRows, register
+from tidelog.state.schema.codec import value_codec
+from tidelog.state.schema.schema import Schema, parse_schema
+
+
+class MapState:
+    """A map for the current key."""
+
+    def __init__(
+        self,
+        backend: KeyedBackend,
+        name: str,
+        key_schema: Schema,
+        value_schema: Schema,
+        ttl_ms: int | None = None,
+    ) -> None:
+        self._user_key = parse_schema(key_schema)
+        values = parse_schema(value_schema)
+        info = register(backend, name, "map", (self._user_key, values), ttl_ms)
+        codec = value_codec(values, ttl_ms, backend.now_ms)
+        self._keyed = KeyedRows(backend, info, codec, scanned=True)
+
+    def exists(self) -> bool:
+        """Whether the map has an entry that has not expired."""
+        return next(self.iterator(), None) is not None
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The value of a user key, or None."""
+        keyed = self._keyed
+        held = keyed.rows.get(self._row(key))
+        return None if held is None else keyed.codec.read(held)
+
+    def containsKey(self, key: tuple[Any, ...]) -> bool:
+        """Whether the user key has a value."""
+        return self.getValue(key) is not None
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        """Set the value of a user key."""
+        keyed = self._keyed
+        keyed.rows.put(self._row(key), keyed.codec.hold(value))
+
+    def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """Entries in the byte order of their keys; entries may be changed while it runs."""
+        keyed = self._keyed
+        prefix = keyed.row()
+        for row, held in keyed.rows.scan(prefix, prefix_end(prefix)):
+            value = keyed.codec.read(held)
+            if value is not None:
+                yield self._user_key.decode(row[len(prefix) :]), value
+
+    def keys(self) -> Iterator[tuple[Any, ...]]:
+        """The user keys."""
+        return (key for key, _ in self.iterator())
+
+    def values(self) -> Iterator[tuple[Any, ...]]:
+        """The values of all entries of the map, in the order of `iterator`."""
+        return (value for _, value in self.iterator())
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:
+        """Remove a user key."""
+        self._keyed.rows.delete(self._row(key))
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        prefix = self._keyed.row()
+        for row, _ in list(self._keyed.rows.scan(prefix, prefix_end(prefix))):
+            self._keyed.rows.delete(row)
+
+    def _row(self, key: tuple[Any, ...]) -> bytes:
+        return self._keyed.row() + self._user_key.encode(self._user_key.check(key))

@@ -1,0 +1,135 @@
+"""Timers: (key, time) pairs that fire once; semantics of Spark's `transformWithState`.
+
+Invariants:
+- every timer is two rows, by time for firing and by key for listing, written together;
+- a timer fires when its time is at or below the limit; within a key group in time order;
+- `_due` never exceeds the time of a key group's earliest timer, so a look at it can skip the
+  group but never a timer.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+
+from tidelog.changelog.change import prefix_end
+from tidelog.changelog.write_buffer import StateRows
+from tidelog.errors import UserFunctionError
+from tidelog.state.backend import KeyedBackend
+
+_TIME_BYTES: Final = 8
+_BIAS: Final = 1 << 63
+"""Added to a time before it is stored, so that byte order is numeric order also below zero."""
+_EARLIEST: Final = -_BIAS
+_LATEST: Final = _BIAS - 1
+NONE_AHEAD: Final[Mapping[int, int]] = MappingProxyType({})
+_MAX_ROUNDS: Final = 10_000
+"""Rounds of timers that register timers at the end of the data, before it counts as endless."""
+_CHUNK: Final = 1024
+"""Timers read ahead; bounds memory when all timers of a job fire at its end."""
+
+
+class Timers:
+    """The timers of one subtask."""
+
+    def __init__(self, backend: KeyedBackend, name: str = "timers") -> None:
+        self._backend = backend
+        self._by_time, self._time_id = self._family(f"${name}-by-time")
+        self._by_key, self._key_id = self._family(f"${name}-by-key")
+        self._due = dict.fromkeys(range(backend.owned.first, backend.owned.last + 1), _EARLIEST)
+
+    def _family(self, name: str) -> tuple[StateRows, bytes]:
+        info = self._backend.registry.register(name, "timers", ("time bigint",))
+        rows = self._backend.rows(info, lambda _: b"", lambda _: True, scanned=True, cached=False)
+        return rows, info.id.to_bytes(2, "big")
+
+    def register(self, time_ms: int) -> None:
+        """Add a timer for the current key; adding it twice is adding it once."""
+        time = _encode_time(time_ms)
+        backend = self._backend
+        row = backend.key_prefix + self._time_id + time + backend.key
+        if self._by_time.changed(row):
+            return
+        self._by_key.put(backend.key_prefix + self._key_id + backend.key + time, True)
+        self._by_time.put(row, True)
+        group = int.from_bytes(backend.key_prefix, "big")
+        self._due[group] = min(self._due[group], time_ms)
+
+    def delete(self, time_ms: int) -> None:
+        """Remove a timer of the current key."""
+        time = _encode_time(time_ms)
+        backend = self._backend
+        self._by_key.delete(backend.key_prefix + self._key_id + backend.key + time)
+        self._by_time.delete(backend.key_prefix + self._time_id + time + backend.key)
+
+    def list(self) -> Iterator[int]:
+        """Times of the current key's timers, ascending."""
+        prefix = self._backend.key_prefix + self._key_id + self._backend.key
+        for row, _ in self._by_key.scan(prefix, prefix_end(prefix)):
+            yield _decode_time(row[len(prefix) :])
+
+    def expired(
+        self, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD
+    ) -> Iterator[tuple[int, bytes]]:
+        """(time, encoded key) of every timer with time <= `limit_ms` that exists now.
+
+        `ahead` has later limits of some key groups. The caller makes the key current, fires, and
+        deletes the timer.
+        """
+        for group, due in self._due.items():
+            limit = max(limit_ms, ahead.get(group, limit_ms))
+            if due <= limit:
+                yield from self._expired_in(group, limit)
+
+    def drained(self) -> Iterator[tuple[int, bytes]]:
+        """Every timer there is, then those that handlers registered meanwhile, and so on.
+
+        For the end of the data: a handler may put its key off by a later timer, and what it would
+        do then must not get lost. Raises UserFunctionError when that never ends.
+        """
+        for _ in range(_MAX_ROUNDS):
+            last_round = True
+            for timer in self.expired(_LATEST):
+                last_round = False
+                yield timer
+            if last_round:
+                return
+        raise UserFunctionError(
+            "timers at the end of the data",
+            expected="handlers that come to an end",
+            found=f"timers registered anew in {_MAX_ROUNDS} rounds",
+            action="register no further timer when getCurrentWatermarkInMs() is 2**63 - 1",
+        )
+
+    def next_due(self) -> int | None:
+        """A lower bound of the earliest timer's time; None when there is no timer."""
+        earliest = min(self._due.values(), default=_LATEST)
+        return None if earliest == _LATEST else earliest
+
+    def _expired_in(self, group: int, limit_ms: int) -> Iterator[tuple[int, bytes]]:
+        prefix = group.to_bytes(2, "big") + self._time_id
+        # Timers that fired have left tombstones in front; there is nothing before the bound.
+        at, end = prefix + _encode_time(self._due[group]), prefix_end(prefix)
+        # From here on registrations lower the bound again; what exists is covered by the scan.
+        self._due[group] = _LATEST
+        while True:
+            chunk = [row for row, _ in islice(self._by_time.scan(at, end), _CHUNK)]
+            for row in chunk:
+                time = _decode_time(row[len(prefix) : len(prefix) + _TIME_BYTES])
+                if time > limit_ms:
+                    self._due[group] = min(self._due[group], time)
+                    return
+                # A handler that ran since the chunk was read may have deleted this one.
+                if self._by_time.get(row) is not None:
+                    yield time, row[len(prefix) + _TIME_BYTES :]
+            if len(chunk) < _CHUNK:
+                return
+            at = chunk[-1] + b"\x00"
+
+
+def _encode_time(time_ms: int) -> bytes:
+    return (time_ms + _BIAS).to_bytes(_TIME_BYTES, "big")
+
+
+def _decode_time(data: bytes) -> int:
+    return int.from_bytes(data, "big") - _BIAS

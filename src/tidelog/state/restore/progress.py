@@ -1,0 +1,76 @@
+"""Progress of a restore: bytes fetched, changes replayed, time taken and left."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.effects import Clock
+from tidelog.state.restore.timings import RestoreTimings
+
+
+@dataclass(slots=True)
+class RestoreProgress:
+    """Figures of a running restore; the totals are known from the manifest."""
+
+    clock: Clock
+    started: float
+    total_bytes: int
+    total_changes: int
+    bytes: int = 0
+    changes: int = 0
+    seconds: float | None = None
+    """Seconds the restore took; None until it is done."""
+    timings: RestoreTimings = field(init=False)
+    """Time per phase of the restore."""
+
+    def __post_init__(self) -> None:
+        self.timings = RestoreTimings(self.clock)
+
+    @classmethod
+    def of(cls, clock: Clock, states: Iterable[SubtaskState]) -> "RestoreProgress":
+        """Progress over the given subtasks."""
+        tables: dict[str, int] = {}
+        log: set[LogRange] = set()
+        changes: dict[object, int] = {}
+        for layer in (layer for state in states for layer in state.layers):
+            table = layer.materialization
+            if table is not None:
+                tables[table.descriptor] = table.table_bytes
+            log.update(layer.log)
+            # Subtasks that inherit parts of one log share its changes.
+            descriptor = table.descriptor if table is not None else None
+            whose = descriptor, layer.upto, layer.seqno, layer.log, layer.inline
+            changes[whose] = layer.seqno - layer.upto
+        size = sum(tables.values()) + sum(r.length for r in log)
+        return cls(clock, clock.monotonic(), size, sum(changes.values()))
+
+    def fetched(self, size: int) -> None:
+        """Account for downloaded bytes."""
+        self.bytes += size
+
+    def replayed(self, changes: int) -> None:
+        """Account for changes merged."""
+        self.changes += changes
+
+    def finish(self) -> None:
+        """Everything is restored."""
+        self.seconds = self.elapsed_s
+
+    @property
+    def fraction(self) -> float:
+        """How much is done, between 0 and 1; bytes and changes weigh the same."""
+        parts = [(self.bytes, self.total_bytes), (self.changes, self.total_changes)]
+        shares = [min(1.0, done / total) for done, total in parts if total]
+        return sum(shares) / len(shares) if shares else 1.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return self.clock.monotonic() - self.started
+
+    @property
+    def eta_s(self) -> float | None:
+        """Estimated seconds left; None before there is something to go by."""
+        done = self.fraction
+        return self.elapsed_s * (1 - done) / done if done > 0 else None

@@ -1,0 +1,223 @@
+"""Restore: a subtask's table from materializations plus the log behind them.
+
+Invariants: every byte is checked (CRC of each file, block and document) before it is used; what
+does not fit raises, and the store is left as it was. Table and log are fetched side by side.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tidelog.changelog.block import Block, SealedBlock
+from tidelog.changelog.reader import SegmentReader
+from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState, TableObject
+from tidelog.concurrency import together
+from tidelog.effects import Effects
+from tidelog.ids import SeqNo
+from tidelog.state.restore.base_table import BaseTable, open_base_table
+from tidelog.state.restore.log_replay import LogReplay, concerns
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.restore.shared_log import LoggedBlock, SharedLog
+from tidelog.state.restore.table_files import TableFiles
+from tidelog.storage.port import ObjectStore
+from tidelog.table.port import Table, TableFactory
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreConfig:
+    """Bounds of a restore; sizes in bytes."""
+
+    concurrency: int = 8
+    """Requests at a time."""
+    read_ahead_bytes: int = 64 << 20
+    """Log held in memory at a time."""
+    replay_bytes: int = 256 << 20
+    """Merged rows held in memory before they go to the table."""
+
+    def shared_by(self, subtasks: int, memory: int) -> "RestoreConfig":
+        """The bounds of each of so many that are restored at once within that memory."""
+        ahead = min(self.read_ahead_bytes, memory // 4) // max(1, subtasks)
+        merged = min(self.replay_bytes, 3 * memory // 8) // max(1, subtasks)
+        return replace(self, read_ahead_bytes=ahead, replay_bytes=merged)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredSubtask:
+    """A subtask's state, ready to run on."""
+
+    table: Table
+    seqno: SeqNo
+    ranges: tuple[LogRange, ...]
+    """The subtask's log after the materialization, trimmed to what the checkpoint covers."""
+    inline: tuple[SealedBlock, ...]
+    """Blocks of it that lived in the manifest and must be logged again."""
+    known: Mapping[str, TableObject]
+    """Stored files of the table, by local name."""
+    descriptors: Mapping[str, Descriptor]
+    """The materializations that were read, by object."""
+
+
+@dataclass(slots=True)
+class Restorer:
+    """Restores subtasks of one operator in one checkpoint."""
+
+    store: ObjectStore
+    effects: Effects
+    factory: TableFactory
+    progress: RestoreProgress
+    config: RestoreConfig = field(default_factory=RestoreConfig)
+    staging: Path | None = None
+    """Where table files lie that several subtasks need; None: each fetches its own."""
+    log: SharedLog | None = None
+    """Where the log is read that several subtasks need, and is told of it; None: each alone."""
+    _files: TableFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        permits = asyncio.Semaphore(self.config.concurrency)
+        self._files = TableFiles(self.store, self.effects, self.progress, permits, self.staging)
+
+    async def restore(self, state: SubtaskState, directory: Path, what: str) -> RestoredSubtask:
+        """Build the subtask's table under `directory`, or beside it.
+
+        Raises RestoreError, CorruptObjectError, FormatVersionError and what the store raises.
+        """
+        log = self.log
+        if log is None:
+            log = shared_log(self.store, self.effects, self.progress, self.config)
+            expect(log, state)
+        layers = [_Layer.of(layer, log, what) for layer in state.layers]
+        # The log is fetched and merged while the table's files arrive.
+        opening = asyncio.ensure_future(
+            open_base_table(state, self._files, self.factory, directory, what)
+        )
+        replaying = asyncio.ensure_future(self._replay(log, layers, opening, what))
+        try:
+            foundation, ranges = await asyncio.gather(opening, replaying)
+        except BaseException:
+            await _give_up(opening, replaying)
+            raise
+        finally:
+            if self.log is None:
+                await log.close()
+        sealed = tuple(
+            _sealed(logged.block, data)
+            for logged, data in zip(layers[-1].inline, state.inline, strict=True)
+        )
+        return RestoredSubtask(
+            foundation.table,
+            state.seqno,
+            ranges,
+            sealed,
+            foundation.known,
+            foundation.descriptors,
+        )
+
+    async def _replay(
+        self,
+        log: SharedLog,
+        layers: Sequence["_Layer"],
+        opening: "asyncio.Future[BaseTable]",
+        what: str,
+    ) -> tuple[LogRange, ...]:
+        """Replay the logs of all layers; returns the ranges of the last, the subtask's own."""
+        ranges: list[tuple[LogRange, ...]] = []
+        turn = asyncio.Lock()
+        for wave in _waves(layers):
+            limit = self.config.replay_bytes // len(wave)
+            replays = [
+                LogReplay(
+                    log,
+                    self.effects.offload,
+                    self.progress,
+                    layer.state,
+                    what,
+                    # As much again is left for what is decoded.
+                    self.config.read_ahead_bytes // (2 * len(wave)),
+                    limit,
+                    None if layer is layers[-1] else layer.key_groups,
+                    turn,
+                ).run(layer.inline, opening)
+                for layer in wave
+            ]
+            ranges = await together(replays)
+        return ranges[-1]
+
+
+def shared_log(
+    store: ObjectStore, effects: Effects, progress: RestoreProgress, config: RestoreConfig
+) -> SharedLog:
+    """A log that subtasks which are restored side by side read together."""
+    # What is read again is held by the shared log: a cache would only take memory.
+    reader = SegmentReader(store, 0, config.concurrency)
+    return SharedLog(reader, effects.offload, progress, config.read_ahead_bytes)
+
+
+def expect(log: SharedLog, state: SubtaskState) -> None:
+    """Announce the ranges that a subtask is going to read."""
+    layers = state.layers
+    for layer in layers:
+        log.expect_inline(layer.inline)
+        groups = (
+            None if layer is layers[-1] else range(layer.first_key_group, layer.last_key_group + 1)
+        )
+        log.expect(each for each in layer.log if concerns(each, groups))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A part of the state and its inline blocks, opened."""
+
+    state: InheritedState
+    inline: tuple[LoggedBlock, ...]
+
+    @classmethod
+    def of(cls, state: InheritedState, log: SharedLog, what: str) -> "_Layer":
+        """Raises CorruptObjectError and FormatVersionError."""
+        name = f"inline log of {what}"
+        return cls(state, tuple(log.inline(data, name) for data in state.inline))
+
+    @property
+    def key_groups(self) -> range:
+        return range(self.state.first_key_group, self.state.last_key_group + 1)
+
+
+def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
+    """Layers in their order, those together that share no key group with one of the same wave.
+
+    What overlaps an earlier layer waits for it: its rows win.
+    """
+    waves: list[list[_Layer]] = []
+    for layer in layers:
+        if not waves or any(_overlap(layer, other) for other in waves[-1]):
+            waves.append([])
+        waves[-1].append(layer)
+    return waves
+
+
+def _overlap(one: _Layer, other: _Layer) -> bool:
+    ours, theirs = one.key_groups, other.key_groups
+    return ours.start < theirs.stop and theirs.start < ours.stop
+
+
+async def _give_up(opening: "asyncio.Task[BaseTable]", replaying: "asyncio.Task[Any]") -> None:
+    """End both halves of a failed restore; a table that was opened is closed."""
+    # The opening ends by itself: cancelled, its thread would go on writing files behind our back.
+    replaying.cancel()
+    await asyncio.gather(opening, replaying, return_exceptions=True)
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().table.close()
+
+
+def _sealed(block: Block, data: bytes) -> SealedBlock:
+    return SealedBlock(
+        kind=block.kind,
+        first=block.first,
+        count=block.count,
+        key_group_min=block.key_group_min,
+        key_group_max=block.key_group_max,
+        raw_bytes=block.raw_bytes,
+        data=data,
+    )

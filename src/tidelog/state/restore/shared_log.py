@@ -1,0 +1,161 @@
+"""The log that several subtasks replay: each range fetched and each block decoded once.
+
+Invariants: what a reader gets is what `SegmentReader` gave, whoever asked for it first; what is
+held for readers that are behind stays within the limit, and they fetch again what did not. A fetch
+that one reader gives up goes on for the others, until `close`.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.changelog.block import Block, open_block
+from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.reader import SegmentReader
+from tidelog.changelog.segment import LogRange
+from tidelog.effects import Offload
+from tidelog.state.restore.progress import RestoreProgress
+
+
+@dataclass(slots=True, eq=False)
+class LoggedBlock:
+    """A block that so many readers take or skip."""
+
+    block: Block
+    readers: int
+    log: "SharedLog"
+    _changes: "asyncio.Task[ChangeBatch] | None" = None
+
+    async def take(self) -> ChangeBatch:
+        """The changes, decoded once for all who come while there is room to keep them."""
+        decoding = self._changes
+        if decoding is None:
+            if self.readers <= 1 or not self.log.keep(self.block.raw_bytes):
+                self.skip()
+                return await self.log.offload.run(self.block.changes)
+            decoding = asyncio.ensure_future(self.log.offload.run(self.block.changes))
+            self._changes = decoding
+        self.skip()
+        # Shielded: whoever gives up must not take it from the others.
+        return await asyncio.shield(decoding)
+
+    def skip(self, readers: int = 1) -> None:
+        """Take away readers that will not come."""
+        self.readers -= readers
+        if self.readers <= 0 and self._changes is not None:
+            self._changes = None
+            self.log.drop(self.block.raw_bytes)
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A range of the log that was fetched, or is being fetched."""
+
+    fetching: "asyncio.Task[None]"
+    blocks: list[LoggedBlock] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SharedLog:
+    """Ranges of segments by way of one reader."""
+
+    reader: SegmentReader
+    offload: Offload
+    progress: RestoreProgress
+    limit_bytes: int
+    _wanted: Counter[LogRange] = field(default_factory=Counter)
+    """How many readers have yet to come for a range."""
+    _in_segment: dict[str, list[LogRange]] = field(default_factory=lambda: defaultdict(list))
+    _entries: dict[LogRange, _Entry] = field(default_factory=dict)
+    _inline: dict[bytes, LoggedBlock] = field(default_factory=dict)
+    """Blocks that lie in the manifest."""
+    _inline_readers: Counter[bytes] = field(default_factory=Counter)
+    _held_bytes: int = 0
+
+    def expect_inline(self, blocks: Iterable[bytes]) -> None:
+        """Somebody will replay these, which lie in the manifest."""
+        self._inline_readers.update(blocks)
+
+    def inline(self, data: bytes, name: str) -> LoggedBlock:
+        """The block of a manifest, opened for all who replay it; raises as `open_block`."""
+        opened = self._inline.get(data)
+        if opened is None:
+            readers = max(1, self._inline_readers[data])
+            opened = self._inline[data] = LoggedBlock(open_block(data, 0, name), readers, self)
+        return opened
+
+    def expect(self, ranges: Iterable[LogRange]) -> None:
+        """Somebody will read these."""
+        for wanted in ranges:
+            if not self._wanted[wanted]:
+                self._in_segment[wanted.segment].append(wanted)
+            self._wanted[wanted] += 1
+
+    async def read(self, ranges: Sequence[LogRange]) -> list[list[LoggedBlock]]:
+        """The blocks of each range; raises what `SegmentReader.read_ranges` raises."""
+        missing = [wanted for wanted in ranges if wanted not in self._entries]
+        if missing:
+            self._fetch(missing)
+        entries = [self._entries[wanted] for wanted in ranges]
+        for entry in entries:
+            await asyncio.shield(entry.fetching)
+        for wanted, entry in zip(ranges, entries, strict=True):
+            self._taken(wanted, entry)
+        return [entry.blocks for entry in entries]
+
+    async def close(self) -> None:
+        """Cancel the fetches that are under way."""
+        fetching = {entry.fetching for entry in self._entries.values()}
+        for each in fetching:
+            each.cancel()
+        await asyncio.gather(*fetching, return_exceptions=True)
+        self._entries = {}
+        self._inline = {}
+
+    def keep(self, size: int) -> bool:
+        """Whether there is room for so much more; if so it is counted."""
+        if self._held_bytes + size > self.limit_bytes:
+            return False
+        self._held_bytes += size
+        return True
+
+    def drop(self, size: int) -> None:
+        """Count `size` bytes as freed."""
+        self._held_bytes -= size
+
+    def _fetch(self, missing: Sequence[LogRange]) -> None:
+        """Start to read missing ranges, and ranges of the same segments that others want."""
+        ranges = list(missing)
+        for wanted in ranges:
+            self._held_bytes += wanted.length
+        for segment in dict.fromkeys(wanted.segment for wanted in missing):
+            for other in self._in_segment[segment]:
+                new = other not in self._entries and other not in ranges
+                if new and self._wanted[other] and self.keep(other.length):
+                    ranges.append(other)
+        entries: dict[LogRange, _Entry] = {}
+        fetching = asyncio.ensure_future(self._read(ranges, entries))
+        entries.update((wanted, _Entry(fetching)) for wanted in ranges)
+        self._entries.update(entries)
+
+    async def _read(self, ranges: Sequence[LogRange], entries: dict[LogRange, _Entry]) -> None:
+        found = await self.reader.read_ranges(ranges)
+        self.progress.fetched(sum(wanted.length for wanted in ranges))
+        for wanted, blocks in zip(ranges, found, strict=True):
+            readers = max(1, self._wanted[wanted])
+            entries[wanted].blocks = [LoggedBlock(block, readers, self) for block in blocks]
+
+    def _taken(self, wanted: LogRange, entry: _Entry) -> None:
+        """A reader got the range: it is dropped after its last reader, or when too much is held."""
+        self._wanted[wanted] -= 1
+        if self._entries.get(wanted) is not entry:
+            return
+        others = self._wanted[wanted]
+        if others <= 0 or self._held_bytes > self.limit_bytes:
+            del self._entries[wanted]
+            self._held_bytes -= wanted.length
+            if others > 0:
+                # They come too late for these blocks, and fetch the range again.
+                for block in entry.blocks:
+                    block.skip(others)

@@ -1,0 +1,190 @@
+"""Rows for people: what a stored row means, by the kind of its state.
+
+Invariants: decoding never fails; a row whose state is not known, or whose bytes do not fit the
+state's schema, keeps its bytes as base64. What comes out is made of JSON's types alone.
+"""
+
+import base64
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES
+from tidelog.checkpoint.manifest import StateInfo
+from tidelog.errors import StateSchemaError
+from tidelog.ids import KeyGroup
+from tidelog.state.schema.codec import EXPIRY_BYTES, expiry_of
+from tidelog.state.schema.msgpack import first_value
+from tidelog.state.schema.schema import TupleCodec, parse_schema
+
+_POSITION_BYTES: Final = 8
+_TIME_BYTES: Final = 8
+_TIME_BIAS: Final = 1 << 63
+_UNTYPED: Final = "msgpack"
+"""The schema of states that hold any msgpack value."""
+
+_unpack = msgspec.msgpack.Decoder().decode
+_unpack_elements = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRow:
+    """A row; `value` is None for a delete, and for a timer, which has none."""
+
+    key_group: KeyGroup
+    state: str | None
+    """The state's name; None when the manifest does not know the state's id."""
+    kind: str | None
+    key: Any
+    entry: Any = None
+    """What the row is of its key: a map's key, a list row's position, a timer's time (ms), a
+    window's start (ms) and, where it keeps records, the row's position."""
+    value: Any = None
+    expires_ms: int | list[int] | None = None
+    """With a TTL: the expiry time of the value, of each element of a list row."""
+    encoding: Literal["decoded", "base64"] = "decoded"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How one state's rows are read: own key to (key, entry), bytes to (value, expiry)."""
+
+    split: Callable[[bytes], tuple[Any, Any]]
+    value: Callable[[bytes], tuple[Any, int | list[int] | None]]
+
+
+class RowDecoder:
+    """Decodes the rows of one operator, whose states are `states`."""
+
+    def __init__(self, states: Iterable[StateInfo]) -> None:
+        self._states = {info.id: (info, _reader(info)) for info in states}
+
+    def decode(self, row_key: bytes, value: bytes | None) -> DecodedRow:
+        """Decode one row; a `value` of None is a delete."""
+        group = KeyGroup(int.from_bytes(row_key[:2], "big"))
+        state = int.from_bytes(row_key[2:ROW_PREFIX_BYTES], "big")
+        own = row_key[ROW_PREFIX_BYTES:]
+        info, reader = self._states.get(state, (None, None))
+        raw = DecodedRow(
+            key_group=group,
+            state=info.name if info else None,
+            kind=info.kind if info else None,
+            key=_base64(own),
+            value=None if value is None else _base64(value),
+            encoding="base64",
+        )
+        if reader is None:
+            return raw
+        try:
+            key, entry = reader.split(own)
+            read, expires = (None, None) if value is None else reader.value(value)
+        except (msgspec.MsgspecError, ValueError, TypeError):
+            return raw
+        return replace(
+            raw, key=key, entry=entry, value=read, expires_ms=expires, encoding="decoded"
+        )
+
+
+def _reader(info: StateInfo) -> _Kind | None:
+    """How to read the rows of a state; None for a kind or schema this release does not know."""
+    if info.kind in _WINDOWS:
+        # Their schema is the windows' span: values are any msgpack.
+        return _Kind(_WINDOWS[info.kind], lambda data: (_plain(_unpack(data)), None))
+    try:
+        schemas = [parse_schema(schema) for schema in info.schema if schema != _UNTYPED]
+    except StateSchemaError:
+        return None
+    reader = None
+    match info.kind, schemas:
+        case "aggregate", []:
+            reader = _Kind(_whole_key, lambda data: (_plain(_unpack(data)), None))
+        case "splits", []:
+            reader = _Kind(_whole_key, _split_position)
+        case "timers", [_]:
+            by_time = info.name.endswith("-by-time")
+            reader = _Kind(_timer_by_time if by_time else _timer_by_key, lambda _: (None, None))
+        case "value", [values]:
+            reader = _Kind(_whole_key, _typed(values, info.ttl_ms))
+        case "list", [values]:
+            reader = _Kind(_list_key, _elements(_typed(values, info.ttl_ms)))
+        case "map", [keys, values]:
+            reader = _Kind(_map_key(keys), _typed(values, info.ttl_ms))
+    return reader
+
+
+def _whole_key(own: bytes) -> tuple[Any, None]:
+    return _plain(_unpack(own)), None
+
+
+def _split_position(data: bytes) -> tuple[dict[str, Any], None]:
+    done, position = _unpack(data)
+    return {"done": done, "position": _plain(position)}, None
+
+
+def _timer_by_time(own: bytes) -> tuple[Any, int]:
+    return _plain(_unpack(own[_TIME_BYTES:])), _time(own[:_TIME_BYTES])
+
+
+def _timer_by_key(own: bytes) -> tuple[Any, int]:
+    return _plain(_unpack(own[:-_TIME_BYTES])), _time(own[-_TIME_BYTES:])
+
+
+def _time(data: bytes) -> int:
+    return int.from_bytes(data, "big") - _TIME_BIAS
+
+
+def _list_key(own: bytes) -> tuple[Any, int]:
+    return _plain(_unpack(own[:-_POSITION_BYTES])), int.from_bytes(own[-_POSITION_BYTES:], "big")
+
+
+def _window_key(own: bytes) -> tuple[Any, dict[str, int]]:
+    return _plain(_unpack(own[:-_TIME_BYTES])), {"start_ms": _time(own[-_TIME_BYTES:])}
+
+
+def _window_records_key(own: bytes) -> tuple[Any, dict[str, int]]:
+    key, window = _window_key(own[:-_POSITION_BYTES])
+    return key, {**window, "position": int.from_bytes(own[-_POSITION_BYTES:], "big")}
+
+
+_WINDOWS: Final = {"window-aggregate": _window_key, "window-records": _window_records_key}
+
+
+def _map_key(keys: TupleCodec) -> Callable[[bytes], tuple[Any, Any]]:
+    def split(own: bytes) -> tuple[Any, Any]:
+        key, entry = first_value(own)
+        return _plain(_unpack(key)), _named(keys, entry)
+
+    return split
+
+
+def _typed(values: TupleCodec, ttl_ms: int | None) -> Callable[[bytes], tuple[Any, int | None]]:
+    if ttl_ms is None:
+        return lambda data: (_named(values, data), None)
+    return lambda data: (_named(values, data[EXPIRY_BYTES:]), expiry_of(data))
+
+
+def _elements(
+    element: Callable[[bytes], tuple[Any, int | None]],
+) -> Callable[[bytes], tuple[list[Any], list[int] | None]]:
+    def value(data: bytes) -> tuple[list[Any], list[int] | None]:
+        read = [element(stored) for stored in _unpack_elements(data)]
+        expiries = [expires for _, expires in read if expires is not None]
+        return [value for value, _ in read], expiries or None
+
+    return value
+
+
+def _named(codec: TupleCodec, data: bytes) -> dict[str, Any]:
+    names = (field.name for field in codec.fields)
+    return {name: _plain(value) for name, value in zip(names, codec.decode(data), strict=True)}
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's types: bytes as base64, times as ISO 8601, decimals as text."""
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

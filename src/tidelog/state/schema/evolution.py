@@ -1,0 +1,128 @@
+"""May a state be read with another definition than it was stored with? A pure comparison.
+
+Invariant: what is allowed is exactly what every stored value can be read as: fields are stored by
+position, so those that were there keep place and name, numbers only grow wider, and new fields come
+last and are null in old values.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.checkpoint.manifest import StateInfo
+from tidelog.errors import StateSchemaError
+from tidelog.state.schema.ddl import Field, parse_fields
+
+_WIDER: Final = {
+    "tinyint": {"smallint", "int", "bigint", "float", "double"},
+    "smallint": {"int", "bigint", "float", "double"},
+    "int": {"bigint", "double"},
+    "float": {"double"},
+}
+_SAME_BYTES: Final = {"tinyint", "smallint", "int", "bigint"}, {"float", "double"}
+"""Types that store equal values as equal bytes: a key that is one of these is found again."""
+_PARSED: Final = frozenset({"value", "list", "map"})
+
+
+def objection(stored: StateInfo, wanted: StateInfo) -> str | None:
+    """Why values stored as one definition cannot be read as the other; None when they can."""
+    if stored.kind != wanted.kind:
+        return f"the kind was {stored.kind} and is {wanted.kind}"
+    return _of_ttl(stored, wanted) or _of_schema(stored, wanted)
+
+
+def _of_ttl(stored: StateInfo, wanted: StateInfo) -> str | None:
+    if stored.ttl_ms is None and wanted.ttl_ms is not None:
+        return "it has a TTL now, and its values were stored without the time when they expire"
+    if stored.ttl_ms is not None and wanted.ttl_ms is None:
+        return "it has no TTL any more, and its values were stored with the time when they expire"
+    return None
+
+
+def _of_schema(stored: StateInfo, wanted: StateInfo) -> str | None:
+    if stored.schema == wanted.schema:
+        return None
+    try:
+        if stored.kind in _PARSED and len(stored.schema) == len(wanted.schema):
+            return _of_parsed(stored.schema, wanted.schema)
+    except StateSchemaError:
+        pass  # a canonical text does not quote names with a space
+    return f"({'; '.join(stored.schema)}) became ({'; '.join(wanted.schema)})"
+
+
+def _of_parsed(stored: Sequence[str], wanted: Sequence[str]) -> str | None:
+    """What changed incompatibly between schemas: texts of a map's keys, if any, then of values."""
+    *old_keys, old = map(parse_fields, stored)
+    *new_keys, new = map(parse_fields, wanted)
+    for old_key, new_key in zip(old_keys, new_keys, strict=True):
+        if len(old_key) != len(new_key):
+            return "the map's keys have another number of fields"
+        if found := _fields(old_key, new_key, key=True):
+            return f"in the map's keys {found}"
+    return _fields(old, new, key=False)
+
+
+def _fields(old: Sequence[Field], new: Sequence[Field], *, key: bool) -> str | None:
+    if len(new) < len(old):
+        gone = [field.name for field in old if field.name not in {f.name for f in new}]
+        return f"{', '.join(map(repr, gone)) or 'a field'} is missing"
+    for before, after in zip(old, new, strict=False):
+        if before.name != after.name:
+            return f"{after.name!r} stands where {before.name!r} was; new fields come last"
+        if not _readable(before.type_name, after.type_name, key=key):
+            return f"{before.name!r} was {before.type_name} and is {after.type_name}"
+    return None
+
+
+def _readable(old: str, new: str, *, key: bool) -> bool:
+    """Whether every value of one type can be read as the other."""
+    if old == new:
+        return True
+    (outer, inner), (new_outer, new_inner) = _taken_apart(old), _taken_apart(new)
+    if outer != new_outer:
+        same_bytes = any({outer, new_outer} <= types for types in _SAME_BYTES)
+        return new_outer in _WIDER.get(outer, ()) and (same_bytes or not key)
+    if outer in _LARGER:
+        return _LARGER[outer](inner, new_inner)
+    # Names in front of a struct's fields belong to the type; other parts have none.
+    old_parts, new_parts = (list(map(_name_and_type, parts)) for parts in (inner, new_inner))
+    last = len(old_parts) - 1
+    return len(old_parts) == len(new_parts) and all(
+        before == after and _readable(a, b, key=key or (outer == "map" and at < last))
+        for at, ((before, a), (after, b)) in enumerate(zip(old_parts, new_parts, strict=True))
+    )
+
+
+def _name_and_type(part: str) -> tuple[str, str]:
+    """`a:int` as a and int; what starts with a type has no name."""
+    name, colon, type_name = part.partition(":")
+    named = bool(colon) and "<" not in name
+    return (name, type_name) if named else ("", part)
+
+
+def _larger_decimal(old: list[str], new: list[str]) -> bool:
+    (precision, scale), (new_precision, new_scale) = (map(int, n or _DECIMAL) for n in (old, new))
+    return new_precision >= precision and new_scale == scale
+
+
+def _longer_string(old: list[str], new: list[str]) -> bool:
+    return not new or (bool(old) and int(new[0]) >= int(old[0]))
+
+
+_DECIMAL: Final = ("10", "0")
+"""Precision and scale of a decimal that names none."""
+_LARGER: Final = {"decimal": _larger_decimal, "string": _longer_string}
+
+
+def _taken_apart(type_name: str) -> tuple[str, list[str]]:
+    """`map<a,b>` as map and [a, b]; `decimal(10,2)` as decimal and [10, 2]."""
+    starts = [at for at in (type_name.find("<"), type_name.find("(")) if at >= 0]
+    if not starts:
+        return type_name, []
+    parts, depth = [""], 0
+    for character in type_name[min(starts) + 1 : -1]:
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return type_name[: min(starts)], parts

@@ -1,0 +1,122 @@
+"""Schemas of state values: Spark's DDL strings, checked and encoded.
+
+Invariants: a value is a tuple with one entry per field, each entry None or of the field's type;
+it is checked when it is written, so what was stored can always be read; the stored bytes are a
+msgpack array in field order, shorter when it is from before the last fields were added. Nothing
+here imports pyspark: its `StructType` is taken by its `simpleString`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+import msgspec
+
+from tidelog.errors import StateSchemaError
+from tidelog.state.schema.ddl import INTEGER_BITS, Field, bad_schema, parse_fields, tuple_of
+
+_EXACT: Final = {
+    **dict.fromkeys(INTEGER_BITS, int),
+    "boolean": bool,
+    "float": float,
+    "double": float,
+    "string": str,
+    "binary": bytes,
+}
+"""Types whose values are stored as they are; others go through a conversion."""
+
+
+@runtime_checkable
+class _SparkType(Protocol):
+    def simpleString(self) -> str: ...
+
+
+_raw: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+Schema = str | _SparkType
+"""A DDL string such as `"count long, last timestamp"`, or a pyspark `StructType`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TupleCodec:
+    """Checks, encodes and decodes the tuples of one schema."""
+
+    schema: str
+    """Canonical text; two schemas are the same when these are equal."""
+    fields: tuple[Field, ...]
+    immutable: bool
+    """All fields are scalars, so a tuple can be shared instead of copied."""
+    check: Callable[[Any], tuple[Any, ...]]
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], tuple[Any, ...]]
+
+
+def parse_schema(schema: Schema) -> TupleCodec:
+    """Compile a schema; raises StateSchemaError for a text that is not one."""
+    text = schema.simpleString() if isinstance(schema, _SparkType) else schema
+    if not isinstance(text, str):
+        raise bad_schema(str(schema), "a DDL string or a StructType")
+    fields = parse_fields(text)
+    python = tuple_of(fields)
+    canonical = ", ".join(f"{field.name} {field.type_name}" for field in fields)
+
+    immutable = all(field.scalar for field in fields)
+    check = _checker(fields, python, canonical)
+    decode = _decoder(fields, python)
+    return TupleCodec(canonical, fields, immutable, check, msgspec.msgpack.encode, decode)
+
+
+def _decoder(fields: tuple[Field, ...], python: Any) -> Callable[[bytes], tuple[Any, ...]]:
+    """Reads values of the schema, and those from before its last fields were added."""
+    whole: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(python).decode
+    shorter: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
+
+    def decode(data: bytes) -> tuple[Any, ...]:
+        try:
+            return whole(data)
+        except msgspec.ValidationError:
+            stored = len(_raw(data))
+            if not 0 < stored < len(fields):
+                raise
+        if stored not in shorter:
+            shorter[stored] = msgspec.msgpack.Decoder(tuple_of(fields[:stored])).decode
+        return shorter[stored](data) + (None,) * (len(fields) - stored)
+
+    return decode
+
+
+def _checker(
+    fields: tuple[Field, ...], python: Any, canonical: str
+) -> Callable[[Any], tuple[Any, ...]]:
+    """A function that returns its argument as a tuple of the schema, or raises."""
+    exact = tuple(_EXACT.get(field.type_name) for field in fields)
+    bounds = [
+        (at, -(1 << bits - 1), (1 << bits - 1) - 1)
+        for at, field in enumerate(fields)
+        if (bits := INTEGER_BITS.get(field.type_name))
+    ]
+
+    def check(value: Any) -> tuple[Any, ...]:
+        # The usual value, a tuple of exactly these scalars, needs no conversion.
+        if value.__class__ is tuple and tuple(map(type, value)) == exact:
+            for at, low, high in bounds:
+                if not low <= value[at] <= high:
+                    break
+            else:
+                checked: tuple[Any, ...] = value
+                return checked
+        return convert(value)
+
+    def convert(value: Any) -> tuple[Any, ...]:
+        try:
+            converted: tuple[Any, ...] = msgspec.convert(tuple(value), python)
+        except (msgspec.ValidationError, TypeError) as cause:
+            raise StateSchemaError(
+                f"a value for the schema '{canonical}'",
+                expected="a tuple of that shape",
+                found=f"{value!r} ({cause})",
+                action="pass a tuple with one entry per field",
+            ) from cause
+        return converted
+
+    return check

@@ -1,0 +1,376 @@
+"""Types of keys and of stored values: what a checkpoint has, a job declares and its data shows.
+
+Invariant: a state never gets a key or a value of a type that fits neither what its checkpoint has
+nor what the job declares. None fits every type, so a missing field changes nothing.
+
+A type is a name (`"str"`) or a name with parts (`("tuple", "str", "int")`); a bare `"tuple"` or
+`"list"` is one of any parts. As text they read like annotations: `tuple[str, int]`.
+"""
+
+import types
+import typing
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, product
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.errors import ConfigError, StateSchemaError
+
+Type = str | tuple[Any, ...]
+
+_MANY: Final = 8
+"""Types of tuples that are told apart; beyond, keys are taken for tuples of any kind."""
+_NUMBERS: Final = frozenset({"bool", "int", "float"})
+_NAMES: Final[dict[Any, str]] = {
+    **{kind: kind.__name__ for kind in (bool, int, float, str, bytes)},
+    type(None): "None",
+    None: "None",
+}
+_SEQUENCES: Final = (list, tuple, set, frozenset)
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def text_of(kind: Type) -> str:
+    """The type as an annotation."""
+    if isinstance(kind, str):
+        return kind
+    head, *parts = kind
+    return f"{head}[{', '.join(map(text_of, parts)) or '()'}]"
+
+
+def union_text(kinds: Iterable[Type]) -> str:
+    """Several types as one annotation."""
+    return " | ".join(sorted(map(text_of, kinds)))
+
+
+def parse_type(text: str) -> Type:
+    """The inverse of `text_of`."""
+    head, bracket, inner = text.partition("[")
+    if not bracket:
+        return text
+    parts, depth = [""], 0
+    for character in inner[:-1]:
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return (head, *(parse_type(part.strip()) for part in parts if part not in ("", "()")))
+
+
+def fits(found: Type, known: Type, *, numbers_alike: bool) -> bool:
+    """Whether data of one type goes where data of the other is."""
+    if found == known or "None" in (found, known):
+        return True
+    if isinstance(found, str) and isinstance(known, str):
+        return numbers_alike and {found, known} <= _NUMBERS
+    (head, *parts), (known_head, *known_parts) = _opened(found), _opened(known)
+    if head != known_head:
+        return False
+    if isinstance(found, str) or isinstance(known, str):
+        return True
+    if known_parts[1:] == ["..."]:
+        known_parts = known_parts[:1] * len(parts)
+    return len(parts) == len(known_parts) and all(
+        fits(part, other, numbers_alike=numbers_alike)
+        for part, other in zip(parts, known_parts, strict=True)
+    )
+
+
+def _opened(kind: Type) -> tuple[Any, ...]:
+    return (kind,) if isinstance(kind, str) else kind
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Types that a job declares, and how what is stored with others becomes one of them."""
+
+    types: frozenset[Type]
+    option: str
+    """The argument that declares them, with its function: `key_by(..., key_type=...)`."""
+    migrate: Callable[[Any], Any] | None = None
+
+
+def declared(
+    annotation: Any, option: str, migrate: Callable[[Any], Any] | None, *, keys: bool
+) -> Declared | None:
+    """What `annotation` (`str`, `int | str`, `tuple[str, int]`) declares; None for none.
+
+    Raises ConfigError for what is no type of keys or values, and for a `migrate` without types.
+    """
+    if annotation is None and migrate is None:
+        return None
+    if annotation is None:
+        raise ConfigError(
+            f"migrate= of {option}",
+            expected="also the type that it migrates to",
+            found="none",
+            action="declare it: what has another type is migrated",
+        )
+    try:
+        return Declared(frozenset(_alternatives(annotation, keys=keys)), option, migrate)
+    except TypeError as cause:
+        allowed = "tuple[...]" if keys else "list[...], dict[...]"
+        raise ConfigError(
+            option,
+            expected=f"str, int, float, bool, bytes, None, {allowed} or a union of these",
+            found=str(cause),
+            action="write it like an annotation, for example `str | int`",
+        ) from cause
+
+
+def _alternatives(annotation: Any, *, keys: bool) -> Iterator[Type]:
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        for part in parts:
+            yield from _alternatives(part, keys=keys)
+    elif (name := _NAMES.get(annotation)) is not None:
+        yield name
+    elif keys and (origin or annotation) is tuple:
+        if parts[1:] == (...,):
+            yield from (("tuple", part, "...") for part in _alternatives(parts[0], keys=True))
+        elif origin is None:
+            yield "tuple"
+        else:
+            for combined in product(*(tuple(_alternatives(p, keys=True)) for p in parts)):
+                yield ("tuple", *combined)
+    elif not keys and (origin or annotation) in _SEQUENCES:
+        elements = [part for part in parts if part is not ...]
+        yield from (("list", e) for part in elements for e in _alternatives(part, keys=False))
+        if not elements:
+            yield "list"
+    elif not keys and (origin or annotation) is dict:
+        fields = product(*(tuple(_alternatives(part, keys=False)) for part in parts))
+        yield from (("dict", *pair) if pair else "dict" for pair in fields)
+    else:
+        raise TypeError(f"{annotation!r}")
+
+
+@dataclass(slots=True)
+class KnownTypes:
+    """The types of the keys of an operator, or of the values of a state."""
+
+    what: str
+    """Whose: `keys of operator 'count'`."""
+    stored: frozenset[Type] = frozenset()
+    """Types in the checkpoint; empty when it had no data, or is older than stored types."""
+    declared: Declared | None = None
+    numbers_alike: bool = False
+    """For values: a sum may become a float."""
+    way_back: str = "let it be of the stored type again"
+    option: str = "key_by(..., key_type=...)"
+    _seen: set[Type] = field(default_factory=set)
+
+    def admit(self, found: Iterable[Type]) -> None:
+        """Data of these types is to be stored; raises StateSchemaError when it must not be."""
+        for kind in found:
+            if kind in self._seen:
+                continue
+            if not self.allows(kind):
+                raise self._refusal(kind)
+            self._seen.add(kind)
+
+    def admit_fields(self, found: Collection[Type]) -> None:
+        """Like `admit` for the fields of one dict: it may have new ones beside those it had."""
+        if self.declared is None and any(map(self.allows, found)):
+            self._seen.update(found)
+        else:
+            self.admit(found)
+
+    def allows(self, kind: Type) -> bool:
+        """Whether data of this type may be stored."""
+        allowed = self.stored if self.declared is None else self.declared.types
+        return not allowed or self._fit(kind, allowed)
+
+    @property
+    def migrates(self) -> bool:
+        """Something stored is, or may be, of a type that is to be changed."""
+        if self.declared is None or self.declared.migrate is None:
+            return False
+        if not self.stored or self.misfits():
+            return True
+        # A checkpoint of a release that did not look into dicts: their rows tell.
+        return "dict" in self.stored and "dict" not in self.declared.types
+
+    def misfits(self) -> frozenset[Type]:
+        """Stored types that the declared ones do not allow."""
+        if self.declared is None:
+            return frozenset()
+        allowed = self.declared.types
+        return frozenset(kind for kind in self.stored if not self._fit(kind, allowed))
+
+    def check_declared(self) -> None:
+        """Raises StateSchemaError when something stored is neither declared nor migrated."""
+        misfits = self.misfits()
+        if misfits and self.declared is not None and self.declared.migrate is None:
+            raise StateSchemaError(
+                self.what,
+                expected=f"{union_text(self.stored)}, as the checkpoint has them",
+                found=f"{union_text(self.declared.types)} declared",
+                action=f"declare {union_text(misfits)} too in {self.option}, or add migrate=, a "
+                "function that makes one of the declared types of what is stored",
+            )
+
+    def names(self) -> tuple[str, ...]:
+        """For a checkpoint taken now."""
+        known = (self.stored - self.misfits()) | self._seen
+        return tuple(sorted(map(text_of, _abridged(known))))
+
+    def _fit(self, kind: Type, allowed: Iterable[Type]) -> bool:
+        return any(fits(kind, known, numbers_alike=self.numbers_alike) for known in allowed)
+
+    def _refusal(self, found: Type) -> StateSchemaError:
+        if self.declared is not None:
+            return StateSchemaError(
+                self.what,
+                expected=f"{union_text(self.declared.types)}, as declared",
+                found=text_of(found),
+                action=f"{self.way_back}, or declare {text_of(found)} too in {self.option}",
+            )
+        both = union_text({*self.stored, found})
+        return StateSchemaError(
+            self.what,
+            expected=f"{union_text(self.stored)}, as the checkpoint has them",
+            found=text_of(found),
+            action=f"{self.way_back}; or keep both with {self.option.replace('...)', both + ')')};"
+            f" or change what is stored with "
+            f"{self.option.replace('...)', f'{text_of(found)}, migrate=function)')}",
+        )
+
+
+def _abridged(known: Iterable[Type]) -> set[Type]:
+    """Without types that others include."""
+    kept = set(known)
+    if sum(isinstance(kind, tuple) and kind[0] == "tuple" for kind in kept) > _MANY:
+        kept.add("tuple")
+        kept = {kind for kind in kept if isinstance(kind, str) or kind[0] != "tuple"}
+    for empty in ("list", "dict"):
+        if any(isinstance(kind, tuple) and kind[0] == empty for kind in kept):
+            kept.discard(empty)  # it tells nothing about those with elements
+    return kept
+
+
+def signature(keys: Sequence[Any]) -> Hashable:
+    """The Python types of a buffer of keys, by part; None where tuples differ in length.
+
+    Sets of types cost a fraction of a look at every key.
+    """
+    kinds = frozenset(map(type, keys))
+    if not kinds or not all(issubclass(kind, tuple) for kind in kinds):
+        return kinds
+    try:
+        return tuple([frozenset(map(type, column)) for column in zip(*keys, strict=True)])
+    except ValueError:
+        return None
+
+
+def types_of_keys(keys: Sequence[Any]) -> set[Type]:
+    """The types of keys in canonical form; where None stands beside a type it says nothing."""
+    kinds = set(map(type, keys))
+    if not any(issubclass(kind, tuple) for kind in kinds):
+        return {_NAMES[kind] for kind in kinds}
+    if len(kinds) > 1 or len(set(map(len, keys))) > 1:
+        return set(map(type_of_key, keys))
+    columns = ({type_of_key(part) for part in column} for column in zip(*keys, strict=True))
+    return {("tuple", *parts) for parts in product(*(c - {"None"} or c for c in columns))}
+
+
+def type_of_key(key: Any) -> Type:
+    """The type of a key in canonical form."""
+    return ("tuple", *map(type_of_key, key)) if isinstance(key, tuple) else _NAMES[type(key)]
+
+
+class ValueTypes:
+    """Looks at values as they are stored, by the flush: at their Python types, not at each."""
+
+    def __init__(self, known: KnownTypes) -> None:
+        self.known = known
+        self._plain: set[type] = {type(None)}
+        self._elements: set[type] = set()
+        self._fields: set[type] = set()
+        """Types of keys and of values in dicts."""
+
+    def observe(self, values: Sequence[Any]) -> None:
+        """Admit values; those of sequences by their elements. Raises as `admit`."""
+        kinds = set(map(type, values))
+        if kinds <= self._plain:
+            return
+        for kind in kinds - self._plain:
+            mine = values
+            if len(kinds) > 1:
+                mine = [value for value in values if value.__class__ is kind]
+            if issubclass(kind, _SEQUENCES):
+                self._observe_elements(mine)
+            elif issubclass(kind, dict):
+                self._observe_fields(mine)
+            else:
+                self.known.admit({_stored_name(mine[0])})
+                self._plain.add(kind)
+
+    def _observe_elements(self, sequences: Sequence[Any]) -> None:
+        kinds = set(map(type, chain.from_iterable(sequences)))
+        new = kinds - self._elements
+        if new:
+            elements = {type(e): e for value in sequences for e in value if type(e) in new}
+            self.known.admit({("list", _stored_name(element)) for element in elements.values()})
+            self._elements |= new
+        elif not kinds:
+            self.known.admit({"list"})
+
+    def _observe_fields(self, dicts: Sequence[Any]) -> None:
+        kinds = set(map(type, chain.from_iterable(dicts)))
+        kinds.update(map(type, chain.from_iterable(map(dict.values, dicts))))
+        new = kinds - self._fields
+        if new:
+            for held in dicts:
+                if not new.isdisjoint(map(type, chain(held, held.values()))):
+                    self.known.admit_fields(set(types_of_value(held)))
+            self._fields |= new
+        elif not kinds:
+            self.known.admit({"dict"})
+
+
+def types_of_value(value: Any) -> Iterator[Type]:
+    """The types that `ValueTypes` sees in a value."""
+    if isinstance(value, _SEQUENCES):
+        elements: set[Type] = {("list", _stored_name(element)) for element in value}
+        yield from elements or {"list"}
+    elif isinstance(value, dict):
+        fields: set[Type] = {
+            ("dict", _stored_name(key), _stored_name(held)) for key, held in value.items()
+        }
+        yield from fields or {"dict"}
+    else:
+        yield _stored_name(value)
+
+
+def _stored_name(value: Any) -> str:
+    """What a value is in msgpack: a dataclass is a dict there, a decimal a str."""
+    name = _NAMES.get(type(value))
+    if name is not None:
+        return name
+    first = _encode(value)[0]
+    for name, (low, high) in _FIRST_BYTES:
+        if low <= first <= high:
+            return name
+    return "int"
+
+
+_FIRST_BYTES: Final = (
+    ("dict", (0x80, 0x8F)),
+    ("list", (0x90, 0x9F)),
+    ("str", (0xA0, 0xBF)),
+    ("None", (0xC0, 0xC0)),
+    ("bool", (0xC2, 0xC3)),
+    ("bytes", (0xC4, 0xC6)),
+    ("time", (0xC7, 0xC9)),
+    ("float", (0xCA, 0xCB)),
+    ("time", (0xD4, 0xD8)),
+    ("str", (0xD9, 0xDB)),
+    ("list", (0xDC, 0xDD)),
+    ("dict", (0xDE, 0xDF)),
+)
+"""msgpack's type bytes; all others are integers. Extensions are times: msgspec writes no other."""

@@ -1,0 +1,136 @@
+"""Every object name: built here, parsed here, nowhere else.
+
+Invariants: names of one kind sort by the numbers in them; a parser answers None for a name it
+did not build, so foreign objects are never mistaken for ours.
+
+    checkpoints/<slot>.json
+    segments/<generation>-<process>-<counter>.seg
+    tables/<generation>/<label>.sst
+    materializations/<generation>/<operator>-<subtask>-<id>.json
+    probe/<token>/<leaf>
+"""
+
+import re
+from typing import Final
+
+from tidelog.errors import ConfigError, InvariantError
+from tidelog.ids import CheckpointId, Generation, MaterializationId, Slot
+
+CHECKPOINTS: Final = "checkpoints/"
+SEGMENTS: Final = "segments/"
+TABLES: Final = "tables/"
+MATERIALIZATIONS: Final = "materializations/"
+PROBE: Final = "probe/"
+
+_SLOT_DIGITS: Final = 8
+_COUNTER_DIGITS: Final = 10
+
+_LABEL: Final = r"[A-Za-z0-9_.-]+"
+_SLOT: Final = r"(\d{8}|[a-z]\d{9,})"
+_COUNTER: Final = r"(?:\d{10}|[a-z]\d{11,})"
+_IS_LABEL: Final = re.compile(_LABEL)
+_CHECKPOINT_NAME: Final = re.compile(rf"{CHECKPOINTS}{_SLOT}\.json")
+_GENERATION_NAMES: Final = (
+    re.compile(rf"{SEGMENTS}{_SLOT}-{_LABEL}-{_COUNTER}\.seg"),
+    re.compile(rf"{TABLES}{_SLOT}/{_LABEL}\.sst"),
+    re.compile(rf"{MATERIALIZATIONS}{_SLOT}/{_LABEL}-\d+-\d+\.json"),
+)
+_FORBIDDEN_PARTS: Final = frozenset({"", ".", ".."})
+
+
+def checkpoint(slot: Slot) -> str:
+    """Name of a slot's entry."""
+    return f"{CHECKPOINTS}{_padded(slot, _SLOT_DIGITS)}.json"
+
+
+def segment(generation: Generation, process: str, counter: int) -> str:
+    """Name of the `counter`-th segment a process uploads; raises ConfigError for a bad label."""
+    number = _padded(counter, _COUNTER_DIGITS)
+    return (
+        f"{SEGMENTS}{_padded(generation, _SLOT_DIGITS)}-{_label('process', process)}-{number}.seg"
+    )
+
+
+def savepoint_process(checkpoint: CheckpointId) -> str:
+    """The process in the names of segments that hold the rows of a canonical savepoint."""
+    return f"sp-{checkpoint}"
+
+
+def table_file(generation: Generation, label: str) -> str:
+    """Name of a table file, shared by all materializations of its subtask that use it."""
+    return f"{TABLES}{_padded(generation, _SLOT_DIGITS)}/{_label('table file', label)}.sst"
+
+
+def materialization(
+    generation: Generation, operator: str, subtask: int, materialization_id: MaterializationId
+) -> str:
+    """Name of one materialization's descriptor; raises ConfigError for a bad operator id."""
+    leaf = f"{_label('operator id', operator)}-{subtask}-{materialization_id}.json"
+    return f"{MATERIALIZATIONS}{_padded(generation, _SLOT_DIGITS)}/{leaf}"
+
+
+def probe(token: str, leaf: str) -> str:
+    """Name of an object `tidelog doctor` writes and removes."""
+    return f"{PROBE}{_label('probe token', token)}/{leaf}"
+
+
+def slot_of(name: str) -> Slot | None:
+    """The slot a checkpoint name stands for; None for any other name."""
+    match = _CHECKPOINT_NAME.fullmatch(name)
+    return Slot(_number(match[1])) if match else None
+
+
+def generation_of(name: str) -> Generation | None:
+    """The generation that wrote a segment, table file or descriptor; None for any other name."""
+    for pattern in _GENERATION_NAMES:
+        match = pattern.fullmatch(name)
+        if match:
+            return Generation(_number(match[1]))
+    return None
+
+
+def check_name(name: str) -> str:
+    """Return `name` if the port allows it, else raise ConfigError."""
+    if name.isascii() and name.isprintable() and _FORBIDDEN_PARTS.isdisjoint(name.split("/")):
+        return name
+    raise ConfigError(
+        f"object name {name!r}",
+        expected="printable ASCII parts joined by '/', none of them empty, '.' or '..'",
+        action="build object names with tidelog.storage.object_names",
+    )
+
+
+def _padded(number: int, digits: int) -> str:
+    """Decimal digits that sort as the numbers do, also past the padding.
+
+    A number too long for its padding gets a letter that grows with its length in front: letters
+    sort after digits, so 99999999 < a100000000 < b1000000000.
+    """
+    if number < 0:
+        raise InvariantError(
+            f"number {number} in an object name",
+            expected="0 or more",
+            action="report this as a bug of tidelog",
+        )
+    text = f"{number:0{digits}d}"
+    excess = len(text) - digits
+    return text if excess == 0 else f"{chr(ord('a') + excess - 1)}{text}"
+
+
+def _number(text: str) -> int:
+    return int(text.lstrip("abcdefghijklmnopqrstuvwxyz"))
+
+
+def check_operator(name: str) -> None:
+    """Raises ConfigError for a name that objects cannot bear."""
+    _label("operator id", name)
+
+
+def _label(what: str, label: str) -> str:
+    if _IS_LABEL.fullmatch(label):
+        return label
+    raise ConfigError(
+        f"{what} {label!r}",
+        expected="one or more of A-Z a-z 0-9 _ . -",
+        action=f"choose another {what}",
+    )

@@ -1,0 +1,168 @@
+"""The work that a store makes: what is restored for which checkpoints, and by which other way.
+
+Invariants: a pure function of the inventory; every partition of every chosen checkpoint is in
+exactly one unit, or a structural finding says why it cannot be restored; what several checkpoints
+share is one unit.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from tidelog.catalog.inventory import Inventory
+from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.finding import Finding
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState, is_canonical
+from tidelog.ids import Slot, SubtaskId
+from tidelog.verify.job.alternate_history import AlternateHistory, Chain, alternate_history
+from tidelog.verify.job.partition import PartitionUnit
+from tidelog.verify.job.segments import RangeUse, SegmentUnit
+from tidelog.verify.unit import Unit
+
+Place = tuple[str, int, int, int, str, Slot | None]
+"""Operator, subtask, its key groups, kind of table: chains of one place can be compared."""
+
+
+def plan(inventory: Inventory, findings: Iterable[Finding], chosen: Collection[Slot]) -> list[Unit]:
+    """The units of the chosen checkpoints, largest first.
+
+    `findings` are the structural ones: what they concern is not read.
+    """
+    broken = _Broken.of(findings)
+    checkpoints = inventory.slots.checkpoints
+    sound = {slot: checkpoint for slot, checkpoint in checkpoints.items() if broken.allows(slot)}
+    units: list[Unit] = []
+    units += _partitions(inventory, sound, broken, chosen)
+    units += _segments(inventory, {slot: sound[slot] for slot in sound if slot in chosen})
+    return sorted(units, key=lambda unit: unit.weight, reverse=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """What cannot be restored, known without reading it."""
+
+    slots: frozenset[int]
+    partitions: frozenset[tuple[int, str]]
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> "_Broken":
+        costly = [finding for finding in findings if finding.unusable]
+        return cls(
+            frozenset(s for p in costly if not p.partitions for s in p.unusable),
+            frozenset((s, name) for p in costly for s in p.unusable for name in p.partitions),
+        )
+
+    def allows(self, slot: Slot, subtask: SubtaskId | None = None) -> bool:
+        """Whether a manifest, or one subtask in it, is sound."""
+        if slot in self.slots:
+            return False
+        return subtask is None or (slot, str(subtask)) not in self.partitions
+
+
+def _partitions(
+    inventory: Inventory,
+    checkpoints: Mapping[Slot, Checkpoint],
+    broken: _Broken,
+    chosen: Collection[Slot],
+) -> Iterator[PartitionUnit]:
+    chains: dict[Place, list[Chain]] = defaultdict(list)
+    owners: dict[Place, dict[Slot, OperatorState]] = defaultdict(dict)
+    for slot, checkpoint in checkpoints.items():
+        for operator, state in checkpoint.subtasks():
+            if broken.allows(slot, SubtaskId(operator.id, state.index)):
+                place = _place(checkpoint, operator, state)
+                chains[place].append(Chain(slot, checkpoint.author.generation, state))
+                owners[place][slot] = operator
+    for place, found in chains.items():
+        for same in _alike(chain for chain in found if chain.slot in chosen):
+            yield _unit(inventory, owners[place][same[0].slot], same, found)
+
+
+def _place(checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState) -> Place:
+    # The log of a canonical savepoint is no part of the history that the others share.
+    apart = checkpoint.slot if is_canonical(checkpoint) else None
+    groups = state.first_key_group, state.last_key_group
+    return operator.id, state.index, *groups, state.table, apart
+
+
+def _alike(chains: Iterable[Chain]) -> Iterable[list[Chain]]:
+    """Chains that make the same table out of the same bytes, together; oldest first."""
+    groups: dict[SubtaskState, list[Chain]] = defaultdict(list)
+    for chain in chains:
+        groups[_table_of(chain.state)].append(chain)
+    return groups.values()
+
+
+def _table_of(state: SubtaskState) -> SubtaskState:
+    """What of a subtask's state its table is made of."""
+    return msgspec.structs.replace(
+        state,
+        watermark=None,
+        transactions=(),
+        finished=False,
+        advancing=None,
+        in_flight=None,
+        barrier=None,
+        updates=0,
+    )
+
+
+def _unit(
+    inventory: Inventory, operator: OperatorState, same: list[Chain], all_: list[Chain]
+) -> PartitionUnit:
+    # States that were added since the first of them only add names.
+    chain = same[0]
+    way = alternate_history(chain, (other for other in all_ if other.slot != chain.slot))
+    return PartitionUnit(
+        checkpoints=tuple(each.slot for each in same),
+        operator=operator.id,
+        key_groups=operator.key_groups,
+        states=operator.states,
+        state=chain.state,
+        files=_files(inventory, chain.state),
+        alternate=way,
+        older=_users(way, all_),
+        older_files=_files(inventory, way.older) if isinstance(way, AlternateHistory) else {},
+    )
+
+
+def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
+    """The objects of the files of its materializations, by the files' names."""
+    refs = [layer.materialization for layer in state.layers if layer.materialization is not None]
+    described = [inventory.descriptors[ref.descriptor] for ref in refs]
+    return {file.name: file.object for descriptor in described for file in descriptor.shared}
+
+
+def _users(way: AlternateHistory | str, chains: Iterable[Chain]) -> tuple[Slot, ...]:
+    if not isinstance(way, AlternateHistory):
+        return ()
+    start = way.older.materialization
+    return tuple(chain.slot for chain in chains if chain.state.materialization == start)
+
+
+def _segments(
+    inventory: Inventory, checkpoints: Mapping[Slot, Checkpoint]
+) -> Iterator[SegmentUnit]:
+    uses: dict[tuple[LogRange, SubtaskId], list[Slot]] = defaultdict(list)
+    for slot, checkpoint in checkpoints.items():
+        for use in _ranges(checkpoint):
+            found_in = uses[use]
+            if slot not in found_in:
+                found_in.append(slot)
+    by_segment: dict[str, list[RangeUse]] = defaultdict(list)
+    for (part, owner), slots in uses.items():
+        by_segment[part.segment].append(RangeUse(part, owner, tuple(slots)))
+    for name, found in by_segment.items():
+        if name in inventory.sizes:
+            yield SegmentUnit(name, inventory.sizes[name], tuple(found))
+
+
+def _ranges(checkpoint: Checkpoint) -> Iterator[tuple[LogRange, SubtaskId]]:
+    """The log ranges that a checkpoint needs, each with the subtask that wrote it."""
+    for operator, state in checkpoint.subtasks():
+        for layer in state.layers:
+            yield from ((part, SubtaskId(operator.id, layer.subtask)) for part in layer.log)
+        if state.in_flight is not None:
+            yield from ((part, SubtaskId(operator.id, state.index)) for part in state.in_flight.log)

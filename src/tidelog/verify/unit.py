@@ -1,0 +1,85 @@
+"""What a unit of work gets, and what comes back: units are checked anywhere, in any order.
+
+Invariants: a unit and its result are small and can be pickled; a unit reads the store, writes to
+its own directory alone, and turns damage into findings; any other error ends the verification.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from tidelog.checkpoint.finding import Finding
+from tidelog.concurrency import Progress
+from tidelog.effects import Effects
+from tidelog.storage.port import ObjectStore
+from tidelog.verify.fingerprint import Fingerprint
+
+Choice = int | Literal["all", "latest"]
+"""Which checkpoints to verify: a slot (of a Spark checkpoint: a batch), or these words."""
+
+Redundancy = Literal["equal", "different", "not checked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where a unit is checked; `directory` is its own, and is removed after it."""
+
+    store: ObjectStore
+    effects: Effects
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A partition that was restored, for the checkpoints that hold it so."""
+
+    partition: str
+    operator: str
+    checkpoints: tuple[int, ...]
+    changes: int
+    """Changes replayed from the log, or records of changelogs."""
+    fingerprint: Fingerprint | None
+    """Fingerprint of all rows; None: only Spark can read all of them."""
+    redundancy: Redundancy
+    reason: str | None = None
+    """Why redundancy was not checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitResult:
+    """What the check of one unit found."""
+
+    restored: tuple[Restored, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Unit(Protocol):
+    """A part of a store that is checked by itself."""
+
+    @property
+    def label(self) -> str:
+        """The name of the unit for people."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it reads."""
+        ...
+
+    async def check(self, workspace: Workspace) -> UnitResult:
+        """Check it; raises errors that are no finding, such as a store out of reach."""
+        ...
+
+
+class Engine(Protocol):
+    """Checks units, many at a time."""
+
+    @property
+    def name(self) -> str:
+        """The name that option --engine takes."""
+        ...
+
+    async def run(self, units: Sequence[Unit], progress: Progress) -> list[UnitResult]:
+        """The results in the order of `units`; raises the first error of any."""
+        ...

@@ -1,0 +1,137 @@
+"""What the formulas predict of a run, beside what was measured.
+
+Invariants: the rule of thumb is `tidelog overhead`'s own, over the checkpoints of the measured time
+alone; the estimate is `tidelog estimate`'s, which knows the workload and the settings and nothing
+of the run but how well the log compresses.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tidelog.checkpoint.manifest import encode_entry
+from tidelog.checkpoint.slots import list_slots
+from tidelog.cost.measured.analysis import Question, measure
+from tidelog.cost.measured.local import LocalEngine
+from tidelog.cost.measured.report import Comparison, OperatorReport, Report
+from tidelog.cost.model.changelog import estimate_changelog
+from tidelog.cost.model.estimate import Estimate
+from tidelog.cost.model.incremental import estimate_incremental
+from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.workload import Workload
+from tidelog.ids import Slot
+from tidelog.storage import object_names
+from tidelog.storage.port import ObjectStore
+from tidelog_bench.embedded.checkpoint_figures import MB
+from tidelog_bench.embedded.checkpoints import KEYED_TABLE, Taken
+from tidelog_bench.embedded.run import RunSpec
+from tidelog_bench.embedded.running import Running, stored_over_time
+
+_COUNT_BYTES: Final = len(msgspec.msgpack.encode(1))
+"""Bytes of the count of a word that was seen a few times."""
+
+
+async def predictions(spec: RunSpec, running: Running, found: Sequence[Taken]) -> dict[str, float]:
+    """Figures of the rule of thumb and of the estimate, as far as there are formulas.
+
+    Removes all checkpoints but these from the archive.
+    """
+    figures: dict[str, float] = {}
+    log = stored_over_time(running, object_names.SEGMENTS)
+    compressed = 1.0
+    if spec.changelog:
+        figures["log_stored_peak_mb"] = max(size for _, size in log) / MB
+        report = await overhead_of(running, found)
+        if report is not None:
+            operators = [o for o in report.operators if o.id in _keyed(found)]
+            compressed = compression(operators)
+            figures |= _rule(operators)
+    if spec.filled:
+        estimate = estimated(spec, compressed)
+        if estimate.checkpoint_s is not None:
+            figures["estimated_checkpoint_ms"] = estimate.checkpoint_s * 1e3
+        if estimate.log is not None:
+            figures["estimated_log_stored_peak_mb"] = estimate.log.peak_bytes / MB
+    return figures
+
+
+def _keyed(found: Sequence[Taken]) -> set[str]:
+    """The operators with keyed state."""
+    subtasks = found[-1].entry.subtasks()
+    return {operator.id for operator, state in subtasks if state.table == KEYED_TABLE}
+
+
+def _rule(operators: Sequence[OperatorReport]) -> dict[str, float]:
+    peaks = [found for operator in operators if (found := peak(operator)) is not None]
+    if not peaks:
+        return {}
+    predicted = sum(each.predicted_bytes for each in peaks)
+    measured = sum(each.measured_bytes for each in peaks)
+    return {
+        "log_interval_peak_mb": measured / MB,
+        "predicted_peak_mb": predicted / MB,
+        "predicted_over_measured": predicted / measured,
+    }
+
+
+async def overhead_of(running: Running, found: Sequence[Taken]) -> Report | None:
+    """The overhead report of the measured time; None when no checkpoint completed in it.
+
+    Removes all other checkpoints from the archive.
+    """
+    assert running.archive is not None
+    if not found:
+        return None
+    await _only(running.archive.inner, {checkpoint.entry.slot for checkpoint in found})
+    # Its history names what the job retained; the archive has more.
+    newest = msgspec.structs.replace(found[-1].entry, history=msgspec.UNSET)
+    await running.archive.inner.put(object_names.checkpoint(newest.slot), encode_entry(newest))
+    return await measure(running.archive.inner, LocalEngine(running.archive.inner), Question())
+
+
+async def _only(store: ObjectStore, wanted: Collection[Slot]) -> None:
+    for slot in await list_slots(store):
+        if slot not in wanted:
+            await store.delete(object_names.checkpoint(slot))
+
+
+def peak(operator: OperatorReport) -> Comparison | None:
+    """The log's peak as the rule for this kind of operator predicts it, beside the measured one."""
+    if operator.windows is not None and operator.windows.peak is not None:
+        return operator.windows.peak
+    return operator.peak
+
+
+def compression(operators: Iterable[OperatorReport]) -> float:
+    """Size of the log as stored over its size before compression, of the one that gains least."""
+    sizes = [o.bytes_per_change for o in operators if o.bytes_per_change is not None]
+    # Headers count as stored, so small blocks seem to grow.
+    return min(1.0, max((size.stored / size.raw for size in sizes), default=1.0))
+
+
+def estimated(spec: RunSpec, compressed: float = 1.0) -> Estimate:
+    """The estimate of a word count at a fixed rate behind a link."""
+    assert spec.rate is not None and spec.link is not None
+    config = spec.config(Path())
+    words = spec.workload
+    settings = Settings(
+        parallelism=spec.parallelism,
+        checkpoint_interval=spec.checkpoint_s,
+        retain=config.retain,
+        running_s=spec.warm_s + spec.seconds,
+        link=Link(bytes_per_s=spec.link.mb_per_s * 1e6, latency_s=spec.link.latency_ms / 1e3),
+        flush=config.flush,
+        upload=config.upload,
+        materialize=config.materialize,
+    )
+    workload = Workload(
+        writes_per_s=spec.rate,
+        keys=words.keys,
+        key_bytes=len(msgspec.msgpack.encode("." * words.key_bytes)),
+        value_bytes=_COUNT_BYTES,
+        compression=compressed,
+    )
+    estimate = estimate_changelog if spec.changelog else estimate_incremental
+    return estimate(workload, settings)

@@ -1,0 +1,92 @@
+"""The same word count on tidelog and on other systems with durable state."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog.errors import ConfigError
+from tidelog_bench.experiment import Bars, Experiment, Figure, Ratio
+from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
+from tidelog_bench.peers.child import run_program
+from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, interpreter, missing
+from tidelog_bench.peers.task import Task
+
+_ALWAYS = ("tidelog", "bytewax", "quix-store", "pyflink", "spark-rocksdb")
+_SMALL: dict[str, Setting] = {
+    "keys": 50_000,
+    "key_bytes": 16,
+    "skewed": False,
+    "draws": 3_000_000,
+    "warm_s": 8.0,
+    "seconds": 8.0,
+    "checkpoint_s": 1.0,
+    "batch_words": 524_288,
+}
+_QUICK = _SMALL | {
+    "keys": 20_000,
+    "draws": 1_048_576,
+    "warm_s": 1.0,
+    "seconds": 2.0,
+    "batch_words": 65_536,
+}
+
+
+def cells(size: Size) -> Sequence[Cell]:
+    """Quick: 20,000 short words; standard: 50,000; full: skewed and larger ones too."""
+    if size is Size.QUICK:
+        return [Cell(_QUICK, _ALWAYS, expected_s=10.0)]
+    if size is Size.STANDARD:
+        return [Cell(_SMALL, _ALWAYS, expected_s=30.0)]
+    long = _SMALL | {"warm_s": 15.0, "seconds": 30.0}
+    large = long | {"key_bytes": 200, "keys": 200_000, "draws": 2_000_000}
+    every = tuple(SYSTEMS)
+    return [
+        Cell(long, every, expected_s=70.0),
+        Cell(long | {"skewed": True}, every, expected_s=70.0),
+        Cell(large, every, expected_s=90.0),
+        Cell(large | {"keys": 1_000_000, "draws": 4_000_000}, every, expected_s=240.0),
+    ]
+
+
+def measure(trial: Trial) -> Reading:
+    """Run one system in a process of its own, in its own environment."""
+    system = SYSTEMS[trial.variant]
+    python = interpreter(system.name)
+    if python is None:
+        raise ConfigError(
+            f"peer {system.name}",
+            expected="a Python that can import it",
+            found="none",
+            action=missing(system.name) or "install it",
+        )
+    settings: dict[str, Any] = dict(trial.settings)
+    task = Task(
+        **settings, variant=system.name, seed=trial.seed, directory=str(trial.directory.resolve())
+    )
+    outcome = run_program(python, system.program, task)
+    return Reading(outcome.figures, notes=outcome.notes)
+
+
+MEASUREMENT = Measurement("peers", cells, measure, missing)
+
+EXPERIMENTS = (
+    Experiment(
+        "peers",
+        "Word count on other systems",
+        "What does durable state cost here, and on other systems, for the same words?",
+        "peers",
+        MEASUREMENT,
+        figures=(
+            Figure("records_per_s", "throughput", "records/s", "higher"),
+            Figure("cpu_us_per_record", "CPU per record", "us"),
+            Figure("commits", "commits in the measured time", "", "neither"),
+            Figure("durable_mb", "durable bytes at the end", "MB"),
+            Figure("rss_mb", "resident memory", "MB"),
+            Figure("cores_used", "cores used", "", "neither"),
+        ),
+        ratios=tuple(Ratio(TIDELOG.name, name) for name in SYSTEMS if name != TIDELOG.name),
+        plots=(
+            Bars("records_per_s", "Records per second", log=True),
+            Bars("cpu_us_per_record", "Microseconds of CPU per record", log=True),
+        ),
+    ),
+)

@@ -1,0 +1,155 @@
+"""How long a Spark query takes to go on after a restart, with each state store.
+
+Invariant: a checkpoint is written without delays and lies elsewhere when it is read again, so
+nothing of it is in a cache of Spark or the plug-in; what stays is that classes are loaded.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.errors import TidelogError
+from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.experiment import Bars, Experiment, Figure
+from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
+from tidelog_bench.spark.counts import Counts, by_kind, difference, requests, transferred
+from tidelog_bench.spark.prerequisites import missing
+from tidelog_bench.spark.stores import CHANGELOG_STORE, QUICK_JVM, RATIOS, STORES, TIDELOG
+
+if TYPE_CHECKING:
+    from tidelog_bench.spark.job import Job
+
+_MAINTENANCE_MS: Final = 500
+"""While a checkpoint is written; afterwards there is time for two, so snapshots are uploaded."""
+
+
+def cells(size: Size) -> Sequence[Cell]:
+    """One small cell; one of 64 partitions; or both queries with up to 200 partitions.
+
+    The last batch 28 writes version 29: the last snapshot is of version 20, and nine changelogs
+    are replayed. In the small cell, which has the two stores with changelogs, they are two, of
+    version 13.
+    """
+    if size is Size.QUICK:
+        small = _cell("aggregation", 8, 12, expected_s=25, jvm=QUICK_JVM)
+        return [dataclasses.replace(small, variants=(CHANGELOG_STORE, TIDELOG))]
+    if size is Size.STANDARD:
+        return [_cell("aggregation", 64, 28, expected_s=35)]
+    return [
+        _cell(query, partitions, 28, expected_s=20 + partitions)
+        for query in ("aggregation", "join")
+        for partitions in (8, 64, 200)
+    ]
+
+
+def _cell(query: str, partitions: int, last: int, *, expected_s: float, jvm: str = "") -> Cell:
+    settings: dict[str, Setting] = {
+        "query": query,
+        "partitions": partitions,
+        "last_batch": last,
+        "latency_ms": 30,
+        "mb_per_s": 50,
+        "threads": 8,
+        "maintenance_ms": 20_000,
+        "jvm": jvm,
+    }
+    return Cell(settings, STORES, expected_s)
+
+
+def measure(trial: Trial) -> Reading:
+    """Write a checkpoint with one application, then go on from it with another."""
+    from tidelog_bench.spark.job import Job  # noqa: PLC0415  (its users need pyspark)
+
+    job = trial.read(Job, store=trial.variant)
+    name, last = str(trial.settings["query"]), int(trial.settings["last_batch"] or 0)
+    written, moved = trial.directory / "written", trial.directory / "moved"
+    _write(job, name, written, last, trial.directory / "first")
+    stored = sum(path.stat().st_size for path in written.rglob("*") if path.is_file())
+    written.rename(moved)
+    return _go_on(job, name, moved, last + 1, trial.directory / "second", stored)
+
+
+def _write(job: "Job", name: str, checkpoint: Path, last: int, directory: Path) -> None:
+    from tidelog_bench.spark.application import application  # noqa: PLC0415  (needs pyspark)
+
+    # No delays, and below the plug-in snapshots as often as without it: equally long replays.
+    plain = dataclasses.replace(
+        job, latency_ms=0, maintenance_ms=_MAINTENANCE_MS, snapshot_interval_ms=0
+    )
+    with application(plain, directory) as first, first.query(name, checkpoint, last) as query:
+        first.await_batch(query, last)
+        first.await_batch(query, last + 1, timeout_s=2 * _MAINTENANCE_MS / 1e3)  # never comes
+
+
+def _go_on(
+    job: "Job", name: str, checkpoint: Path, batch: int, directory: Path, stored: int
+) -> Reading:
+    from tidelog_bench.spark.application import application  # noqa: PLC0415  (needs pyspark)
+
+    with application(job, directory) as second:
+        before, began = second.counts_now(), CLOCK.monotonic()
+        with second.query(name, checkpoint, batch) as query:
+            second.await_batch(query, batch)
+            seconds = CLOCK.monotonic() - began
+            reported = query.recentProgress
+        counts = difference(second.counts_at(batch), before)
+    found = reading(reported, batch, seconds, counts, stored)
+    return dataclasses.replace(found, notes={**found.notes, "versions": second.versions})
+
+
+def reading(
+    reported: Sequence[Any], batch: int, seconds: float, counts: Counts, stored: int
+) -> Reading:
+    """Figures of a restart whose first commit is that of `batch`, after `stored` bytes."""
+    if reported[0]["batchId"] != batch:
+        raise TidelogError(
+            "the restart of a query",
+            expected=f"batch {batch} as its first",
+            found=f"batch {reported[0]['batchId']}",
+            action="the checkpoint is not the one that was written; report it as a defect",
+        )
+    figures = {
+        "restore_ms": round(seconds * 1e3, 1),
+        "first_batch_ms": float(reported[0]["durationMs"]["triggerExecution"]),
+        "requests": float(requests(counts)),
+        "downloaded_mb": round(transferred(counts, "get") / 1e6, 3),
+        "stored_mb": round(stored / 1e6, 3),
+    }
+    notes = {"requests": by_kind(counts, 1), "stores_ms": _loading(reported[0])}
+    return Reading(figures, notes=notes)
+
+
+def _loading(progress: Any) -> dict[str, int]:
+    """What the state stores say of loading, summed over tasks."""
+    found: dict[str, int] = {}
+    for operator in progress["stateOperators"]:
+        for name, value in operator["customMetrics"].items():
+            if name.endswith("LatencyMs") and ("Load" in name or "Replay" in name):
+                found[name] = found.get(name, 0) + value
+    return found
+
+
+MEASUREMENT: Final = Measurement("spark-restore", cells, measure, missing)
+
+EXPERIMENTS: Final = (
+    Experiment(
+        name="spark-restore",
+        title="Restart of a Spark query by state store",
+        question="How soon does a query commit again after a restart, and what does it read?",
+        group="spark",
+        measurement=MEASUREMENT,
+        figures=(
+            Figure("restore_ms", "start of the query to its first commit", "ms"),
+            Figure("first_batch_ms", "first batch", "ms"),
+            Figure("requests", "requests until then", "requests"),
+            Figure("downloaded_mb", "read until then", "MB"),
+            Figure("stored_mb", "size of the checkpoint", "MB", better="neither"),
+        ),
+        ratios=RATIOS,
+        plots=(
+            Bars("restore_ms", "start of the query to its first commit"),
+            Bars("requests", "requests until the first commit", log=True),
+        ),
+    ),
+)

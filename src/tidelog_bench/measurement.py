@@ -1,0 +1,136 @@
+"""What is measured: cells, their variants, and what one run of a variant gives.
+
+Invariants: a trial is described by its settings, variant and seed alone; a measurement knows
+nothing of repetitions, records and reports; `measure` is importable by name, because every trial
+runs in a fresh process.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Setting = str | int | float | bool | None
+Points = list[tuple[float, float]]
+
+
+class Size(StrEnum):
+    """How long a session may take: everything in ten minutes, some hours, or a day and more."""
+
+    QUICK = "quick"
+    STANDARD = "standard"
+    FULL = "full"
+
+
+def settings_key(settings: Mapping[str, Setting]) -> str:
+    """Settings as canonical JSON: equal for equal cells."""
+    return json.dumps(dict(settings), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of settings; its variants are what is compared.
+
+    The settings hold every knob of a run, sizes and durations too: two cells with equal settings
+    are repetitions of each other, in any session. `expected_s` is a guess at the wall time of one
+    trial, for the time left; it is replaced by what trials took.
+    """
+
+    settings: Mapping[str, Setting]
+    variants: tuple[str, ...]
+    expected_s: float
+
+    @property
+    def key(self) -> str:
+        """The settings as canonical JSON."""
+        return settings_key(self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run to be done, in a process of its own."""
+
+    settings: Mapping[str, Setting]
+    variant: str
+    seed: int
+    """The same for all variants of a pair."""
+    directory: Path
+    """Empty; removed afterwards."""
+
+    def read(self, kind: type[T], **more: Any) -> T:
+        """The settings, `seed` and `more` that a dataclass has as fields, as this dataclass.
+
+        Raises msgspec.ValidationError for one that is missing or has another type.
+        """
+        return msgspec.convert({**self.settings, "seed": self.seed, **more}, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one trial gave; the warm-up is not in it."""
+
+    figures: Mapping[str, float]
+    """Numbers by name; the name ends with the unit where there is one: `p99_ms`."""
+    series: Mapping[str, Points] = field(default_factory=dict)
+    """Curves by name: (seconds since the measured time began, value)."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else helps to judge the run, as JSON."""
+
+
+def always(variant: str) -> str | None:
+    """The `missing` of a measurement whose variants run on every machine."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Cells for each size of session, and the function that runs one trial."""
+
+    name: str
+    cells: Callable[[Size], Sequence[Cell]]
+    measure: Callable[[Trial], Reading]
+    missing: Callable[[str], str | None] = always
+    """Why a variant cannot run on this machine, and what to install; None when it can."""
+
+
+def common(cells: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
+    """The settings that all cells share; of a single cell all."""
+    if not cells:
+        return {}
+    first, rest = cells[0], cells[1:]
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in rest)
+    }
+
+
+def own(settings: Mapping[str, Setting], shared: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings of a cell that not all cells share."""
+    return {name: value for name, value in settings.items() if name not in shared}
+
+
+MOST: Final = 300
+"""Points of a series in a record."""
+
+
+def downsampled(points: Sequence[tuple[float, float]], most: int = MOST) -> Points:
+    """At most so many points: the lowest and the highest of each stretch, in order.
+
+    What is left out lies between two points that are kept, so no peak and no dip is lost.
+    """
+    if len(points) <= most:
+        return list(points)
+    length = -(-len(points) // (most // 2))
+    kept: Points = []
+    for start in range(0, len(points), length):
+        stretch = points[start : start + length]
+        low = min(stretch, key=lambda point: point[1])
+        high = max(stretch, key=lambda point: point[1])
+        kept += sorted({low, high})
+    return kept

@@ -1,0 +1,68 @@
+"""Words as files, for systems whose source is a directory: one word per line.
+
+Invariant: the files hold the fill and then the stream, as often round as needed, in the order of
+`Stages`; a file appears whole, by a hard link, and its name sorts behind all before it.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidelog_bench.embedded.workload import Words
+
+
+class Feed:
+    """Hands out words in pieces of at most `piece_words`."""
+
+    def __init__(self, directory: Path, words: Words, piece_words: int) -> None:
+        self.input = directory / "input"
+        self.input.mkdir()
+        self.piece_words = piece_words
+        self.position = 0
+        """How many words were handed out."""
+        self.ends: list[int] = []
+        """The position after each file."""
+        self._pieces = directory / "pieces"
+        self._pieces.mkdir()
+        self._fill = self._cut("fill", words.fill, piece_words)
+        self._stream = self._cut("stream", words.stream, piece_words)
+
+    def add(self) -> None:
+        """Let the next file appear."""
+        number = len(self.ends)
+        if number < len(self._fill):
+            path, size = self._fill[number]
+        else:
+            path, size = self._stream[(number - len(self._fill)) % len(self._stream)]
+        self._appear(path, size)
+
+    def fill(self) -> None:
+        """Let all words of the fill appear, before anything else."""
+        for _ in self._fill:
+            self.add()
+
+    def keep_ahead(self, position: int, words: int) -> None:
+        """Let files appear until at least `words` words lie behind a position."""
+        while self.position < position + words:
+            self.add()
+
+    def again(self) -> int:
+        """Let the fill appear once more, behind everything; the number of its words."""
+        before = self.position
+        for path, size in self._fill:
+            self._appear(path, size)
+        return self.position - before
+
+    def _appear(self, path: Path, size: int) -> None:
+        os.link(path, self.input / f"{len(self.ends):08}.txt")
+        self.position += size
+        self.ends.append(self.position)
+
+    def _cut(self, name: str, words: Sequence[str], piece_words: int) -> list[tuple[Path, int]]:
+        pieces = []
+        for start in range(0, len(words), piece_words):
+            piece = words[start : start + piece_words]
+            path = self._pieces / f"{name}-{start:012}.txt"
+            path.write_text("\n".join(piece) + "\n")
+            pieces.append((path, len(piece)))
+        return pieces

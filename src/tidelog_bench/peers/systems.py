@@ -1,0 +1,119 @@
+"""The systems that are compared: their programs, where their Python is, how they are installed.
+
+Invariant: a system that is not installed is never an error, but a sentence that says what to do.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One variant of the word count."""
+
+    name: str
+    title: str
+    module: str
+    """What the Python of the system must be able to import."""
+    program: str
+    """The module of `tidelog_bench.peers.programs` that counts words on this system."""
+    environment: str
+    """Names the Python: that in `.tools/peer-ENVIRONMENT`, or TIDELOG_PEER_ENVIRONMENT's value."""
+    extra: str | None = None
+    """The optional extra of tidelog that installs it beside tidelog."""
+    java: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that names a Python with the system."""
+        return f"TIDELOG_PEER_{self.environment.upper()}"
+
+
+TIDELOG: Final = System("tidelog", "tidelog", "tidelog", "tidelog_count", "tidelog")
+SYSTEMS: Final[dict[str, System]] = {
+    system.name: system
+    for system in (
+        TIDELOG,
+        System("bytewax", "Bytewax", "bytewax", "bytewax_count", "bytewax", "peers"),
+        System("quix-store", "Quix Streams", "quixstreams", "quix_count", "quix", "peers"),
+        System("pyflink", "PyFlink", "pyflink", "flink_count", "pyflink", java=True),
+        System("spark-rocksdb", "PySpark", "pyspark", "spark_count", "spark", "spark", java=True),
+        System("spark-hdfs", "PySpark", "pyspark", "spark_count", "spark", "spark", java=True),
+    )
+}
+
+
+def missing(
+    variant: str,
+    variables: Mapping[str, str] = os.environ,
+    roots: tuple[Path, ...] | None = None,
+) -> str | None:
+    """Why a system cannot run here, and what to install; None when it can."""
+    system = SYSTEMS[variant]
+    named = variables.get(system.variable)
+    if interpreter(variant, variables, roots) is None:
+        if named:
+            return f"{system.variable} is {named}, which is no Python with `{system.module}`"
+        return f"{system.title} is not installed: {_ways(system)}"
+    if system.java and not _java(variables):
+        return f"{system.title} needs Java: install Java 17 or newer, or set JAVA_HOME"
+    return None
+
+
+def interpreter(
+    variant: str,
+    variables: Mapping[str, str] = os.environ,
+    roots: tuple[Path, ...] | None = None,
+) -> Path | None:
+    """The Python to run a system with: the one named, this one, or that of `just peers`."""
+    system = SYSTEMS[variant]
+    named = variables.get(system.variable)
+    if named:
+        return Path(named) if _has(named, system.module) else None
+    if importlib.util.find_spec(system.module) is not None:
+        return Path(sys.executable)
+    for root in _roots() if roots is None else roots:
+        python = root / ".tools" / f"peer-{system.environment}" / "bin" / "python"
+        if python.exists() and _has(str(python), system.module):
+            return python
+    return None
+
+
+def _roots() -> tuple[Path, ...]:
+    """The checkout that tidelog lies in, and the working directory."""
+    return Path(__file__).resolve().parents[3], Path.cwd()
+
+
+@cache
+def _has(python: str, module: str) -> bool:
+    look = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
+    try:
+        return (
+            subprocess.run([python, "-c", look], capture_output=True, check=False).returncode == 0
+        )
+    except OSError:
+        return False
+
+
+def _java(variables: Mapping[str, str]) -> bool:
+    home = variables.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return True
+    return shutil.which("java", path=variables.get("PATH")) is not None
+
+
+def _ways(system: System) -> str:
+    ways = [f"set {system.variable} to a Python that has it"]
+    if system.extra is not None:
+        ways.insert(0, f"run `pip install 'tidelog[{system.extra}]'`")
+    if system.extra != "spark":
+        ways.insert(0, "run `just peers` in a checkout")
+    return ", or ".join(ways)

@@ -1,0 +1,81 @@
+"""What a program is asked to do, and what it answers; both cross process borders as JSON.
+
+Invariant: all programs of a pair get the same words, and the same seconds of warm-up and measure.
+"""
+
+import gc
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidelog_bench.embedded.stages import Stages
+from tidelog_bench.embedded.workload import Words, Workload, draw
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A word count to be measured; times in seconds."""
+
+    keys: int
+    key_bytes: int
+    skewed: bool
+    draws: int
+    warm_s: float
+    seconds: float
+    checkpoint_s: float
+    batch_words: int
+    """Words per file, where words come from files; Spark's batch is one file."""
+    variant: str
+    """The system to run; a program may serve several."""
+    seed: int
+    directory: str
+    """For all that the program writes; its `durable` is what a restart reads."""
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return Path(self.directory)
+
+    @property
+    def durable(self) -> Path:
+        """Where the system keeps what survives the process."""
+        return self.path / "durable"
+
+    def words(self) -> Words:
+        """Draw the input; what is drawn is no garbage collector's business."""
+        words = draw(Workload(self.keys, self.key_bytes, self.skewed, self.draws), self.seed)
+        gc.collect()
+        gc.freeze()
+        return words
+
+    def stages(self, words: Words) -> Stages:
+        """Fill, warm-up, measurement: for a system whose source is a Python function."""
+        return Stages(words, warm_s=self.warm_s, seconds=self.seconds)
+
+    def to_json(self) -> str:
+        """For the program's process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Task":
+        """In the program's process."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The figures of one run, whose counts were found to be right."""
+
+    figures: Mapping[str, float]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """For the process that asked."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Outcome":
+        """In the process that asked."""
+        return cls(**json.loads(text))

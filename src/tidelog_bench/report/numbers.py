@@ -1,0 +1,69 @@
+"""Numbers, spreads and settings as people read them.
+
+Invariant: a number keeps three significant digits, and all digits before the decimal point.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidelog_bench.measurement import Setting
+
+_TO: Final = "\N{EN DASH}"
+_UNITS: Final = {
+    "_mb_per_s": "MB/s",
+    "_per_s": "/s",
+    "_bytes": "bytes",
+    "_ms": "ms",
+    "_mb": "MB",
+    "_kb": "kB",
+    "_s": "s",
+}
+"""Endings of setting names, the longest first, and how they are written."""
+
+
+def number(value: float) -> str:
+    """Three significant digits: `1,234,567`, `12.3`, `0.0123`, `0`."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    if digits <= 0:
+        return f"{value:,.0f}"
+    if digits > 8:
+        return f"{value:.3g}"
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".")
+
+
+def times(ratio: float) -> str:
+    """A ratio: `0.134x`, `7x`."""
+    return f"{number(ratio)}x"
+
+
+def span(spread: Mapping[str, Any]) -> str:
+    """From min to max, or nothing where all values are the same."""
+    low, high = number(spread["min"]), number(spread["max"])
+    return "" if low == high else f"{low}{_TO}{high}"
+
+
+def setting(name: str, value: Setting) -> str:
+    """A setting with its unit, where the name ends with one: `latency 30 ms`."""
+    if value is None:
+        return f"no {name.replace('_', ' ')}"
+    if isinstance(value, bool):
+        return f"{name.replace('_', ' ')} {'yes' if value else 'no'}"
+    shown = value if isinstance(value, str) else number(value)
+    if isinstance(value, str):
+        return f"{name.replace('_', ' ')} {shown}"
+    for ending, unit in _UNITS.items():
+        if name.endswith(ending) or name == ending[1:]:
+            stem = name.removesuffix(ending) if name.endswith(ending) else ""
+            return f"{stem.replace('_', ' ')} {shown} {unit}".strip()
+    return f"{name.replace('_', ' ')} {shown}"
+
+
+def settings(of: Mapping[str, Setting]) -> str:
+    """Several settings in one line."""
+    return ", ".join(setting(name, value) for name, value in of.items())

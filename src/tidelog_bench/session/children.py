@@ -1,0 +1,127 @@
+"""Child processes: each measured run gets a fresh one, so neither heap nor caches carry over.
+
+Invariants: children run one at a time; what a child prints goes where its output was directed;
+killing a child that has a process group of its own kills all that it started.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+T = TypeVar("T")
+_SPAWN = multiprocessing.get_context("spawn")
+_GRACE_S = 5.0
+
+
+class ChildError(Exception):
+    """A child raised, or ended without an answer; the text is its traceback or how it ended."""
+
+
+class Child(Generic[T]):
+    """An importable function running in a fresh process."""
+
+    def __init__(
+        self,
+        function: Callable[..., T],
+        *args: Any,
+        output: Path | None = None,
+        own_group: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._answer, theirs = _SPAWN.Pipe(duplex=False)
+        self._own_group = own_group
+        self._process = _SPAWN.Process(
+            target=_run, args=(theirs, output, own_group, function, args, kwargs)
+        )
+        self._process.start()
+        # Only the child holds the writing end now, so its death ends the wait.
+        theirs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait at most so long, or for ever; whether there is an answer."""
+        return self._answer.poll(seconds)
+
+    def result(self) -> T:
+        """What the function returned; raises ChildError with its traceback."""
+        try:
+            fine, found = self._answer.recv()
+        except EOFError:
+            self._process.join()
+            raise ChildError(f"the process ended with {self._process.exitcode}") from None
+        self._process.join()
+        if not fine:
+            raise ChildError(found)
+        return cast(T, found)
+
+    def kill(self) -> None:
+        """End the process, politely first; nothing if it has ended."""
+        if self._process.is_alive():
+            self._signal(signal.SIGTERM)
+            self._process.join(_GRACE_S)
+        # What it started may outlive it, and have its group.
+        if self._own_group or self._process.is_alive():
+            self._signal(signal.SIGKILL)
+        self._process.join()
+
+    def _signal(self, number: signal.Signals) -> None:
+        pid = self._process.pid
+        assert pid is not None
+        if self._own_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+        # Also alone: at its very start a child has no group yet.
+        if self._process.is_alive():
+            os.kill(pid, number)
+
+
+def in_child(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call an importable function in a fresh process; raises ChildError when it raises."""
+    with Child(function, *args, **kwargs) as child:
+        child.wait(None)
+        return child.result()
+
+
+def _run(
+    answer: Connection,
+    output: Path | None,
+    own_group: bool,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    if own_group:
+        os.setsid()
+    if output is not None:
+        _redirect(output)
+    try:
+        found = (True, function(*args, **kwargs))
+    except Exception:
+        # Errors cross the border as text: not every class can be rebuilt there.
+        found = (False, traceback.format_exc())
+    answer.send(found)
+
+
+def _redirect(output: Path) -> None:
+    """Below Python too: a JVM writes to the descriptors."""
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)

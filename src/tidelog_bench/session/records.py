@@ -1,0 +1,214 @@
+"""Sessions and their records: one JSON line each, with all that is needed to repeat or judge a run.
+
+Invariants: a file belongs to one session and is only ever appended to; a line that was written
+whole is never lost; a trial is recorded when it has ended, so an interrupted session can go on. A
+session's name begins with the time it started, so names sort by age.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.errors import ConfigError
+from tidelog_bench.measurement import Points, Setting, Size, settings_key
+
+FORMAT = 1
+
+
+class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True):
+    """The first line, and one more each time the session is resumed."""
+
+    session: str
+    started: str
+    size: str
+    pairs: int
+    seed: int
+    names: list[str]
+    """The experiments asked for."""
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    revision: str | None
+    """The git revision, where the library lies in a checkout."""
+    source: str
+    """Digest of the library's modules as imported, so that local edits show."""
+    only: list[str] = []
+    """Restrictions of cells, KEY=VALUE."""
+    format: int = FORMAT
+
+
+class TrialRecord(msgspec.Struct, tag="trial", tag_field="kind", frozen=True):
+    """One run of one variant."""
+
+    measurement: str
+    settings: dict[str, Setting]
+    variant: str
+    pair: int
+    """Counts from 0; ratios are formed within one pair only."""
+    position: int
+    """The variant's position within its pair; the order is reversed every other pair."""
+    seed: int
+    started: str
+    wall_s: float
+    load: float
+    """Load average of the machine when the trial began."""
+    figures: dict[str, float]
+    stolen: float = 0.0
+    """Share of the machine's processor time that its host gave to others meanwhile."""
+    series: dict[str, Points] = {}
+    notes: dict[str, Any] = {}
+
+
+class SkipRecord(msgspec.Struct, tag="skipped", tag_field="kind", frozen=True):
+    """A variant that could not run here."""
+
+    measurement: str
+    variant: str
+    reason: str
+
+
+class FailureRecord(msgspec.Struct, tag="failed", tag_field="kind", frozen=True):
+    """A trial that raised; it is tried again when the session is resumed."""
+
+    measurement: str
+    settings: dict[str, Setting]
+    variant: str
+    pair: int
+    error: str
+
+
+class ResultRecord(msgspec.Struct, tag="result", tag_field="kind", frozen=True):
+    """What the pairs of one cell say together, for readers that want no arithmetic."""
+
+    measurement: str
+    settings: dict[str, Setting]
+    figures: dict[str, dict[str, dict[str, float]]]
+    """Variant, then figure, then median, min, max and n."""
+    ratios: dict[str, dict[str, dict[str, Any]]]
+    """`over / under`, then figure, then median, min, max, n and `pairs`, the ratio of each."""
+
+
+Record = SessionRecord | TrialRecord | SkipRecord | FailureRecord | ResultRecord
+_DECODER = msgspec.json.Decoder(Record)
+
+
+def append(path: Path, record: Record) -> None:
+    """Append one line; what an interruption left of a line goes, for it is no record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as lines:
+        lines.truncate(_whole(path))
+        lines.write(msgspec.json.encode(record, order="deterministic") + b"\n")
+
+
+def _whole(path: Path) -> int:
+    """Bytes up to the end of the last whole line."""
+    with path.open("rb") as lines:
+        size = lines.seek(0, os.SEEK_END)
+        lines.seek(max(0, size - 1))
+        if lines.read(1) in (b"\n", b""):
+            return size
+        lines.seek(0)
+        return lines.read().rfind(b"\n") + 1
+
+
+def read(path: Path) -> Iterator[Record]:
+    """All records of a session's file, in order; raises ConfigError.
+
+    A last line without its end, as an interruption leaves it, is no record.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as cause:
+        raise ConfigError(
+            f"results {path}",
+            expected="the file of a session, as `tidelog bench run` writes it",
+            found=cause.strerror or str(cause),
+            action="see `tidelog bench sessions` for those there are",
+        ) from cause
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        try:
+            yield _DECODER.decode(line)
+        except (msgspec.ValidationError, msgspec.DecodeError) as cause:
+            raise ConfigError(
+                f"results {path}, line {number}",
+                expected=f"a record of format {FORMAT}",
+                found=str(cause),
+                action="was the file edited? take the line out or use another session",
+            ) from cause
+
+
+def trials(records: Iterable[Record]) -> list[TrialRecord]:
+    """The trials that count: of two of one pair and variant, as a resumed session has, the last."""
+    found: dict[tuple[str, str, str, int], TrialRecord] = {}
+    for record in records:
+        if isinstance(record, TrialRecord):
+            cell = settings_key(record.settings)
+            found[record.measurement, cell, record.variant, record.pair] = record
+    return list(found.values())
+
+
+DIRECTORY: Final = Path("benchmarks/results")
+LATEST: Final = "latest"
+
+
+def session_name(started: datetime, size: Size) -> str:
+    """The name of a session that starts now."""
+    return f"{started:%Y%m%dT%H%M%SZ}-{size}"
+
+
+def free(directory: Path, name: str) -> str:
+    """The name, with a number after it when a session of the same second has it."""
+    # An underscore sorts after the dot of the ending, so files stay in order of time.
+    names = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(each for each in names if not (directory / f"{each}.jsonl").exists())
+
+
+def paths(directory: Path) -> list[Path]:
+    """The files of all sessions, oldest first."""
+    return sorted(directory.glob("*.jsonl"))
+
+
+def find(reference: str, directory: Path) -> Path:
+    """The file of a session; raises ConfigError.
+
+    A reference is a file, a whole name or its unambiguous beginning, or `latest`, or `latest~N` for
+    the N-th before it.
+    """
+    if Path(reference).is_file():
+        return Path(reference)
+    known = paths(directory)
+    stem, _, back = reference.partition("~")
+    if stem == LATEST and (not back or back.isdecimal()):
+        matching = known[-1 - int(back or 0) :][:1] if int(back or 0) < len(known) else []
+    else:
+        # A whole name may begin another one: the second session of a second has it with a number.
+        matching = [path for path in known if path.stem == reference] or [
+            path for path in known if path.stem.startswith(reference)
+        ]
+    if len(matching) == 1:
+        return matching[0]
+    found = f"{len(matching)} of {len(known)} sessions in {directory}"
+    raise ConfigError(
+        f"session {reference}",
+        expected="a file, a name that `tidelog bench sessions` lists or its beginning, or latest~N",
+        found=f"{found}: {', '.join(path.stem for path in matching)}" if matching else found,
+        action="name one that exists, or give --results",
+    )
+
+
+def opened(path: Path) -> tuple[SessionRecord, list[Record]]:
+    """A session's first record and all records; raises ConfigError."""
+    records = list(read(path))
+    first = records[0] if records else None
+    if not isinstance(first, SessionRecord):
+        raise ConfigError(
+            f"results {path}",
+            expected="a session's record on the first line",
+            found="none" if first is None else type(first).__name__,
+            action="is this the file of a session? see `tidelog bench sessions`",
+        )
+    return first, records

@@ -1,0 +1,119 @@
+"""What a Spark application of a trial is: its machine, its store, its settings.
+
+Invariants: a run is described by its job alone; all stores of a pair get the same settings, but
+for those that choose the store.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidelog.spark.plugin.jar import plugin_jar
+from tidelog.spark.plugin.settings import SNAPSHOT_PERIOD, settings
+from tidelog_bench.spark.stores import store_settings
+from tidelog_bench.store.latency import NONE, LatencyProfile
+
+_PACKAGED: Final = Path(__file__).parent / "native"
+_IN_SOURCE_TREE: Final = Path(__file__).parents[3] / "native" / "spark-benchmark" / "src" / "main"
+
+
+def benchmark_jar(spark_home: Path | None = None) -> Path:
+    """Path of the benchmarks' jar, compiled by the first call.
+
+    Raises ConfigError as `plugin_jar` does.
+    """
+    sources = _PACKAGED if _PACKAGED.is_dir() else _IN_SOURCE_TREE
+    return plugin_jar(spark_home, sources=sources, notify=lambda _: None)
+
+
+SCHEME: Final = "counted"
+_CLASS: Final = "tidelog.benchmark.CountedFileSystem"
+
+
+def counted_settings(profile: LatencyProfile) -> dict[str, str]:
+    """What Hadoop has to know; before each name Spark wants `spark.hadoop.`."""
+    prefix = f"fs.{SCHEME}"
+    return {
+        f"{prefix}.impl": _CLASS,
+        f"{prefix}.latency.ms": str(profile.latency_ms),
+        f"{prefix}.mb.per.s": str(profile.mb_per_s),
+        f"{prefix}.connection.mb.per.s": str(profile.connection_mb_per_s),
+        f"{prefix}.seed": str(profile.seed),
+    }
+
+
+SNAPSHOT_EVERY: Final = 10
+"""Batches between two snapshots of a state store: Spark's default."""
+_INTERVALS: Final = 4
+_STREAMING: Final = "spark.sql.streaming"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One application; times in milliseconds."""
+
+    store: str
+    threads: int
+    """For tasks, whatever the machine has."""
+    partitions: int
+    latency_ms: float
+    """Median of a PUT; 0: a store that answers at once."""
+    mb_per_s: float
+    """Bandwidth of all transfers of the application together, if there is latency."""
+    maintenance_ms: int
+    seed: int
+    jvm: str = ""
+    """Further options of the JVM."""
+    trigger_ms: int = 0
+    """Time between the starts of two batches; 0: as fast as it goes."""
+    snapshot_interval_ms: int | None = None
+    """The least time between two snapshots below the plug-in. None: four maintenance intervals, as
+    the defaults of Spark and the plug-in have it; 0: as often as without the plug-in.
+    """
+
+    def settings(self, directory: Path) -> dict[str, str]:
+        """All settings of the application's session."""
+        chosen = store_settings(self.store, self._plugin)
+        return self._machine(directory) | self._streaming() | chosen
+
+    def _machine(self, directory: Path) -> dict[str, str]:
+        return {
+            "spark.master": f"local[{self.threads}]",
+            "spark.driver.memory": "2g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraClassPath": str(benchmark_jar()),
+            "spark.driver.extraJavaOptions": self.jvm,
+            "spark.local.dir": str(directory / "local"),
+            "spark.sql.warehouse.dir": str(directory / "warehouse"),
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "ERROR",
+            **{f"spark.hadoop.{key}": value for key, value in self._store().items()},
+        }
+
+    def _store(self) -> dict[str, str]:
+        if self.latency_ms == 0:
+            return counted_settings(NONE)
+        return counted_settings(LatencyProfile(self.latency_ms, self.mb_per_s, self.seed))
+
+    def _streaming(self) -> dict[str, str]:
+        return {
+            SNAPSHOT_PERIOD: str(SNAPSHOT_EVERY),
+            "spark.sql.shuffle.partitions": str(self.partitions),
+            f"{_STREAMING}.stateStore.maintenanceInterval": f"{self.maintenance_ms}ms",
+            # The one format that all stores know: four state stores for every partition.
+            f"{_STREAMING}.join.stateFormatVersion": "2",
+            f"{_STREAMING}.numRecentProgressUpdates": "100000",
+        }
+
+    def _plugin(self) -> dict[str, str]:
+        interval_ms = self.snapshot_interval_ms
+        if interval_ms is None:
+            interval_ms = _INTERVALS * self.maintenance_ms
+        return settings(
+            jar=plugin_jar(notify=lambda _: None),
+            snapshot_every=SNAPSHOT_EVERY,
+            snapshot_interval=f"{interval_ms}ms",
+            put_schemes=f"s3a,{SCHEME}",
+        )

@@ -1,0 +1,1 @@
+"""A store like S3: latency, bandwidth, counted requests, prices."""

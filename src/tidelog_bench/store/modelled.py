@@ -1,0 +1,222 @@
+"""Any store, with the latencies and the bandwidth of S3, and every request counted.
+
+Invariants: a request waits its latency, then for its bytes; an object is visible once it is
+transferred; a request that fails is counted and waits like any other; nothing else is changed.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.effects import Clock
+from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog_bench.store.latency import Kind, LatencyProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a store was asked for within some seconds; that of two adjacent times is the sum of
+    theirs, but for the mean.
+    """
+
+    seconds: float
+    requests: Mapping[str, float]
+    """Requests of each kind: put, get, list, head, delete; on Hadoop's side copy and mkdirs too."""
+    uploaded_bytes: float
+    downloaded_bytes: float = 0.0
+    stored_bytes: float = 0.0
+    """The mean over the time."""
+
+    @property
+    def all_requests(self) -> float:
+        """Requests of all kinds."""
+        return sum(self.requests.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a store was asked for since it was opened."""
+
+    at: float
+    """Seconds on the store's clock."""
+    requests: Mapping[str, int]
+    uploaded_bytes: int
+    downloaded_bytes: int
+    stored_byte_seconds: float
+
+    def since(self, earlier: "Totals") -> Traffic:
+        """What lies between an earlier moment and this one."""
+        seconds = self.at - earlier.at
+        stored = self.stored_byte_seconds - earlier.stored_byte_seconds
+        return Traffic(
+            seconds=seconds,
+            requests={kind: n - earlier.requests[kind] for kind, n in self.requests.items()},
+            uploaded_bytes=self.uploaded_bytes - earlier.uploaded_bytes,
+            downloaded_bytes=self.downloaded_bytes - earlier.downloaded_bytes,
+            stored_bytes=stored / seconds if seconds else 0.0,
+        )
+
+
+CHUNK: Final = 256 * 1024
+_MB: Final = 1e6
+
+
+class Bandwidth:
+    """A link that transfers reserve chunk by chunk on one time line; 0 MB/s is no limit.
+
+    The sum of all transfers never exceeds the rate of the link, nor one of them that of its
+    connection; n transfers at once get an equal share each, for they take turns in chunks of
+    256 KiB, so a small one waits for one chunk of each of the others at most.
+    """
+
+    def __init__(self, clock: Clock, mb_per_s: float, connection_mb_per_s: float) -> None:
+        self._clock = clock
+        self._link = _seconds_per_byte(mb_per_s)
+        self._slowest = max(self._link, _seconds_per_byte(connection_mb_per_s))
+        self._free_at = 0.0
+        self.moved_bytes = 0
+        """All that is through, up and down, chunk by chunk."""
+
+    async def transfer(self, size: int) -> None:
+        """Return when `size` bytes are through."""
+        if self._slowest == 0:
+            self.moved_bytes += size
+            return
+        # A chunk starts when the one before it ended, not when this task woke up from it: late
+        # wake-ups must not eat bandwidth.
+        ended = self._clock.monotonic()
+        while size > 0:
+            chunk = min(size, CHUNK)
+            started = max(ended, self._free_at)
+            self._free_at = started + chunk * self._link
+            ended = started + chunk * self._slowest
+            size -= chunk
+            await self._clock.sleep(max(0.0, ended - self._clock.monotonic()))
+            self.moved_bytes += chunk
+
+
+def _seconds_per_byte(mb_per_s: float) -> float:
+    return 1 / (mb_per_s * _MB) if mb_per_s else 0.0
+
+
+_LIST_PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One successful put or create; seconds on the store's clock."""
+
+    name: str
+    size: int
+    started: float
+    ended: float
+
+
+class ModelledStore:
+    """`inner` behind the latencies and the bandwidth of `profile`. Sizes are in bytes.
+
+    `requests` counts by kind, a listing as one per 1000 names; `stored` has the objects that were
+    written through this store and not deleted. All of it can be read from any thread.
+    """
+
+    def __init__(self, inner: ObjectStore, clock: Clock, profile: LatencyProfile) -> None:
+        self.url = inner.url
+        self.profile = profile
+        self.requests: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        self.uploaded_bytes = 0
+        self.downloaded_bytes = 0
+        self.writes: list[Write] = []
+        self.stored: dict[str, int] = {}
+        self._inner = inner
+        self._clock = clock
+        self._bandwidth = Bandwidth(clock, profile.mb_per_s, profile.connection_mb_per_s)
+        self.stored_bytes = 0
+        """All that `stored` has."""
+        self._byte_seconds = 0.0
+        self._stored_since = clock.monotonic()
+
+    @property
+    def moved_bytes(self) -> int:
+        """What has passed the network until now, up and down, transfers under way included."""
+        return self._bandwidth.moved_bytes
+
+    def totals(self) -> Totals:
+        """Everything until now; `later.since(earlier)` is what lies between."""
+        at = self._clock.monotonic()
+        return Totals(
+            at=at,
+            requests={str(kind): count for kind, count in self.requests.items()},
+            uploaded_bytes=self.uploaded_bytes,
+            downloaded_bytes=self.downloaded_bytes,
+            stored_byte_seconds=self._byte_seconds + self.stored_bytes * (at - self._stored_since),
+        )
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write or overwrite `name`."""
+        started = await self._upload(data)
+        await self._inner.put(name, data)
+        self._written(name, len(data), started)
+
+    async def create(self, name: str, data: bytes) -> None:
+        """Write `name` if it is absent when transferred; raises ObjectExistsError."""
+        started = await self._upload(data)
+        await self._inner.create(name, data)
+        self._written(name, len(data), started)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range; raises ObjectNotFoundError."""
+        await self._request(Kind.GET)
+        data = await self._inner.get(name, start, length)
+        self.downloaded_bytes += len(data)
+        await self._bandwidth.transfer(len(data))
+        return data
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """Names in ascending order, a request per thousand."""
+        await self._request(Kind.LIST)
+        yielded = 0
+        async for info in self._inner.list(prefix, start_after):
+            if yielded and yielded % _LIST_PAGE == 0:
+                await self._request(Kind.LIST)
+            yield info
+            yielded += 1
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Size of `name`; raises ObjectNotFoundError."""
+        await self._request(Kind.HEAD)
+        return await self._inner.head(name)
+
+    async def delete(self, name: str) -> None:
+        """Remove `name` if it is there."""
+        await self._request(Kind.DELETE)
+        await self._inner.delete(name)
+        self._store(-self.stored.pop(name, 0))
+
+    async def close(self) -> None:
+        """Close the inner store."""
+        await self._inner.close()
+
+    async def _upload(self, data: bytes) -> float:
+        started = self._clock.monotonic()
+        await self._request(Kind.PUT)
+        self.uploaded_bytes += len(data)
+        await self._bandwidth.transfer(len(data))
+        return started
+
+    async def _request(self, kind: Kind) -> None:
+        number = self.requests[kind]
+        self.requests[kind] = number + 1
+        latency = self.profile.latency_s(kind, number)
+        if latency:
+            await self._clock.sleep(latency)
+
+    def _written(self, name: str, size: int, started: float) -> None:
+        self.writes.append(Write(name, size, started, self._clock.monotonic()))
+        self._store(size - self.stored.get(name, 0))
+        self.stored[name] = size
+
+    def _store(self, change: int) -> None:
+        now = self._clock.monotonic()
+        self._byte_seconds += self.stored_bytes * (now - self._stored_since)
+        self.stored_bytes += change
+        self._stored_since = now

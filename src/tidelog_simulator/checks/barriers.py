@@ -1,0 +1,117 @@
+"""What every subtask's table held when a barrier passed: the model that restores must equal.
+
+Invariants: rows are copied at the moment the snapshot was captured, before the task goes on; of
+what a channel holds behind a barrier a task takes no record before that snapshot.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.ids import CheckpointId, Generation, SeqNo, SubtaskId
+from tidelog.runtime.channels.messages import Barrier, Batch
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, Snapshotter, SubtaskPosition
+from tidelog.runtime.tasks.stream_task import StreamTask
+from tidelog.state.backend import KeyedBackend
+
+Rows = dict[bytes, bytes]
+_NO_CHANGE: Final = SeqNo(0)
+
+
+@dataclass(frozen=True, slots=True)
+class AtBarrier:
+    """One subtask at a barrier."""
+
+    seqno: SeqNo
+    rows: Rows
+    checkpointed: SeqNo
+    """Changes below were in a checkpoint that had completed, as far as the subtask knew."""
+
+
+@dataclass(slots=True)
+class Barriers:
+    """All barriers of a run, by incarnation and checkpoint."""
+
+    blame: Callable[[str], None] | None
+    """Called when a snapshot holds records from behind its barrier; None: at least once."""
+    seen: dict[tuple[Generation, CheckpointId], dict[SubtaskId, AtBarrier]] = field(
+        default_factory=dict
+    )
+
+    def watch(self, runner: JobRunner) -> None:
+        """Copy the rows of every subtask of an incarnation at each of its barriers."""
+        assert runner.incarnation is not None and runner.generation is not None
+        for task in runner.incarnation.deployment.tasks:
+            parts = task.parts
+            generation, backend = runner.generation, parts.backend
+            taken = _Taken()
+            if isinstance(task, StreamTask):
+                taken.watch(task)
+            of_task = (backend, self, generation, task.id, taken)
+            parts.snapshotter = _Watched(parts.snapshotter, *of_task)
+            canonical: Any = _Watched(parts.canonical, *of_task)
+            parts.canonical = canonical
+
+
+class _Taken:
+    """What a task has taken from its channels since their last barriers."""
+
+    def __init__(self) -> None:
+        self._behind: dict[int, tuple[CheckpointId, int]] = {}
+        """For each channel: the last barrier, and the number of records taken since."""
+
+    def watch(self, task: StreamTask) -> None:
+        """Look at everything that the gate delivers from now on."""
+        gate: Any = task.gate
+        gate.get = self._looking_at(gate.get)
+        gate.interruption = self._looking_at(gate.interruption)
+
+    def _looking_at(self, deliver: Callable[[], Any]) -> Callable[[], Any]:
+        async def delivered() -> Any:
+            received = await deliver()
+            match received:
+                case (int(channel), Barrier(checkpoint=checkpoint)):
+                    self._behind[channel] = (checkpoint, 0)
+                case (int(channel), Batch(records=records)) if channel in self._behind:
+                    checkpoint, count = self._behind[channel]
+                    self._behind[channel] = (checkpoint, count + len(records))
+            return received
+
+        return delivered
+
+    def behind(self, checkpoint: CheckpointId) -> int:
+        """Records taken that came behind a barrier, or behind a later one."""
+        return sum(count for last, count in self._behind.values() if last >= checkpoint)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A snapshotter that shows what it captures."""
+
+    inner: Snapshotter
+    backend: KeyedBackend
+    barriers: Barriers
+    generation: Generation
+    task: SubtaskId
+    taken: _Taken
+    _captured: dict[CheckpointId, SeqNo] = field(default_factory=dict)
+    _checkpointed: SeqNo = _NO_CHANGE
+
+    async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
+        behind, blame = self.taken.behind(checkpoint), self.barriers.blame
+        if behind and blame is not None:
+            blame(f"{self.task} took {behind} records behind barrier {checkpoint} before it")
+        pending = await self.inner.capture(checkpoint, position)
+        rows = dict(self.backend.table.scan(b"", None))
+        tasks = self.barriers.seen.setdefault((self.generation, checkpoint), {})
+        tasks[self.task] = AtBarrier(self.backend.seqno, rows, self._checkpointed)
+        self._captured[checkpoint] = self.backend.seqno
+        return pending
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        self._checkpointed = max(self._checkpointed, self._captured.get(checkpoint, SeqNo(0)))
+        self.inner.completed(checkpoint)
+
+    def objects(self) -> set[str]:
+        return self.inner.objects()

@@ -1,0 +1,82 @@
+"""What the world knows of a job: how each start builds it, and what it must write in the end.
+
+Invariant: a plan is decided by its random source alone, and so is each of its versions; what it
+expects is computed without tidelog.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.runtime.config import Mode
+from tidelog.runtime.graph import Job
+from tidelog.runtime.sink import Sink
+
+Refusal = Literal["never", "possible", "certain"]
+"""Whether a start is refused; a certain refusal comes before anything is fenced."""
+
+
+class Version(ABC):
+    """The program that one start of a job runs."""
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What the user lets go of with `--allow-dropped-state`."""
+        return ()
+
+    @abstractmethod
+    def job(self, now: Callable[[], float], sink: Callable[[str], Sink]) -> Job:
+        """The job, built anew for each incarnation."""
+
+    def refusal(self, checkpoint: Checkpoint) -> Refusal:
+        """Whether a start of this program from a checkpoint must be refused."""
+        return "never"
+
+
+class JobPlan(Version):
+    """A random job as a value; by default each start runs the same program."""
+
+    parallelism: int
+
+    @property
+    def mode(self) -> Mode:
+        """At-least-once jobs may write a record again, and nothing else."""
+        return "exactly-once"
+
+    @property
+    def rescalable(self) -> bool:
+        """Whether the job's output is the same at every parallelism."""
+        return True
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """Sinks of which only `objection` knows what they must hold."""
+        return ()
+
+    def version(self, start: int, ended: Version | None, *, calm: bool) -> Version:
+        """The program of a start; once faults have stopped it is one that is never refused.
+
+        `ended` is that of which parts have come to their end, if any have.
+        """
+        return self
+
+    @abstractmethod
+    def expected(self) -> dict[str, Counter[Any]]:
+        """What each other sink must hold in the end, once."""
+
+    def drained(self, committed: Mapping[str, Counter[Any]]) -> dict[str, Counter[Any]] | None:
+        """What each sink must hold of a job that was drained when it had written this much.
+
+        None: what it has read is no beginning of its splits.
+        """
+        return self.expected()
+
+    def objection(self, committed: Mapping[str, Counter[Any]]) -> str | None:
+        """What is wrong with the output as a whole, when all was written."""
+        return None
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The plan in a line."""

@@ -1,0 +1,53 @@
+"""What the small programs share: rows in files, a run to the end, and a run that is stopped."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tidelog import Effects, Job, JobConfig, JobResult, JobRunner, Schedule, open_store
+
+
+def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Append JSON lines to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def rows_of(directory: Path) -> list[dict[str, Any]]:
+    """What a `Files` sink has committed."""
+    parts = sorted(directory.glob("part-*"))
+    return [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+
+
+def run(
+    job: Job,
+    store: Path,
+    until: Callable[[], bool] | None = None,
+    *,
+    parallelism: int = 1,
+    **settings: Any,
+) -> JobResult:
+    """Run a job to its end or, with `until`, stop it with a savepoint once that holds.
+
+    `settings` are those of `JobConfig`.
+    """
+
+    async def main() -> JobResult:
+        effects = Effects()
+        schedule = settings.pop("schedule", Schedule(interval=0.05))
+        config = JobConfig(parallelism=parallelism, schedule=schedule, **settings)
+        with closing(effects.offload):
+            runner = JobRunner(job, open_store(str(store), effects), config, effects)
+            running = asyncio.create_task(runner.run())
+            while until is not None and not until():
+                assert not running.done(), running.result()
+                await asyncio.sleep(0.005)
+            if until is not None:
+                await runner.stop()
+            return await running
+
+    return asyncio.run(main())

@@ -1,0 +1,166 @@
+"""Every program that the docs print runs as it is printed, or says elsewhere where it does."""
+
+import asyncio
+import logging
+import sqlite3
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.first_jobs.programs import add_rows, rows_of, run
+from tests.support.documentation import BLOCKS, ROOT
+from tidelog import Callback, Job, JobArguments, PushSource, Rate, open_store
+
+RUN_ELSEWHERE = {
+    "README 0": "tests/unit/test_readme.py",
+    "README 1": "tests/unit/test_readme.py",
+    "sources 1": "tests/first_jobs/test_program_of_the_docs.py",
+    "verify 0": "tests/unit/verify/test_cli_verify.py",
+    "sinks 1": "tests/unit/runtime/sinks/test_postgres_sink.py",
+    "data-source 0": "tests/spark/test_documented_blocks.py",
+    "data-source 1": "tests/spark/test_documented_blocks.py",
+    "data-source 2": "tests/spark/test_documented_blocks.py",
+    "processor 0": "tests/spark/test_documented_blocks.py",
+    "processor 2": "tests/spark/test_documented_blocks.py",
+    "spark 0": "tests/spark/test_documented_blocks.py",
+    "verify 1": "tests/spark/test_documented_blocks.py",
+}
+MINUTE_MS = 60_000
+
+
+class Parcel(NamedTuple):
+    """A type of the user's own."""
+
+    weight: int
+
+
+def names_of(block: str, **given: Any) -> dict[str, Any]:
+    """What a printed program defines."""
+    exec(BLOCKS[block], given)
+    return given
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs read and write below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_printed_program_is_run_somewhere() -> None:
+    text = Path(__file__).read_text()
+    here = {block for block in BLOCKS if f'names_of("{block}"' in text}
+    assert set(BLOCKS) == here | set(RUN_ELSEWHERE)
+    assert not here & set(RUN_ELSEWHERE)
+    assert [path for path in RUN_ELSEWHERE.values() if not (ROOT / path).is_file()] == []
+
+
+def requests(*minutes: int) -> list[dict[str, Any]]:
+    return [{"server": "a", "time_ms": minute * MINUTE_MS} for minute in minutes]
+
+
+def test_orders_meet_the_rates_that_are_known(here: Path) -> None:
+    add_rows(here / "rates" / "1.jsonl", [{"currency": "EUR", "value": 2}])
+    (here / "orders").mkdir()
+    job = names_of("broadcast 0")["job"]
+    order = {"user": "ada", "currency": "EUR", "amount": 5}
+
+    def has_output() -> bool:
+        # An order may come before its rate, and goes on without output then.
+        add_rows(here / "orders" / "1.jsonl", [order])
+        return bool(rows_of(here / "out"))
+
+    run(job, here / "store", has_output)
+    found = rows_of(here / "out")
+    assert found and all(row == ["ada", 10] for row in found)
+
+
+def test_windows_count_by_event_time(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_rows(here / "logs" / "1.jsonl", requests(1, 2, 11))
+    run(names_of("event-time 0")["job"], here / "store")
+    assert capsys.readouterr().out.splitlines() == ["('a', 0, 2)", "('a', 600000, 1)"]
+
+
+def test_late_records_go_to_their_side_output(here: Path) -> None:
+    add_rows(here / "logs" / "1.jsonl", requests(30, *[1] * 20_000))
+    run(names_of("event-time 1")["job"], here / "store")
+    counted = sum(count for _, _, count in rows_of(here / "counts"))
+    late = rows_of(here / "late")
+    assert late and counted + len(late) == 20_001
+
+
+def test_a_silent_device_is_found_by_the_processor(here: Path) -> None:
+    times = [0, 10_000, 100_000, 120_000]
+    readings = [{"device": "a", "time_ms": time, "value": 1.0} for time in times]
+    add_rows(here / "readings" / "1.jsonl", readings)
+    names = names_of("processor 1")
+    found: list[Any] = []
+    names["outages"].sink(Callback(found.append))
+    run(names["job"], here / "store")
+    assert [(row.device, row.silent_ms) for row in found] == [("a", 90_000)]
+
+
+def test_a_program_takes_a_savepoint_and_stops_its_job(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job("numbers")
+    job.source(Rate(1000)).sink(Callback(lambda rows: None))
+    url = str(here / "store")
+    upgrade = names_of("savepoints 0")["upgrade"]
+    upgrade.__globals__["open_store"] = lambda _, effects: open_store(url, effects)
+    asyncio.run(upgrade(job))
+    assert int(capsys.readouterr().out) > 0
+    assert len(list((here / "store" / "checkpoints").iterdir())) >= 3
+
+
+def test_counts_go_to_sqlite(here: Path) -> None:
+    (here / "texts").mkdir()
+    (here / "texts" / "one.txt").write_text("the tide rises\nthe tide falls\n")
+    run(names_of("sinks 0")["job"], here / "store")
+    with sqlite3.connect(here / "tides.db") as database:
+        rows = database.execute("SELECT word, max(n) FROM counts GROUP BY word ORDER BY word")
+        assert rows.fetchall() == [("falls", 1), ("rises", 1), ("the", 2), ("tide", 2)]
+
+
+def test_topics_are_pushed_from_where_they_were_left(here: Path) -> None:
+    stored = {"orders": ["a", "b", "c"], "returns": ["d"]}
+
+    async def subscribe(split: str, position: int) -> Any:
+        for offset, message in list(enumerate(stored[split]))[position:]:
+            yield offset, message
+        await asyncio.Event().wait()  # for more
+
+    topics: type[PushSource] = names_of("sources 0", subscribe=subscribe)["Topics"]
+
+    def pushed(until: int) -> list[Any]:
+        found: list[Any] = []
+        job = Job("topics")
+        job.source(topics()).sink(Callback(found.append))
+        run(job, here / "store", lambda: len(found) >= until)
+        return sorted(found)
+
+    assert pushed(4) == ["a", "b", "c", "d"]
+    stored["orders"] += ["e", "f"]
+    assert pushed(2) == ["e", "f"]
+
+
+def test_a_program_hears_the_events_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = logging.getLogger("tidelog")
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(library, "level", library.level)
+    names_of("logging 0")
+    assert library.getEffectiveLevel() == logging.INFO and logging.root.handlers
+
+
+def test_types_of_the_users_own_are_named_by_the_job() -> None:
+    assert names_of("unaligned 0", Job=Job, Parcel=Parcel)["job"].record_types == (Parcel,)
+
+
+def test_the_first_job_sums_by_country(here: Path) -> None:
+    orders = [("nl", 3), ("at", 4), ("nl", 5)]
+    add_rows(here / "in" / "1.jsonl", [{"country": c, "amount": a} for c, a in orders])
+    arguments = JobArguments(input=str(here / "in"), output=str(here / "out"))
+    run(names_of("first-job 0")["job"](arguments), here / "store")
+    found = {row["country"]: row["revenue"] for row in rows_of(here / "out")}
+    assert found == {"nl": 8, "at": 4}

@@ -1,0 +1,69 @@
+"""Campaigns: the same outcomes from any number of processes, whatever becomes of them."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tidelog_simulator.checks.violation import Property, Violation
+from tidelog_simulator.run.campaign import Campaign, run_campaign
+from tidelog_simulator.run.scenario import SCENARIOS
+from tidelog_simulator.run.workers import run_on_workers
+
+SIX = Campaign([SCENARIOS["store"], SCENARIOS["calm"], SCENARIOS["zombies"]], 30, 6)
+
+
+def test_the_outcomes_do_not_depend_on_the_number_of_processes() -> None:
+    alone = list(run_campaign(SIX))
+    assert [outcome.seed for outcome in alone] == [30, 31, 32, 33, 34, 35]
+    assert list(run_campaign(SIX, processes=2)) == alone
+    assert list(run_campaign(SIX, processes=5)) == alone
+
+
+def test_a_campaign_that_nobody_reads_to_its_end_leaves_no_process(tmp_path: Path) -> None:
+    outcomes = run_on_workers(SIX, 2, tmp_path)
+    assert next(outcomes).seed == 30
+    outcomes.close()  # type: ignore[attr-defined]
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    assert "spawn_main" not in "".join(
+        Path(f"/proc/{child}/cmdline").read_text() for child in children.read_text().split()
+    )
+
+
+class Deadly:
+    """A scenario that ends every process it is sent to."""
+
+    name = "deadly"
+
+    def __reduce__(self) -> Any:
+        return os._exit, (7,)
+
+
+def test_a_run_whose_process_dies_is_a_violation_and_the_others_go_on(tmp_path: Path) -> None:
+    runs: list[Any] = [(0, SCENARIOS["calm"]), (1, Deadly()), (2, Deadly()), (3, SCENARIOS["calm"])]
+    found = list(run_on_workers(runs, 2, tmp_path))
+    assert [outcome.seed for outcome in found] == [0, 1, 2, 3]
+    died = Violation(Property.NO_DEFECT, "the process of the run died with exit code 7")
+    assert [outcome.violation for outcome in found] == [None, died, died, None]
+
+
+def test_ctrl_c_ends_all_processes_and_says_what_was_done() -> None:
+    command = ("simulate", "--seeds", "100000", "--jobs", "2", "--new-seeds")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidelog", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("seeds ")
+    os.killpg(process.pid, signal.SIGINT)
+    # Its pipes end when the last process that holds them has.
+    out, err = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "seeds were not run" in out
+    assert "no violation" in out

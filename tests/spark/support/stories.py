@@ -1,0 +1,224 @@
+"""What people do with a checkpoint's directory between two runs of a query in one session.
+
+Every story runs queries, lets somebody remove, set back, copy or move the checkpoint, and asserts
+after every run that the rows written and the state stored are those of the input. It touches the
+checkpoint with Hadoop's client only, so it runs on any file system that the session knows.
+
+    python -m tests.spark.support.stories REQUEST
+
+runs all of them with a session of its own; REQUEST is a JSON object of `main`'s arguments. Needs
+pyspark only.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.spark.support.place import Place
+from tests.spark.support.running import add, finish
+from tests.spark.support.session import ROOT, build
+from tests.spark.support.zoo.aggregations import TOTALS
+from tests.spark.support.zoo.query import Batch, by_key, events, single
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def input_of(seed: int) -> list[Batch]:
+    return single(events(seed, batches=24, per_batch=12))
+
+
+@dataclass
+class Query:
+    """A query that counts, with an input of its own."""
+
+    spark: "SparkSession"
+    place: Place
+    batches: list[Batch]
+    done: int = 0
+
+    def run(self, checkpoint: str, batches: int) -> None:
+        """Some more batches, and the state as it is then stored."""
+        add(self.place, self.batches[self.done : self.done + batches])
+        self.done += batches
+        finish(self.spark.newSession(), TOTALS, self.place, checkpoint)
+        expected = TOTALS.expected(self.batches[: self.done])
+        assert TOTALS.result(self.place.rows()) == expected, "rows"
+        assert self.state(checkpoint) == expected, "state"
+
+    def state(self, checkpoint: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+        frame = self.spark.read.format("statestore").load(checkpoint)
+        rows = frame.selectExpr("key.k", "value.count n", "value.sum", "value.max").collect()
+        return by_key([row.asDict() for row in rows], "k")
+
+    def copied(self, name: str) -> "Query":
+        """One that goes on from where this one is."""
+        place = Place(self.place.root.parent / name, input_root=self.place.root)
+        for number, path in enumerate(sorted(self.place.written.glob("[!.]*.json"))):
+            place.write(number, json.loads(path.read_text()))
+        return Query(self.spark, place, self.batches, self.done)
+
+
+@dataclass
+class Stage:
+    """Checkpoints below one URL, and queries with input below one local directory."""
+
+    spark: "SparkSession"
+    url: str
+    root: Path
+    queries: int = field(default=0, init=False)
+
+    def checkpoint(self, name: str) -> str:
+        return f"{self.url}/{name}/checkpoint"
+
+    def query(self) -> Query:
+        self.queries += 1
+        place = Place(self.root / f"query-{self.queries}")
+        return Query(self.spark, place, input_of(self.queries))
+
+    def remove(self, url: str) -> None:
+        path, files = self._at(url)
+        assert files.delete(path, True), f"{url} was not removed"
+
+    def copy(self, url: str, to: str) -> None:
+        assert self.spark._jvm is not None
+        utility = self.spark._jvm.org.apache.hadoop.fs.FileUtil
+        (source, files), (target, others) = self._at(url), self._at(to)
+        assert utility.copy(files, source, others, target, False, self._conf()), f"no copy of {url}"
+
+    def move(self, url: str, to: str) -> None:
+        self.copy(url, to)
+        self.remove(url)
+
+    def set_back(self, url: str, batches: int) -> None:
+        """Removes the newest commits and their offsets, as the documentation of Spark says."""
+        for folder in ("commits", "offsets"):
+            path, files = self._at(f"{url}/{folder}")
+            numbers = [status.getPath().getName() for status in files.listStatus(path)]
+            for number in sorted(int(name) for name in numbers if name.isdecimal())[-batches:]:
+                self.remove(f"{url}/{folder}/{number}")
+
+    def _conf(self) -> Any:
+        return self.spark._jsparkSession.sessionState().newHadoopConf()
+
+    def _at(self, url: str) -> tuple[Any, Any]:
+        assert self.spark._jvm is not None
+        path = self.spark._jvm.org.apache.hadoop.fs.Path(url)
+        return path, path.getFileSystem(self._conf())
+
+
+def a_directory_is_removed_and_used_again(stage: Stage) -> None:
+    checkpoint = stage.checkpoint("again")
+    stage.query().run(checkpoint, 4)
+    stage.remove(checkpoint)
+    query = stage.query()
+    query.run(checkpoint, 3)
+    query.run(checkpoint, 1)
+
+
+def a_query_is_set_back_by_two_batches(stage: Stage) -> None:
+    checkpoint, query = stage.checkpoint("back"), stage.query()
+    query.run(checkpoint, 11)
+    # Into the batches that a roll-up has by now.
+    stage.set_back(checkpoint, 2)
+    query.run(checkpoint, 2)
+    stage.set_back(checkpoint, 1)
+    query.run(checkpoint, 3)
+
+
+def a_backup_is_brought_back(stage: Stage) -> None:
+    checkpoint, backup = stage.checkpoint("work"), stage.checkpoint("backup")
+    query = stage.query()
+    query.run(checkpoint, 3)
+    stage.copy(checkpoint, backup)
+    query.run(checkpoint, 7)
+    stage.remove(checkpoint)
+    stage.copy(backup, checkpoint)
+    query.run(checkpoint, 1)
+    query.run(checkpoint, 1)
+
+
+def a_copy_goes_on_beside_its_original(stage: Stage) -> None:
+    checkpoint, other = stage.checkpoint("original"), stage.checkpoint("copy")
+    query = stage.query()
+    query.run(checkpoint, 3)
+    stage.copy(checkpoint, other)
+    copied = query.copied("copied")
+    for _ in range(2):
+        copied.run(other, 2)
+        # Both read the same input, which has its files already.
+        query.done = copied.done
+        query.run(checkpoint, 0)
+
+
+def a_checkpoint_moves_and_its_place_is_used_again(stage: Stage) -> None:
+    before, after = stage.checkpoint("before"), stage.checkpoint("after")
+    query, other = stage.query(), stage.query()
+    query.run(before, 3)
+    stage.move(before, after)
+    other.run(before, 3)
+    query.run(after, 2)
+    stage.remove(before)
+    stage.move(after, before)
+    query.run(before, 2)
+
+
+def queries_with_and_without_state_follow_one_another(stage: Stage) -> None:
+    checkpoint = stage.checkpoint("turns")
+    query = stage.query()
+    query.run(checkpoint, 2)
+    stage.remove(checkpoint)
+    session = stage.spark.newSession()
+    stream = session.readStream.schema("k string").json(str(query.place.source("events")))
+    writer = stream.writeStream.format("noop").trigger(availableNow=True)
+    writer.option("checkpointLocation", checkpoint).start().awaitTermination()
+    stage.remove(checkpoint)
+    again = stage.query()
+    again.run(checkpoint, 11)
+    again.run(checkpoint, 1)
+
+
+STORIES: list[Callable[[Stage], None]] = [
+    a_directory_is_removed_and_used_again,
+    a_query_is_set_back_by_two_batches,
+    a_backup_is_brought_back,
+    a_copy_goes_on_beside_its_original,
+    a_checkpoint_moves_and_its_place_is_used_again,
+    queries_with_and_without_state_follow_one_another,
+]
+
+
+def run_apart(url: str, root: Path, given: dict[str, str], master: str) -> None:
+    """Runs all stories in an application of their own, with its checkpoints below `url`."""
+    local = {"spark.local.dir": str(root / "local"), "spark.sql.warehouse.dir": str(root / "house")}
+    request = {"url": url, "root": str(root), "settings": {**given, **local}, "master": master}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.support.stories", json.dumps(request)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+
+
+def main(request: dict[str, Any]) -> None:
+    """Runs all stories; raises what goes wrong."""
+    spark = build(request["master"], request["settings"], log_level="WARN")
+    try:
+        for story in STORIES:
+            print(f"story: {story.__name__}", flush=True)
+            name = story.__name__
+            story(Stage(spark, f"{request['url']}/{name}", Path(request["root"]) / name))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

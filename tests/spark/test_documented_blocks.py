@@ -1,0 +1,81 @@
+"""The programs that the docs print for Spark run as they are printed, but for their addresses."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.first_jobs.programs import add_rows
+from tests.support.cli import lay_out
+from tests.support.documentation import BLOCKS
+from tests.support.jobs import filled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def names_of(block: str, addresses: dict[str, Path], **given: Any) -> dict[str, Any]:
+    """What a printed program defines; it finds its data at these addresses."""
+    text = BLOCKS[block]
+    for printed, path in addresses.items():
+        assert printed in text
+        text = text.replace(printed, str(path))
+    exec(text, given)
+    return given
+
+
+def test_a_configured_session_has_the_plug_in(spark_or_skip: None) -> None:
+    program = f"{BLOCKS['spark 0']}\nprint(spark.sparkContext.getConf().get('spark.plugins'))\n"
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "tidelog.spark.TidelogPlugin" in run.stdout
+
+
+def test_the_data_source_shows_and_follows_changes(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = {"s3://bucket/jobs/counts": lay_out(tmp_path / "store", filled())}
+    names_of("data-source 0", store, spark=spark)
+    assert "|operator|subtask|" in capsys.readouterr().out
+    pushdown = "spark.sql.python.filterPushdown.enabled"
+    names_of("data-source 1", store, spark=spark)
+    assert spark.conf.get(pushdown) == "true"
+    spark.conf.unset(pushdown)
+    assert "|operator|" in capsys.readouterr().out
+    copies = {"s3a://bucket/copying": tmp_path / "copying"}
+    names = names_of(
+        "data-source 2", store | copies | {"s3a://bucket/copy": tmp_path / "copy"}, spark=spark
+    )
+    try:
+        names["query"].processAllAvailable()
+    finally:
+        names["query"].stop()
+    assert spark.read.parquet(str(tmp_path / "copy")).count() > 0
+
+
+def test_a_processor_runs_and_its_state_is_read(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = [0, 10_000, 100_000, 120_000]
+    readings = [{"device": "a", "time_ms": time, "value": 1.0} for time in times]
+    add_rows(tmp_path / "readings" / "1.jsonl", readings)
+    add_rows(tmp_path / "readings" / "2.jsonl", [{"device": "b", "time_ms": 500_000, "value": 1.0}])
+    places = {"s3a://bucket/outages": tmp_path / "outages"}
+    given = names_of("processor 0", places | {"readings/": tmp_path / "readings"})
+    found: list[Any] = []
+    query = given["query"].foreachBatch(lambda rows, _: found.extend(rows.collect()))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert [(row.device, row.silent_ms) for row in found] == [("a", 90_000)]
+    names_of("processor 2", places, spark=spark)
+    assert "{a}" in capsys.readouterr().out
+
+
+def test_the_truth_of_a_word_count_in_spark(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "input" / "below").mkdir(parents=True)
+    (tmp_path / "input" / "below" / "one.txt").write_text("the tide rises\nthe tide falls\n")
+    words = names_of("verify 1", {"input": tmp_path / "input"})["words"]
+    counted = {row.word: row["count"] for row in words(SimpleNamespace(spark=spark)).collect()}
+    assert counted == {"the": 2, "tide": 2, "rises": 1, "falls": 1}

@@ -1,0 +1,103 @@
+"""The log goes first; all in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tests.support.clock import VirtualClock
+from tidelog.changelog.cadence import Cadence
+
+
+def scenario(steps: Callable[[VirtualClock, Cadence], Awaitable[None]]) -> None:
+    async def main() -> None:
+        clock = VirtualClock(auto=False)
+        await steps(clock, Cadence(clock))
+
+    asyncio.run(main())
+
+
+def waiting(cadence: Cadence, seconds: float, patience: float = 60.0) -> "asyncio.Future[None]":
+    return asyncio.ensure_future(cadence.room_for(seconds, patience))
+
+
+def test_no_transfer_starts_while_a_checkpoint_moves_bytes() -> None:
+    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
+        cadence.expect(100.0)
+        with cadence.moving(), cadence.moving():
+            transfer = waiting(cadence, 0.01)
+            await clock.advance(1.0)
+            assert not transfer.done()
+        await clock.advance(0.0)
+        assert transfer.done()
+
+    scenario(steps)
+
+
+def test_a_transfer_that_would_reach_into_the_next_checkpoint_waits_for_the_one_after() -> None:
+    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
+        cadence.expect(1.0)
+        await clock.advance(0.6)
+        fits, reaches_over = waiting(cadence, 0.3), waiting(cadence, 0.5)
+        await clock.advance(0.0)
+        assert fits.done() and not reaches_over.done()
+        cadence.triggered()
+        await clock.advance(0.5)
+        assert not reaches_over.done()
+        cadence.expect(2.0)
+        await clock.advance(0.0)
+        assert reaches_over.done()
+
+    scenario(steps)
+
+
+def test_one_that_never_fits_starts_right_behind_a_checkpoint() -> None:
+    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
+        cadence.expect(1.0)
+        await clock.advance(0.5)
+        transfer = waiting(cadence, 5.0)
+        await clock.advance(0.2)
+        assert not transfer.done()
+        cadence.triggered()
+        cadence.expect(2.0)
+        await clock.advance(0.0)
+        assert transfer.done()
+
+    scenario(steps)
+
+
+def test_between_barriers_only_short_transfers_start() -> None:
+    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
+        cadence.expect(1.0)
+        cadence.triggered()
+        short, long = waiting(cadence, 0.01), waiting(cadence, 0.5)
+        await clock.advance(0.0)
+        assert short.done() and not long.done()
+        long.cancel()
+
+    scenario(steps)
+
+
+def test_patience_ends_so_tables_make_progress_under_any_cadence() -> None:
+    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
+        cadence.triggered()
+        with cadence.moving():
+            transfer = waiting(cadence, 0.5, patience=2.0)
+            await clock.advance(1.9)
+            assert not transfer.done()
+            await clock.advance(0.2)
+            assert transfer.done()
+
+    scenario(steps)
+
+
+def test_the_lead_before_a_checkpoint_comes_once() -> None:
+    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
+        cadence.expect(1.0)
+        await clock.advance(0.7)
+        assert not cadence.leads(since=0.0, lead_s=0.2)
+        await clock.advance(0.15)
+        assert cadence.leads(since=0.0, lead_s=0.2)
+        assert not cadence.leads(since=0.81, lead_s=0.2)
+        cadence.triggered()
+        assert not cadence.leads(since=0.0, lead_s=0.2)
+
+    scenario(steps)

@@ -1,0 +1,217 @@
+"""The reader: exact ranges, few requests, bounded cache."""
+
+import asyncio
+
+import pytest
+
+from tidelog.changelog import reader as reader_module
+from tidelog.changelog.block import Block, seal
+from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.reader import SegmentReader
+from tidelog.changelog.segment import BlockGroup, LogRange, PackedSegment, SegmentAuthor, pack
+from tidelog.errors import CorruptObjectError, RestoreError
+from tidelog.ids import Generation, SeqNo
+from tidelog.storage.memory import MemoryStore
+
+AUTHOR = SegmentAuthor(Generation(1), "p", 1)
+CACHE = 1 << 20
+
+
+class RecordingStore(MemoryStore):
+    """A memory store that remembers its reads and how many ran at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[str, int, int | None]] = []
+        self.running = 0
+        self.most_running = 0
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        self.reads.append((name, start, length))
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        return await super().get(name, start, length)
+
+
+def batch(first: int, value: bytes = b"v") -> ChangeBatch:
+    return ChangeBatch(SeqNo(first), [b"\0\1\0\1a", b"\0\1\0\1b"], [value, None])
+
+
+def segment(name: str, groups: int = 3, value: bytes = b"v") -> PackedSegment:
+    """Per group two blocks, holding the changes [10, 14)."""
+    return pack(
+        AUTHOR,
+        name,
+        [
+            BlockGroup("op", subtask, [seal(batch(10, value)), seal(batch(12, value))])
+            for subtask in range(groups)
+        ],
+    )
+
+
+def stored(*segments: PackedSegment) -> RecordingStore:
+    store = RecordingStore()
+    for packed in segments:
+        asyncio.run(store.put(packed.ranges[0].segment, packed.data))
+    return store
+
+
+def changed(log_range: LogRange, **fields: object) -> LogRange:
+    values = {f: getattr(log_range, f) for f in LogRange.__struct_fields__} | fields
+    return LogRange(**values)
+
+
+def read(store: MemoryStore, *ranges: LogRange) -> list[list[Block]]:
+    return asyncio.run(SegmentReader(store, CACHE).read_ranges(ranges))
+
+
+def test_a_range_gives_back_its_blocks() -> None:
+    packed = segment("a")
+    store = stored(packed)
+    blocks = asyncio.run(SegmentReader(store, CACHE).read_range(packed.ranges[1]))
+    assert [block.changes() for block in blocks] == [batch(10), batch(12)]
+    assert blocks[0].offset == packed.ranges[1].offset
+    assert store.reads == [("a", packed.ranges[1].offset, packed.ranges[1].length)]
+
+
+def test_ranges_come_back_in_the_order_they_were_asked_for() -> None:
+    one, two = segment("a", value=b"1"), segment("b", value=b"2")
+    wanted = [two.ranges[2], one.ranges[0], two.ranges[0], one.ranges[0]]
+    answers = read(stored(one, two), *wanted)
+    assert [blocks[0].changes().values[0] for blocks in answers] == [b"2", b"1", b"2", b"1"]
+    assert [blocks[0].offset for blocks in answers] == [r.offset for r in wanted]
+
+
+def test_neighbours_in_a_segment_share_one_request() -> None:
+    packed = segment("a")
+    store = stored(packed)
+    read(store, *packed.ranges)
+    first, last = packed.ranges[0], packed.ranges[-1]
+    assert store.reads == [("a", first.offset, last.offset + last.length - first.offset)]
+
+
+def test_a_small_hole_is_read_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = segment("a")
+    wanted = packed.ranges[0], packed.ranges[2]
+    for gap, requests in [(packed.ranges[1].length, 1), (packed.ranges[1].length - 1, 2)]:
+        monkeypatch.setattr(reader_module, "MAX_GAP_BYTES", gap)
+        store = stored(packed)
+        assert len(read(store, *wanted)) == 2
+        assert len(store.reads) == requests
+
+
+def test_a_request_stops_growing_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = segment("a", groups=4)
+    monkeypatch.setattr(reader_module, "MAX_REQUEST_BYTES", 2 * packed.ranges[0].length)
+    store = stored(packed)
+    read(store, *packed.ranges)
+    assert [length for _, _, length in store.reads] == [2 * packed.ranges[0].length] * 2
+
+
+def test_no_more_requests_run_at_once_than_allowed() -> None:
+    segments = [segment(f"s{n}") for n in range(9)]
+    store = stored(*segments)
+    reader = SegmentReader(store, CACHE, concurrency=3)
+    asyncio.run(reader.read_ranges([packed.ranges[0] for packed in segments]))
+    assert store.most_running == 3
+
+
+def test_a_range_read_twice_is_fetched_once() -> None:
+    packed = segment("a")
+    store = stored(packed)
+    reader = SegmentReader(store, CACHE)
+
+    async def twice() -> None:
+        first = await reader.read_range(packed.ranges[0])
+        assert await reader.read_range(packed.ranges[0]) == first
+
+    asyncio.run(twice())
+    assert len(store.reads) == 1
+
+
+def test_the_cache_drops_what_was_used_longest_ago() -> None:
+    packed = segment("a")
+    store = stored(packed)
+    reader = SegmentReader(store, cache_bytes=2 * packed.ranges[0].length)
+    a, b, c = packed.ranges
+
+    async def reads() -> list[int]:
+        fetched = []
+        for wanted in (a, b, a, c, a, b):
+            await reader.read_range(wanted)
+            fetched.append(len(store.reads))
+        return fetched
+
+    assert asyncio.run(reads()) == [1, 2, 2, 3, 3, 4]
+
+
+def test_a_range_larger_than_the_cache_is_read_but_not_kept() -> None:
+    packed = segment("a")
+    store = stored(packed)
+    reader = SegmentReader(store, cache_bytes=packed.ranges[0].length - 1)
+
+    async def twice() -> None:
+        await reader.read_range(packed.ranges[0])
+        await reader.read_range(packed.ranges[0])
+
+    asyncio.run(twice())
+    assert len(store.reads) == 2
+
+
+def test_a_missing_segment_says_what_to_restore_instead() -> None:
+    with pytest.raises(RestoreError, match="log segment a") as caught:
+        read(MemoryStore(), segment("a").ranges[0])
+    assert "restore an older slot" in caught.value.action
+
+
+def test_every_truncation_of_a_range_is_detected() -> None:
+    packed = segment("a", groups=1)
+    wanted = packed.ranges[0]
+    for length in range(wanted.offset + wanted.length):
+        store = MemoryStore()
+        asyncio.run(store.put("a", packed.data[:length]))
+        with pytest.raises(CorruptObjectError, match="truncated"):
+            read(store, wanted)
+
+
+def test_damage_is_reported_at_its_place_in_the_object() -> None:
+    packed = segment("a")
+    wanted = packed.ranges[1]
+    data = bytearray(packed.data)
+    data[wanted.offset + 45] ^= 1
+    store = MemoryStore()
+    asyncio.run(store.put("a", bytes(data)))
+    with pytest.raises(CorruptObjectError, match=f"a is damaged at byte {wanted.offset}"):
+        read(store, packed.ranges[0], wanted)
+
+
+def test_a_range_with_other_changes_than_it_should_hold_is_refused() -> None:
+    packed = segment("a")
+    store = stored(packed)
+    whole = packed.ranges[0]
+    for wrong in [
+        changed(whole, first=SeqNo(9)),
+        changed(whole, first=SeqNo(12)),
+        changed(whole, end=SeqNo(15)),
+        changed(whole, end=SeqNo(12)),
+    ]:
+        with pytest.raises(CorruptObjectError, match="changes"):
+            read(store, wrong)
+
+
+def test_a_gap_between_the_blocks_of_a_range_is_refused() -> None:
+    data = seal(batch(10)).data + seal(batch(14)).data
+    store = MemoryStore()
+    asyncio.run(store.put("a", data))
+    whole = changed(segment("a").ranges[0], offset=0, length=len(data), end=SeqNo(16))
+    with pytest.raises(CorruptObjectError, match="expected changes from 12; found changes from 14"):
+        read(store, whole)
+
+
+def test_a_range_that_cuts_a_block_is_refused() -> None:
+    packed = segment("a")
+    shorter = changed(packed.ranges[0], length=packed.ranges[0].length - 1)
+    with pytest.raises(CorruptObjectError, match="truncated"):
+        read(stored(packed), shorter)

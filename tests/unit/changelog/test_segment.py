@@ -1,0 +1,156 @@
+"""Segments: every block is found again, and no damage goes unseen."""
+
+import google_crc32c
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.changelog.block import BlockKind, SealedBlock, iter_blocks, seal, seal_metadata
+from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.segment import (
+    HEADER_BYTES,
+    BlockGroup,
+    LogRange,
+    SegmentAuthor,
+    pack,
+    read_author,
+    read_footer,
+)
+from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
+from tidelog.ids import Generation, SeqNo
+
+AUTHOR = SegmentAuthor(Generation(12), "0123456789abcdef", 7)
+
+
+def batch(first: int, *groups: int) -> ChangeBatch:
+    keys = [group.to_bytes(2, "big") + b"\0\1key" for group in groups]
+    return ChangeBatch(SeqNo(first), keys, [b"v"] * len(keys))
+
+
+def group(operator: str, subtask: int, first: int, *sizes: int) -> BlockGroup:
+    blocks = [seal_metadata(b"states", SeqNo(first))]
+    for size in sizes:
+        blocks.append(seal(batch(first, *range(size))))
+        first += size
+    return BlockGroup(operator, subtask, blocks)
+
+
+SMALL = pack(AUTHOR, "segments/a.seg", [group("count", 0, 5, 2, 1), group("count", 1, 9, 3)])
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(), st.integers(0, 100), st.lists(st.integers(1, 5), max_size=4)),
+        max_size=5,
+    )
+)
+@settings(max_examples=60)
+def test_the_footer_finds_every_block(groups: list[tuple[str, int, list[int]]]) -> None:
+    given_groups = [group(name, subtask, 3, *sizes) for name, subtask, sizes in groups]
+    packed = pack(AUTHOR, "s", given_groups)
+    segment = read_footer(packed.data, "s")
+    assert segment.author == AUTHOR
+    found = [
+        (entry.operator, entry.subtask, packed.data[entry.offset : entry.offset + entry.length])
+        for entry in segment.entries
+    ]
+    assert found == [(g.operator, g.subtask, b.data) for g in given_groups for b in g.blocks]
+
+
+def test_each_group_has_one_range_of_whole_blocks() -> None:
+    first, second = SMALL.ranges
+    assert first.segment == second.segment == "segments/a.seg"
+    assert first.offset == HEADER_BYTES
+    assert first.offset + first.length == second.offset
+    assert (first.first, first.end) == (5, 8)
+    assert (second.first, second.end) == (9, 12)
+    blocks = list(iter_blocks(SMALL.data[first.offset : second.offset]))
+    assert [(block.kind, block.first) for block in blocks] == [
+        (BlockKind.METADATA, 5),
+        (BlockKind.CHANGES, 5),
+        (BlockKind.CHANGES, 7),
+    ]
+
+
+def test_a_range_knows_the_key_groups_of_its_changes() -> None:
+    blocks = [seal(batch(0, 4, 9)), seal(batch(2, 2, 300))]
+    log_range = pack(AUTHOR, "s", [BlockGroup("o", 0, blocks)]).ranges[0]
+    assert (log_range.key_group_min, log_range.key_group_max) == (2, 300)
+
+
+def test_ranges_can_be_kept_in_sets() -> None:
+    copy = LogRange(*(getattr(SMALL.ranges[0], field) for field in LogRange.__struct_fields__))
+    assert {copy} == {SMALL.ranges[0]}
+
+
+def test_the_author_is_read_from_the_header_alone() -> None:
+    assert read_author(SMALL.data[:HEADER_BYTES], "s") == AUTHOR
+
+
+def test_every_flipped_bit_is_detected() -> None:
+    for position in range(len(SMALL.data)):
+        for bit in range(8):
+            data = bytearray(SMALL.data)
+            data[position] ^= 1 << bit
+            with pytest.raises((CorruptObjectError, FormatVersionError)):
+                read_footer(bytes(data), "s")
+
+
+def test_every_truncation_is_detected() -> None:
+    for length in range(len(SMALL.data)):
+        with pytest.raises(CorruptObjectError):
+            read_footer(SMALL.data[:length], "s")
+
+
+def test_bytes_behind_the_trailer_are_detected() -> None:
+    with pytest.raises(CorruptObjectError):
+        read_footer(SMALL.data + b"\0", "s")
+
+
+@pytest.mark.parametrize("position", [4, len(SMALL.data) - 9])
+def test_a_newer_version_in_header_or_trailer_is_refused_by_name(position: int) -> None:
+    data = bytearray(SMALL.data)
+    data[position] = 2
+    with pytest.raises(FormatVersionError, match=r"segments/a\.seg"):
+        read_footer(bytes(data), "segments/a.seg")
+
+
+def test_a_footer_that_does_not_fit_the_blocks_is_refused() -> None:
+    other = pack(AUTHOR, "s", [group("count", 0, 6, 2, 1), group("count", 1, 9, 3)])
+    footer_at = SMALL.ranges[-1].offset + SMALL.ranges[-1].length
+    mixed = SMALL.data[:footer_at] + other.data[footer_at:]
+    with pytest.raises(CorruptObjectError, match="damaged at byte 44"):
+        read_footer(mixed, "s")
+
+
+def test_a_footer_that_leaves_out_a_block_is_refused() -> None:
+    whole = pack(AUTHOR, "s", [group("count", 0, 5, 2, 1)])
+    end = whole.ranges[0].offset + whole.ranges[0].length
+    surplus = seal(batch(8, 1)).data
+    moved = bytearray(whole.data[:end] + surplus + whole.data[end:])
+    trailer_at = len(moved) - 24
+    moved[trailer_at : trailer_at + 8] = (end + len(surplus)).to_bytes(8, "little")
+    crc = google_crc32c.value(bytes(moved[end + len(surplus) : trailer_at + 16]))
+    moved[trailer_at + 16 : trailer_at + 20] = crc.to_bytes(4, "little")
+    with pytest.raises(CorruptObjectError, match="does not name"):
+        read_footer(bytes(moved), "s")
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [],
+        [seal(batch(0, 1)), seal(batch(2, 1))],
+        [seal(batch(0, 1, 2)), seal(batch(1, 1))],
+        [seal(batch(1, 1)), seal(batch(0, 1))],
+    ],
+    ids=["empty", "gap", "overlap", "backwards"],
+)
+def test_only_blocks_without_a_gap_are_packed(blocks: list[SealedBlock]) -> None:
+    with pytest.raises(InvariantError, match="operator o, subtask 4"):
+        pack(AUTHOR, "s", [BlockGroup("o", 4, blocks)])
+
+
+def test_a_process_token_that_would_be_cut_off_is_refused() -> None:
+    with pytest.raises(InvariantError, match="process token"):
+        pack(SegmentAuthor(Generation(1), "x" * 17, 0), "s", [])

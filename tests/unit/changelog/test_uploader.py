@@ -1,0 +1,566 @@
+"""The uploader: few objects, no lost bytes, bounded memory; all in virtual time."""
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.faults import Failure, SteerableStore
+from tidelog.changelog import uploader
+from tidelog.changelog.block import open_block, seal_metadata
+from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
+from tidelog.changelog.chain import ChainState, SubtaskLogChain
+from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.segment import read_footer
+from tidelog.changelog.uploader import UploadConfig, Uploader
+from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import StorageError, StoreUnreachableError
+from tidelog.ids import Generation, SeqNo
+from tidelog.storage import object_names
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.memory import MemoryStore
+
+
+class Rig:
+    """An uploader over a steerable store, with a clock that a test advances."""
+
+    def __init__(self, **config: float) -> None:
+        self.clock = VirtualClock(auto=False)
+        self.memory = MemoryStore("memory://uploads")
+        self.store = SteerableStore(self.memory)
+        self.ledger = Ledger()
+        effects = Effects(self.clock, Random(1), InlineOffload())
+        settings = UploadConfig(**{"inline_bytes": 0, **config})  # type: ignore[arg-type]
+        self.cadence = Cadence(self.clock)
+        self.uploader = Uploader(
+            self.store, effects, self.ledger, Generation(0), "process", self.cadence, settings
+        )
+
+    def chain(self, subtask: int = 0) -> SubtaskLogChain:
+        return SubtaskLogChain("operator", subtask)
+
+    def write(self, chain: SubtaskLogChain, size: int = 1, first: int | None = None) -> None:
+        """One change with an incompressible value of `size` bytes."""
+        start = SeqNo(chain.end or 0) if first is None else SeqNo(first)
+        key = start.to_bytes(8, "big")
+        self.uploader.submit(chain, ChangeBatch(start, [key], [Random(start).randbytes(size)]))
+
+    def persist(self, chain: SubtaskLogChain) -> "asyncio.Future[ChainState]":
+        return asyncio.ensure_future(self.uploader.persist(chain.capture()))
+
+    @property
+    def segments(self) -> list[str]:
+        return [name for name in self.memory._objects if name.startswith(object_names.SEGMENTS)]
+
+    @property
+    def attempts(self) -> int:
+        return len([c for c in self.store.calls if c[0] == "put"])
+
+
+def scenario(rig: Rig, steps: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        running = asyncio.ensure_future(rig.uploader.run())
+        try:
+            await steps()
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def changes(state: ChainState) -> list[tuple[int, int]]:
+    """What a checkpoint stores, as (first, end) of ranges and inline blocks, in order."""
+    inline = [open_block(data) for data in state.inline]
+    return [(r.first, r.end) for r in state.ranges] + [(b.first, b.end) for b in inline]
+
+
+def test_the_linger_packs_the_blocks_of_all_subtasks_into_one_object() -> None:
+    rig = Rig(linger=0.010)
+
+    async def steps() -> None:
+        chains = [rig.chain(n) for n in range(8)]
+        answers = []
+        for chain in chains:
+            rig.write(chain, 100)
+            answers.append(rig.persist(chain))
+            await rig.clock.advance(0.001)
+        await rig.clock.advance(0.010)
+        states = [answer.result() for answer in answers]
+        assert len(rig.segments) == 1
+        segment = read_footer(rig.memory._objects[rig.segments[0]], rig.segments[0])
+        assert {entry.subtask for entry in segment.entries} == set(range(8))
+        assert all(changes(state) == [(0, 1)] for state in states)
+
+    scenario(rig, steps)
+
+
+def test_a_small_tail_lives_in_the_manifest_and_costs_no_upload() -> None:
+    rig = Rig(inline_bytes=1000)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        for expected in ([(0, 1)], [(0, 1), (1, 2)]):
+            rig.write(chain, 50)
+            answer = rig.persist(chain)
+            await rig.clock.advance(0.02)
+            assert changes(answer.result()) == expected
+        assert rig.segments == []
+        rig.write(chain, 2000)
+        answer = rig.persist(chain)
+        await rig.clock.advance(0.02)
+        assert changes(answer.result()) == [(0, 3)]
+        assert len(rig.segments) == 1
+
+    scenario(rig, steps)
+
+
+def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> None:
+    rig = Rig(inline_bytes=1000, max_age=0.25)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.write(chain, 900)
+        answer = rig.persist(chain)
+        await rig.clock.advance(5.0)
+        assert changes(answer.result()) == [(0, 1)]
+        rig.write(chain, 900)
+        await rig.clock.advance(0.24)
+        assert rig.segments == []
+        await rig.clock.advance(0.02)
+        assert len(rig.segments) == 1
+        assert changes(chain.capture().state()) == [(0, 2)]
+
+    scenario(rig, steps)
+
+
+def test_an_idle_chain_is_persistent_already() -> None:
+    rig = Rig()
+
+    async def steps() -> None:
+        state = await rig.uploader.persist(rig.chain().capture())
+        assert state == ChainState((), ())
+
+    scenario(rig, steps)
+
+
+def test_changes_travel_between_checkpoints_when_they_are_old_or_many() -> None:
+    rig = Rig(inline_bytes=100, max_age=0.25, segment_bytes=5000)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.write(chain, 50)
+        await rig.clock.advance(10)
+        assert rig.attempts == 0, "a tail fit for the manifest waits for it"
+        rig.write(chain, 200)
+        await rig.clock.advance(0.001)
+        assert rig.attempts == 1, "its oldest change is older than the maximum already"
+        rig.write(chain, 200)
+        await rig.clock.advance(0.24)
+        assert rig.attempts == 1
+        await rig.clock.advance(0.02)
+        assert rig.attempts == 2
+        rig.write(chain, 6000)
+        await rig.clock.advance(0.0)
+        assert rig.attempts == 3, "a full segment does not wait"
+
+    scenario(rig, steps)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_failed_upload_keeps_its_bytes_for_the_next_checkpoint(after: bool) -> None:
+    rig = Rig()
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.write(chain, 100)
+        rig.store.fail(Failure("put", object_names.SEGMENTS, after))
+        failed = rig.persist(chain)
+        await rig.clock.advance(0.02)
+        assert isinstance(failed.exception(), StoreUnreachableError)
+        rig.write(chain, 100)
+        answer = rig.persist(chain)
+        await rig.clock.advance(0.02)
+        assert changes(answer.result()) == [(0, 2)]
+        names = {r.segment for r in answer.result().ranges}
+        assert names == chain.objects() == {sorted(rig.segments)[-1]}
+        assert rig.ledger.busy == frozenset()
+        assert set(rig.segments) <= rig.ledger.names, "what nobody refers to can be collected"
+
+    scenario(rig, steps)
+
+
+def test_a_store_that_fails_at_once_is_not_asked_in_a_tight_loop() -> None:
+    rig = Rig(segment_bytes=1000, max_age=0.25)
+
+    async def steps() -> None:
+        rig.store.fail(*(Failure("put", nth=n) for n in range(1, 1000)))
+        rig.write(rig.chain(), 5000)
+        await rig.clock.advance(1.0)
+        assert 2 <= rig.attempts <= 5
+
+    scenario(rig, steps)
+
+
+def test_a_checkpoint_does_not_wait_for_the_pause_behind_a_failure() -> None:
+    rig = Rig(max_age=100.0, segment_bytes=1000)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.store.fail(Failure("put"))
+        rig.write(chain, 5000)
+        await rig.clock.advance(1.0)
+        answer = rig.persist(chain)
+        await rig.clock.advance(0.02)
+        assert changes(answer.result()) == [(0, 1)]
+
+    scenario(rig, steps)
+
+
+def test_uploads_that_finish_out_of_order_leave_the_log_in_order() -> None:
+    rig = Rig(segment_bytes=100)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.store.hold(f"{object_names.SEGMENTS}00000000-process-0000000001")
+        rig.write(chain, 500)
+        await rig.clock.advance(0.001)
+        rig.write(chain, 500)
+        await rig.clock.advance(0.001)
+        assert len(rig.segments) == 1, "the second is durable, the first is not"
+        answer = rig.persist(chain)
+        await rig.clock.advance(1.0)
+        assert not answer.done()
+        rig.store.release()
+        await rig.clock.advance(0.001)
+        assert changes(answer.result()) == [(0, 1), (1, 2)]
+        assert [r.segment for r in answer.result().ranges] == sorted(rig.segments)
+
+    scenario(rig, steps)
+
+
+def test_changes_before_durable_ones_are_uploaded_never_inlined() -> None:
+    """The manifest's inline blocks lie behind its ranges: a restore goes on from their end."""
+    rig = Rig(segment_bytes=100, inline_bytes=90)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        first = f"{object_names.SEGMENTS}00000000-process-0000000001"
+        # Many zeros: big enough to start an upload, small enough to be inlined once sealed.
+        rig.uploader.submit(chain, ChangeBatch(SeqNo(0), [b"12345678"], [bytes(500)]))
+        rig.store.hold(first)
+        rig.store.fail(Failure("put", first))
+        await rig.clock.advance(0.001)
+        rig.write(chain, 500)
+        await rig.clock.advance(0.001)
+        rig.store.release()
+        await rig.clock.advance(0.001)
+        assert len(rig.segments) == 1, "the later changes are durable, the earlier are not"
+        answer = rig.persist(chain)
+        await rig.clock.advance(0.05)
+        assert answer.result().inline == ()
+        assert changes(answer.result()) == [(0, 1), (1, 2)]
+
+    scenario(rig, steps)
+
+
+def test_uploads_that_fail_out_of_order_go_back_in_order() -> None:
+    rig = Rig(segment_bytes=100, max_age=1000.0)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        names = [f"{object_names.SEGMENTS}00000000-process-000000000{n}" for n in (1, 2)]
+        for name in names:
+            rig.store.hold(name)
+        rig.store.fail(*(Failure("put", name) for name in names))
+        rig.write(chain, 500)
+        # Metadata counts no change: only its place in the log tells where it belongs.
+        rig.uploader.submit_block(chain, seal_metadata(b"{}", SeqNo(1)))
+        await rig.clock.advance(0.001)
+        rig.write(chain, 500, first=1)
+        await rig.clock.advance(0.001)
+        for name in names:
+            rig.store.held.pop(name).set()
+            await rig.clock.advance(0.001)
+        assert rig.segments == []
+        answer = rig.persist(chain)
+        await rig.clock.advance(0.02)
+        assert changes(answer.result()) == [(0, 2)]
+
+    scenario(rig, steps)
+
+
+def test_a_range_never_reaches_over_metadata_that_another_segment_has() -> None:
+    """A materialization covers the changes before the metadata; they are on their way all the same.
+
+    Packed with the changes behind it, they would begin the log below where the metadata begins it.
+    """
+    rig = Rig(segment_bytes=100)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        first = f"{object_names.SEGMENTS}00000000-process-0000000001"
+        rig.store.hold(first)
+        rig.store.fail(Failure("put", first))
+        rig.write(chain, 500)
+        await rig.clock.advance(0.001)
+        # Large enough for an upload of its own, which is faster than the one before.
+        rig.uploader.submit_block(chain, seal_metadata(Random(0).randbytes(500), SeqNo(1)))
+        await rig.clock.advance(0.001)
+        assert len(rig.segments) == 1
+        chain.truncate(SeqNo(1))
+        rig.store.release()
+        await rig.clock.advance(0.001)
+        rig.write(chain, 500, first=1)
+        answer = rig.persist(chain)
+        await rig.clock.advance(0.5)
+        assert changes(answer.result()) == [(1, 1), (1, 2)]
+
+    scenario(rig, steps)
+
+
+def test_a_stalled_store_holds_writers_back_until_it_moves() -> None:
+    rig = Rig(limit_bytes=10_000, segment_bytes=1000, concurrency=2)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.store.hold(object_names.SEGMENTS)
+        written = 0
+
+        async def writer() -> None:
+            nonlocal written
+            for _ in range(100):
+                rig.write(chain, 500)
+                written += 1
+                await asyncio.sleep(0)
+                await rig.uploader.admit()
+
+        writing = asyncio.ensure_future(writer())
+        await rig.clock.advance(10.0)
+        assert rig.uploader.metrics.queued_bytes <= 10_000 + 600
+        stuck = written
+        await rig.clock.advance(100.0)
+        assert written == stuck < 100
+        assert rig.store.waiting == 2, "no more uploads in flight than allowed"
+        rig.store.release()
+        for _ in range(50):
+            await rig.clock.advance(0.2)
+        assert writing.done() and written == 100
+        assert rig.uploader.metrics.backpressured_s >= 100
+        assert rig.uploader.metrics.queued_bytes == 0
+
+    scenario(rig, steps)
+
+
+def test_uploads_go_on_side_by_side_while_writers_are_held_back() -> None:
+    rig = Rig(limit_bytes=20_000, segment_bytes=1000, concurrency=4)
+
+    async def steps() -> None:
+        chain = rig.chain()
+        segments = [f"{object_names.SEGMENTS}00000000-process-{n:010}" for n in range(1, 40)]
+        for name in segments:
+            rig.store.hold(name)
+
+        async def writer() -> None:
+            while True:
+                rig.write(chain, 500)
+                await asyncio.sleep(0)
+                await rig.uploader.admit()
+
+        writing = asyncio.ensure_future(writer())
+        for name in segments[:20]:
+            while not rig.uploader.full:
+                await rig.clock.advance(0.01)
+            assert rig.store.waiting == 4
+            rig.store.held.pop(name).set()
+            await rig.clock.advance(0.01)
+        writing.cancel()
+
+    scenario(rig, steps)
+
+
+def test_a_limit_below_the_inline_size_cannot_lock_writers_out() -> None:
+    rig = Rig(limit_bytes=100, inline_bytes=10_000)
+
+    async def steps() -> None:
+        rig.write(rig.chain(), 500)
+        admitted = asyncio.ensure_future(rig.uploader.admit())
+        await rig.clock.advance(1.0)
+        assert admitted.done()
+
+    scenario(rig, steps)
+
+
+def test_a_cancelled_waiter_hurts_nobody() -> None:
+    rig = Rig()
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.write(chain, 100)
+        rig.store.hold(object_names.SEGMENTS)
+        given_up, other = rig.persist(chain), rig.persist(chain)
+        await rig.clock.advance(0.02)
+        given_up.cancel()
+        await rig.clock.advance(0.02)
+        rig.store.release()
+        await rig.clock.advance(0.02)
+        assert changes(other.result()) == [(0, 1)]
+        assert given_up.cancelled()
+        assert not rig.cadence.busy
+
+    scenario(rig, steps)
+
+
+def test_a_capture_survives_the_truncation_of_its_chain() -> None:
+    rig = Rig()
+
+    async def steps() -> None:
+        chain = rig.chain()
+        rig.write(chain, 100)
+        answer = rig.persist(chain)
+        rig.write(chain, 100)
+        chain.truncate(SeqNo(2))
+        await rig.clock.advance(0.02)
+        (first,) = answer.result().ranges
+        assert (first.first, first.segment) == (0, rig.segments[0])
+        assert chain.objects() == set()
+
+    scenario(rig, steps)
+
+
+def test_only_the_checkpoints_whose_bytes_failed_hear_of_it() -> None:
+    rig = Rig(segment_bytes=100)
+
+    async def steps() -> None:
+        failing, fine = rig.chain(0), rig.chain(1)
+        name = f"{object_names.SEGMENTS}00000000-process-0000000001"
+        rig.store.hold(name)
+        rig.store.fail(Failure("put", name))
+        rig.write(failing, 500)
+        await rig.clock.advance(0.001)
+        rig.write(fine, 500)
+        await rig.clock.advance(0.001)
+        answers = [rig.persist(failing), rig.persist(fine)]
+        await rig.clock.advance(0.02)
+        rig.store.release()
+        await rig.clock.advance(0.001)
+        assert isinstance(answers[0].exception(), StorageError)
+        assert changes(answers[1].result()) == [(0, 1)]
+
+    scenario(rig, steps)
+
+
+def test_a_defect_within_an_upload_ends_the_uploader() -> None:
+    rig = Rig()
+
+    async def steps() -> None:
+        async def broken(name: str, data: bytes) -> None:
+            raise ZeroDivisionError(name)
+
+        rig.store.put = broken  # type: ignore[method-assign]
+        chain = rig.chain()
+        rig.write(chain, 100)
+        running = asyncio.ensure_future(rig.uploader.run())
+        waiting = rig.persist(chain)
+        await rig.clock.advance(1.0)
+        waiting.cancel()
+        assert isinstance(running.exception(), ZeroDivisionError)
+
+    async def main() -> None:
+        await steps()
+
+    asyncio.run(main())
+
+
+class SubmitsWhileSealing(InlineOffload):
+    """The first time something is sealed, the task goes on and flushes more."""
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        self._go_on: Callable[[], None] | None = go_on
+
+    async def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if self._go_on is not None:
+            go_on, self._go_on = self._go_on, None
+            go_on()
+        return result
+
+
+def test_metadata_submitted_during_a_sealing_does_not_overtake_the_changes_before_it() -> None:
+    rig = Rig()
+    chain = rig.chain()
+
+    def go_on() -> None:
+        rig.write(chain)
+        rig.uploader.submit_block(chain, seal_metadata(b"states", SeqNo(2)))
+        rig.write(chain)
+
+    rig.uploader.effects = dataclasses.replace(
+        rig.uploader.effects, offload=SubmitsWhileSealing(go_on)
+    )
+
+    async def steps() -> None:
+        rig.write(chain)
+        first = rig.persist(chain)
+        await rig.clock.advance(0.02)
+        assert changes(first.result()) == [(0, 1)]
+        second = rig.persist(chain)
+        await rig.clock.advance(0.02)
+        assert changes(second.result()) == [(0, 1), (1, 3)]
+
+    scenario(rig, steps)
+
+
+def test_what_was_flushed_before_a_checkpoint_is_uploaded_ahead_of_it() -> None:
+    rig = Rig(max_age=60.0)
+
+    async def steps() -> None:
+        rig.cadence.expect(1.0)
+        rig.write(rig.chain(), 100)
+        await rig.clock.advance(1.0 - UPLOAD_LEAD_S - 0.01)
+        assert rig.segments == []
+        await rig.clock.advance(0.02)
+        assert len(rig.segments) == 1
+
+    scenario(rig, steps)
+
+
+def test_an_upload_that_ends_makes_room_for_the_one_that_waits() -> None:
+    rig = Rig(concurrency=1, limit_bytes=150, segment_bytes=100)
+    chain = rig.chain()
+
+    async def steps() -> None:
+        rig.store.hold(object_names.SEGMENTS)
+        rig.write(chain, 120)
+        await rig.clock.advance(0.3)
+        rig.write(chain, 120)
+        await rig.clock.advance(0.3)
+        admitted = asyncio.ensure_future(rig.uploader.admit())
+        await rig.clock.advance(0.3)
+        assert not admitted.done()
+        rig.store.release()
+        # Nobody submits anything: only the end of the first upload can start the second.
+        await rig.clock.advance(1.0)
+        assert admitted.done()
+        assert len(rig.segments) == 2
+
+    scenario(rig, steps)
+
+
+def test_a_backlog_goes_out_in_segments_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploader, "LARGEST_SEGMENT", 1000)
+    rig = Rig()
+
+    async def steps() -> None:
+        chain = rig.chain()
+        for _ in range(20):
+            rig.write(chain, 200)
+        answer = rig.persist(chain)
+        await rig.clock.advance(1.0)
+        assert changes(answer.result()) == [(n, n + 4) for n in range(0, 20, 4)]
+
+    scenario(rig, steps)

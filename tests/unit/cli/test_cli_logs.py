@@ -1,0 +1,85 @@
+"""`tidelog --log-level --log-format`: records on standard error, for every command."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.support.cli import lay_out, tidelog
+from tests.support.jobs import contents, word_count
+from tests.support.jobs import run as job
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.object_names import SEGMENTS
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("low tide high tide\n")
+    return tmp_path / "text"
+
+
+def run(text: Path, *logs: str) -> Result:
+    place = text.parent
+    paths = ["--input", text, "--store", place / "store", "--output", place / "out"]
+    return tidelog(*logs, "run", "wordcount", *paths, "--table", "memory", "--json")
+
+
+def documents(lines: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def test_json_records_have_time_level_logger_event_and_fields(text: Path) -> None:
+    done = run(text, "--log-level", "info", "--log-format", "json")
+    assert done.exit_code == 0, done.output
+    records = {record["event"]: record for record in documents(done.stderr)}
+    started = records["generation_started"]
+    assert (started["level"], started["logger"]) == ("info", "tidelog.checkpoint.slots")
+    assert started["time"].endswith("+00:00")
+    assert started["fields"] == {"job": "wordcount", "generation": 0}
+    assert (
+        started["message"] == "job 'wordcount' starts as generation 0, older generations are fenced"
+    )
+    assert records["checkpoint_completed"]["fields"]["seconds"] >= 0
+
+
+def test_standard_output_holds_results_only(text: Path) -> None:
+    done = run(text, "--log-level", "debug", "--log-format", "json")
+    assert done.stderr
+    assert documents(done.stdout)[-1]["outcome"] == "finished"
+    assert not any("logger" in document for document in documents(done.stdout))
+
+
+def test_text_records_are_lines_with_level_and_logger(text: Path) -> None:
+    done = run(text, "--log-level", "INFO")
+    [line] = [line for line in done.stderr.splitlines() if "starts as generation" in line]
+    assert " INFO tidelog.checkpoint.slots: job 'wordcount' starts" in line
+
+
+def test_only_warnings_are_shown_unless_asked(text: Path) -> None:
+    assert run(text).stderr == ""
+
+
+def test_other_commands_show_their_records_too(tmp_path: Path) -> None:
+    """`overhead` goes on without a segment that is gone, and says so."""
+    store = MemoryStore()
+    job(store, word_count())
+    objects = dict(contents(store))
+    del objects[max(name for name in objects if name.startswith(SEGMENTS))]
+    place = lay_out(tmp_path / "store", objects)
+    measured = tidelog("--log-level", "info", "overhead", place, "--engine", "local")
+    assert "INFO tidelog.cost.measured.local: a segment is left out" in measured.stderr
+
+
+def test_a_level_that_does_not_exist_is_wrong_usage(tmp_path: Path) -> None:
+    refused = tidelog("--log-level", "loud", "inspect", tmp_path)
+    assert refused.exit_code == 2 and "'loud'" in refused.stderr
+
+
+def test_a_command_leaves_logging_as_it_was(text: Path) -> None:
+    before = list(logging.getLogger().handlers), logging.getLogger("tidelog").level
+    run(text, "--log-level", "debug")
+    assert (logging.getLogger().handlers, logging.getLogger("tidelog").level) == before

@@ -1,0 +1,348 @@
+"""Whatever was opened is closed once, however a job ends: sources, operators, processors, sinks."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import config
+from tidelog import (
+    Effects,
+    Job,
+    JobConfig,
+    JobRunner,
+    Schedule,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+)
+from tidelog.effects import InlineOffload
+from tidelog.errors import FencedError, UserFunctionError
+from tidelog.ids import CheckpointId
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.runtime.source import Source, SplitReader
+from tidelog.storage.memory import MemoryStore
+
+
+class Ledger:
+    """What was opened and closed; `fails` are calls that raise."""
+
+    def __init__(self, *fails: str) -> None:
+        self.opened: list[object] = []
+        self.closed: list[object] = []
+        self.fails = fails
+
+    def call(self, name: str) -> None:
+        if name in self.fails:
+            raise ValueError(name)
+
+    def check(self) -> None:
+        kinds = Counter(type(thing).__name__ for thing in self.opened)
+        assert Counter(map(id, self.closed)) == Counter(map(id, self.opened)), kinds
+        assert set(Counter(map(id, self.closed)).values()) <= {1}
+
+
+class Splits(Source):
+    def __init__(self, ledger: Ledger, *, endless: bool) -> None:
+        self._ledger = ledger
+        self._endless = endless
+
+    def discover(self) -> Iterable[str]:
+        return [f"split-{n}" for n in range(6)]
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        reader = _Reader(self._ledger, position or 0, endless=self._endless)
+        self._ledger.opened.append(reader)
+        return reader
+
+
+class _Reader(SplitReader):
+    delay_s = 0.2
+
+    def __init__(self, ledger: Ledger, position: int, *, endless: bool) -> None:
+        self.position = position
+        self._ledger = ledger
+        self._endless = endless
+        self._turn = 0
+
+    def read(self) -> list[Any] | None:
+        self._turn += 1
+        if self._turn % 12:  # long enough that all splits of a task have nothing, and it waits
+            return []
+        if self.position == 12 and not self._endless:
+            return None
+        if self.position == 6:
+            self._ledger.call("read")
+        self.position += 1
+        return [self.position]
+
+    def close(self) -> None:
+        self._ledger.closed.append(self)
+        self._ledger.call("close reader")
+
+
+class Passing(StatefulProcessor):
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        if any(isinstance(thing, Passing) for thing in self._ledger.opened):
+            self._ledger.call("second init")
+        self._ledger.opened.append(self)
+
+    def handleInputRows(
+        self, key: tuple[Any, ...], rows: Iterator[Any], timerValues: Any
+    ) -> Iterator[Any]:
+        return rows
+
+    def close(self) -> None:
+        self._ledger.closed.append(self)
+        self._ledger.call("close processor")
+
+
+class Shelf(Sink):
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        if context.subtask:
+            self._ledger.call("second open")
+        writer = _Writer(self._ledger)
+        self._ledger.opened.append(writer)
+        return writer
+
+
+class _Writer(SinkWriter):
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.release: threading.Event | None = None
+        self.reached = threading.Event()
+        self.busy = False
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        self._ledger.call("recover")
+
+    def write(self, records: Sequence[Any]) -> None:
+        self._ledger.call("write")
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        if self.release is not None:
+            self.busy = True
+            self.reached.set()
+            self.release.wait()
+            self.busy = False
+        return b"token"
+
+    def commit(self, transaction: bytes) -> None:
+        self._ledger.call("commit")
+
+    def close(self) -> None:
+        assert not self.busy
+        self._ledger.closed.append(self)
+        self._ledger.call("close sink")
+
+
+def job_of(ledger: Ledger, *, endless: bool) -> Job:
+    job = Job("closing")
+    records = job.source(Splits(ledger, endless=endless)).key_by(lambda n: n)
+    records.transform_with_state(lambda: Passing(ledger)).sink(Shelf(ledger))
+    return job
+
+
+def runner_of(
+    ledger: Ledger,
+    *,
+    endless: bool = False,
+    store: MemoryStore | None = None,
+    clock: VirtualClock | None = None,
+) -> JobRunner:
+    effects = Effects(clock or VirtualClock(), Random(1), InlineOffload())
+    return JobRunner(job_of(ledger, endless=endless), store or MemoryStore(), config(), effects)
+
+
+def test_at_the_end_of_the_data() -> None:
+    ledger = Ledger()
+    asyncio.run(runner_of(ledger).run())
+    ledger.check()
+    assert len(ledger.opened) == 6 + 2 + 2
+
+
+@pytest.mark.parametrize("drain", [True, False], ids=["drain", "stop"])
+def test_at_a_stop_with_a_savepoint(drain: bool) -> None:
+    ledger, clock = Ledger(), VirtualClock()
+
+    async def scenario() -> None:
+        runner = runner_of(ledger, endless=True, clock=clock)
+        running = asyncio.ensure_future(runner.run())
+        await clock.sleep(3.0)
+        await runner.stop("last", drain=drain)
+        await running
+
+    asyncio.run(scenario())
+    ledger.check()
+    assert len(ledger.opened) == 6 + 2 + 2
+
+
+@pytest.mark.parametrize("place", ["read", "write", "commit"])
+def test_at_the_failure_of_a_task(place: str) -> None:
+    ledger = Ledger(place)
+    with pytest.raises(UserFunctionError, match=place):
+        asyncio.run(runner_of(ledger).run())
+    ledger.check()
+    assert len(ledger.opened) > 2 + 2
+
+
+@pytest.mark.parametrize("place", ["second open", "recover", "second init"])
+def test_at_a_start_that_fails(place: str) -> None:
+    ledger = Ledger(place)
+    with pytest.raises(UserFunctionError, match=place):
+        asyncio.run(runner_of(ledger).run())
+    ledger.check()
+    assert ledger.opened
+
+
+def test_at_a_cancellation() -> None:
+    ledger, clock = Ledger(), VirtualClock()
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(runner_of(ledger, endless=True, clock=clock).run())
+        await clock.sleep(3.0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scenario())
+    ledger.check()
+
+
+def test_when_a_newer_start_has_fenced_it() -> None:
+    ledger, clock, store = Ledger(), VirtualClock(), MemoryStore()
+
+    async def scenario() -> None:
+        older = asyncio.ensure_future(
+            runner_of(ledger, endless=True, clock=clock, store=store).run()
+        )
+        await clock.sleep(3.0)
+        newer = runner_of(Ledger(), endless=True, clock=clock, store=store)
+        running = asyncio.ensure_future(newer.run())
+        with pytest.raises(FencedError):
+            await older
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scenario())
+    ledger.check()
+
+
+@pytest.mark.parametrize("place", ["close reader", "close processor", "close sink"])
+def test_a_close_that_fails_keeps_nothing_else_open_and_is_told(place: str) -> None:
+    ledger = Ledger(place)
+    with pytest.raises(UserFunctionError, match=place):
+        asyncio.run(runner_of(ledger).run())
+    ledger.check()
+
+
+@pytest.mark.parametrize("place", ["close reader", "close processor", "close sink"])
+def test_a_close_that_fails_does_not_hide_why_the_job_failed(
+    place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = Ledger("write", place)
+    with pytest.raises(UserFunctionError, match="ValueError: write"):
+        asyncio.run(runner_of(ledger).run())
+    ledger.check()
+    assert place in caplog.text
+
+
+def test_a_sink_is_closed_when_the_call_under_way_has_returned() -> None:
+    """A cancelled job waits for its threads before it closes what they work with."""
+    ledger, release = Ledger(), threading.Event()
+    settings = JobConfig(parallelism=1, table="memory", schedule=Schedule(interval=0.05))
+
+    async def scenario() -> None:
+        runner = JobRunner(job_of(ledger, endless=True), MemoryStore(), settings)
+        running = asyncio.ensure_future(runner.run())
+        while not (writers := [w for w in ledger.opened if isinstance(w, _Writer)]):
+            await asyncio.sleep(0)
+        writers[0].release = release
+        while not writers[0].reached.is_set():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert writers[0] not in ledger.closed
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scenario())
+    ledger.check()
+
+
+class Waiting(Splits):
+    """Its reads wait in a thread, as a client library's do."""
+
+    blocking = True
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger, endless=True)
+
+    def discover(self) -> Iterable[str]:
+        return ["split"]
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        reader = _WaitingReader(self._ledger)
+        self._ledger.opened.append(reader)
+        return reader
+
+
+class _WaitingReader(SplitReader):
+    position = 0
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.reading = threading.Event()
+        self.release = threading.Event()
+        self.closed = threading.Event()
+        self.busy = False
+
+    def read(self) -> list[Any] | None:
+        self.busy = True
+        self.reading.set()
+        self.release.wait()
+        self.busy = False
+        return []
+
+    def close(self) -> None:
+        assert not self.busy
+        self._ledger.closed.append(self)
+        self.closed.set()
+
+
+def test_a_reader_is_closed_by_the_thread_that_still_reads() -> None:
+    """The job does not wait for a read that may never return, and does not close under its feet."""
+    ledger = Ledger()
+
+    async def scenario() -> None:
+        job = Job("waiting")
+        job.source(Waiting(ledger)).sink(Shelf(ledger))
+        running = asyncio.ensure_future(JobRunner(job, MemoryStore(), JobConfig()).run())
+        while not (readers := [r for r in ledger.opened if isinstance(r, _WaitingReader)]):
+            await asyncio.sleep(0.01)
+        while not readers[0].reading.is_set():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(scenario())
+    (reader,) = [r for r in ledger.opened if isinstance(r, _WaitingReader)]
+    assert not reader.closed.is_set()
+    reader.release.set()
+    assert reader.closed.wait(60)
+    ledger.check()

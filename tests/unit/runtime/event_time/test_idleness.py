@@ -1,0 +1,142 @@
+"""Inputs that have nothing do not hold event time back, and the reports show them."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.pipelines import config, effects
+from tidelog import Callback, Emitter, Job, JobRunner, PushSource, Stream, TextFiles
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.status import JobStatus, OperatorStatus
+from tidelog.storage.memory import MemoryStore
+
+
+def status_when(
+    build: Callable[[Job], Stream],
+    enough: Callable[[list[Any], JobStatus], bool],
+    parallelism: int,
+) -> JobStatus:
+    """Run an endless job in virtual time until its windows and its status are as wanted."""
+    job = Job("endless")
+    fired: list[Any] = []
+    windows = (
+        build(job)
+        .key_by(lambda _: "all")
+        .window(1000, value_of=lambda _: 1, combine=lambda a, b: a + b)
+    )
+    windows.sink(Callback(fired.append))
+
+    async def steps() -> JobStatus:
+        runner = JobRunner(job, MemoryStore(), config(parallelism=parallelism), effects())
+        running = asyncio.ensure_future(runner.run())
+        try:
+            for _ in range(600):
+                await runner.effects.clock.sleep(0.5)
+                if running.done():
+                    running.result()
+                if runner.running and enough(fired, status_of(runner)):
+                    return status_of(runner)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        raise AssertionError(f"five minutes have passed; fired {fired}")
+
+    return asyncio.run(steps())
+
+
+def operator(status: JobStatus, id: str) -> OperatorStatus:
+    return next(operator for operator in status.operators if operator.id == id)
+
+
+@pytest.mark.parametrize("shape", ["chained", "apart"])
+def test_subtasks_without_splits_are_idle_from_the_start(shape: str, tmp_path: Path) -> None:
+    (tmp_path / "only").write_text("".join(f"{n * 100}\n" for n in range(50)))
+
+    def build(job: Job) -> Stream:
+        read = job.source(TextFiles(tmp_path, follow=True))
+        if shape == "apart":
+            read.sink(Callback(lambda _: None), name="copies")
+        return read.event_time(int)
+
+    status = status_when(build, lambda fired, _: len(fired) == 4, parallelism=3)
+    source = operator(status, "source")
+    assert (source.splits, source.idle_subtasks) == (1, 2)
+    assert operator(status, "window").watermark_ms == 4899
+
+
+class Quiet(PushSource):
+    """One split goes on, the other one gives a record and falls silent."""
+
+    def discover(self) -> list[str]:
+        return ["busy", "quiet"]
+
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        await emitter.emit([0], 1)
+        for number in range(1, 100 if split == "busy" else 1):
+            await emitter.emit([number * 100], number + 1)
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("shape", ["chained", "apart"])
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_split_that_falls_silent_is_idle_after_a_while(shape: str, parallelism: int) -> None:
+    def build(job: Job) -> Stream:
+        pushed = job.source(Quiet())
+        if shape == "apart":
+            pushed.sink(Callback(lambda _: None), name="copies")
+        return pushed.event_time(lambda n: n, idle_after_ms=5000)
+
+    status = status_when(build, lambda fired, _: len(fired) == 9, parallelism)
+    assert operator(status, "window").watermark_ms == 9899
+    if shape == "chained":
+        assert operator(status, "source").idle_splits >= 1
+
+
+def test_without_idleness_event_time_waits_for_the_silent_split() -> None:
+    status = status_when(
+        lambda job: job.source(Quiet()).event_time(lambda n: n),
+        lambda fired, status: operator(status, "source").records_in == 101,
+        parallelism=1,
+    )
+    assert operator(status, "source").idle_splits == 0
+    assert operator(status, "window").watermark_ms == -1
+
+
+class Returns(PushSource):
+    """The quiet split comes back with what is late by then, and goes on from there."""
+
+    def discover(self) -> list[str]:
+        return ["busy", "returning"]
+
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        if split == "busy":
+            await emitter.emit(list(range(0, 5000, 10)), 1)
+            await asyncio.Event().wait()
+        await emitter.emit([0], 1)
+        await self.back.wait()
+        await emitter.emit([1, 2, 9000], 2)
+        await asyncio.Event().wait()
+
+    def __init__(self) -> None:
+        self.back = asyncio.Event()
+
+
+def test_a_split_that_comes_back_counts_again_and_what_is_late_is_counted() -> None:
+    source = Returns()
+
+    def enough(fired: list[Any], status: JobStatus) -> bool:
+        if len(fired) >= 4:
+            source.back.set()
+        return status.late_records == 2 and len(fired) == 5
+
+    status = status_when(
+        lambda job: job.source(source).event_time(lambda n: n, idle_after_ms=3000),
+        enough,
+        parallelism=1,
+    )
+    # The other split is idle, so event time goes as far as the one that came back.
+    assert operator(status, "window").watermark_ms == 8999
+    assert operator(status, "window").late_records == 2

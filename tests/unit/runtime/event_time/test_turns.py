@@ -1,0 +1,224 @@
+"""Splits of one subtask are read in turn, whatever each of them has, and keep in step."""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.pipelines import Outside, config, run
+from tidelog import (
+    Callback,
+    Emitter,
+    Job,
+    JobRunner,
+    PushSource,
+    Rate,
+    Replayable,
+    Schedule,
+    TextFiles,
+)
+from tidelog.effects import Effects
+from tidelog.runtime.source import Source
+from tidelog.storage.memory import MemoryStore
+
+
+class Enough(Exception):
+    """The test has seen what it wants."""
+
+
+class Chatty(PushSource):
+    """Splits that push for ever, as fast as they may."""
+
+    def discover(self) -> list[str]:
+        return ["a", "b", "c"]
+
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        for number in itertools.count(position or 0):
+            await emitter.emit([split], number + 1)
+
+
+def letters(split: str) -> Callable[[], Iterator[str]]:
+    return lambda: itertools.repeat(split)
+
+
+def followed(directory: Path) -> Source:
+    for split in "abc":
+        (directory / split).write_text(f"{split}\n" * 50_000)
+    return TextFiles(directory, follow=True, chunk_bytes=100)
+
+
+ENDLESS: dict[str, Callable[[Path], Source]] = {
+    "push": lambda _: Chatty(),
+    "rate": lambda _: Rate(None, splits=3, make=lambda n: "abc"[n % 3]),
+    "replayable": lambda _: Replayable({split: letters(split) for split in "abc"}),
+    "blocking": lambda _: Replayable({s: letters(s) for s in "abc"}, blocking=True),
+    "followed": followed,
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_every_endless_split_of_a_subtask_is_read(kind: str, tmp_path: Path) -> None:
+    seen: set[str] = set()
+
+    def see(record: str) -> None:
+        seen.add(record)
+        if seen == set("abc"):
+            raise Enough
+
+    job = Job("endless")
+    job.source(ENDLESS[kind](tmp_path)).sink(Callback(see))
+    with pytest.raises(Exception, match="Enough"):
+        run(job, MemoryStore(), config(parallelism=1))
+
+
+def test_a_directory_of_more_files_than_may_be_open_is_read_in_turn(tmp_path: Path) -> None:
+    for number in range(150):
+        (tmp_path / f"{number:03}").write_text(f"{number} first\n{number} second\n")
+    order: list[str] = []
+    job = Job("files")
+    job.source(TextFiles(tmp_path, chunk_bytes=12)).sink(Callback(order.append))
+    run(job, MemoryStore(), config(parallelism=1))
+    assert sorted(order) == sorted(f"{n} {w}" for n in range(150) for w in ("first", "second"))
+    assert all(line.endswith("first") for line in order[:150])
+
+
+@asynccontextmanager
+async def running(runner: JobRunner) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(runner.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_what_a_blocking_iterator_has_and_barriers_pass_while_it_waits() -> None:
+    """A record, then nothing until the test is over: the record arrives, checkpoints complete."""
+    never = threading.Event()
+    arrived: list[str] = []
+
+    def slow() -> Iterator[str]:
+        yield "early"
+        never.wait()
+
+    def chatty() -> Iterator[str]:
+        yield from ("x", "y")
+        never.wait()
+
+    async def steps() -> None:
+        some = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def see(record: str) -> None:
+            arrived.append(record)
+            if len(arrived) == 11:
+                loop.call_soon(some.set)
+
+        # More splits that wait than the pool has threads: they take none of it.
+        waiting = {f"s{n}": slow for n in range(9)}
+        job = Job("waiting")
+        job.source(Replayable({**waiting, "chatty": chatty}, blocking=True)).sink(Callback(see))
+        runner = JobRunner(
+            job, MemoryStore(), config(parallelism=1, schedule=Schedule(interval=0.05)), Effects()
+        )
+        async with running(runner):
+            await some.wait()
+            assert runner.incarnation is not None
+            completed = runner.incarnation.driver.metrics.completed
+            while runner.incarnation.driver.metrics.completed < completed + 2:
+                await asyncio.sleep(0.01)
+
+    try:
+        asyncio.run(asyncio.wait_for(steps(), 120))
+    finally:
+        never.set()
+    assert sorted(arrived) == ["early"] * 9 + ["x", "y"]
+
+
+def test_a_restart_reads_what_a_waiting_thread_had_read_and_nobody_taken() -> None:
+    records = [f"r{n}" for n in range(300)]
+    sink, store = Outside(), MemoryStore()
+
+    def job(breaks_at: str) -> Job:
+        built = Job("again")
+        source = Replayable({"a": records, "b": records}, blocking=True)
+
+        def check(record: str) -> str:
+            if record == breaks_at:
+                raise Enough
+            return record
+
+        built.source(source).map(check).sink(sink)
+        return built
+
+    with pytest.raises(Exception, match="Enough"):
+        run(job("r250"), store, config(parallelism=1))
+    run(job(""), store, config(parallelism=1), seed=2)
+    assert sorted(sink.records) == sorted(records * 2)
+
+
+def test_a_split_far_ahead_waits_for_one_behind_that_has_records() -> None:
+    """One split has a record a minute, the other one a second: in step, 61 to 1, not 1 to 1."""
+    order: list[int] = []
+    job = Job("in-step")
+    sparse = [("sparse", 60_000 * n) for n in range(3000)]
+    dense = [("dense", 1000 * n) for n in range(180_000)]
+    source = Replayable({"sparse": sparse, "dense": dense})
+    timed = job.source(source).event_time(lambda r: r[1], max_ahead_ms=0)
+    timed.sink(Callback(lambda r: order.append(r[1])))
+    run(job, MemoryStore(), config(parallelism=1))
+    assert len(order) == 183_000
+    # A read gives 1,024 records: that is how far the sparse split may be ahead, and no further.
+    reach = 0
+    for time in order:
+        reach = max(reach, time)
+        assert reach - time <= 60_000 * 1024
+
+
+def test_splits_of_several_subtasks_keep_in_step() -> None:
+    furthest = {"sparse": 0, "dense": 0}
+    job = Job("in-step")
+    sparse = [("sparse", 60_000 * n) for n in range(9000)]
+    dense = [("dense", 1000 * n) for n in range(540_000)]
+    source = Replayable({"sparse": sparse, "dense": dense})
+    apart: list[int] = []
+
+    def see(record: tuple[str, int]) -> None:
+        furthest[record[0]] = max(furthest[record[0]], record[1])
+        if record[0] == "sparse":
+            apart.append(record[1] - furthest["dense"])
+
+    job.source(source).event_time(lambda r: r[1], max_ahead_ms=0).sink(Callback(see))
+    run(job, MemoryStore(), config(parallelism=2))
+    assert max(apart) <= 60_000 * 1024 + 1024 * 1000
+
+
+def test_nobody_waits_for_a_split_that_has_nothing() -> None:
+    """The quiet split is far behind, for ever: the other one is read to its end."""
+    seen: list[int] = []
+
+    class Quiet(PushSource):
+        def discover(self) -> list[str]:
+            return ["busy", "quiet"]
+
+        async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+            await emitter.emit([0], 1)
+            for number in range(1, 200 if split == "busy" else 0):
+                await emitter.emit([number * 3_600_000], number + 1)
+            await asyncio.Event().wait()
+
+    def see(record: int) -> None:
+        seen.append(record)
+        if record == 199 * 3_600_000:
+            raise Enough
+
+    job = Job("quiet")
+    job.source(Quiet()).event_time(lambda n: n).sink(Callback(see))
+    with pytest.raises(Exception, match="Enough"):
+        run(job, MemoryStore(), config(parallelism=1))
+    assert len(seen) == 201

@@ -1,0 +1,202 @@
+"""Records in flight find their operator whatever shape the job has after a restart."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside
+from tests.support.pressure import (
+    SlowOutside,
+    checkpoints,
+    copy_of,
+    numbered,
+    outside_as_of,
+    overtaken,
+    pressed,
+    run_pressed,
+)
+from tidelog.checkpoint.finished import fully_finished
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, encode_entry
+from tidelog.errors import RestoreError
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job, Stream
+from tidelog.runtime.subtasks.vertices import compile_job
+from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from tidelog.storage import object_names
+from tidelog.storage.memory import MemoryStore
+
+Build = Callable[[Outside], Job]
+
+
+class Numbering(StatefulProcessor):
+    """Numbers the records of every key from 0 on."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Any:
+        (number,) = self.count.get() or (0,)
+        for _, split, n in rows:
+            yield key[0], split, n, number
+            number += 1
+        self.count.update((number,))
+
+
+def numbering(stream: Stream) -> Stream:
+    return stream.key_by(lambda r: r[0]).transform_with_state(Numbering)
+
+
+def one_sink(sink: Outside) -> Job:
+    """Keyed state in front of a slow sink of one subtask."""
+    job = Job("one-sink")
+    numbering(job.source(numbered())).sink(sink, parallelism=1)
+    return job
+
+
+def spread(sink: Outside) -> Job:
+    """Between sources of another parallelism and keyed state, records are spread evenly."""
+    job = Job("sources")
+    stream = job.source(numbered(), parallelism=3).rebalance().map(lambda r: r)
+    numbering(stream).sink(sink)
+    return job
+
+
+def check(sink: Outside) -> None:
+    """Every record once, and of every key in the order in which state saw them."""
+    found = [record[:3] for record in sink.records]
+    assert sorted(found) == sorted(numbered().records)
+    by_key: dict[str, list[int]] = {}
+    for key, _, _, number in sink.records:
+        by_key.setdefault(key, []).append(number)
+    for key, numbers in by_key.items():
+        assert numbers == list(range(len(numbers))), key
+
+
+def destinations(checkpoint: Checkpoint) -> set[tuple[str, int]]:
+    """Where the records in flight are on their way to."""
+    held = [subtask.in_flight for _, subtask in checkpoint.subtasks()]
+    return {to for ref in held if ref is not None for to in ref.inputs}
+
+
+def resumed(
+    job: Build,
+    objects: MemoryStore,
+    sink: Outside,
+    chosen: Checkpoint,
+    settings: JobConfig,
+    *,
+    copied: bool = True,
+) -> Outside:
+    """What is outside after a job went on from a checkpoint to its end."""
+    clock = VirtualClock()
+    again = SlowOutside(clock)
+    again.committed = outside_as_of(sink, chosen).committed
+    store = copy_of(objects) if copied else objects
+    run_pressed(job(again), store, settings, clock, restore_slot=chosen.slot, seed=2)
+    return again
+
+
+def taken_under_pressure(
+    job: Build, parallelism: int, **settings: Any
+) -> tuple[MemoryStore, Outside, Checkpoint]:
+    """A store, what was committed, and a checkpoint with records in flight."""
+    clock, objects = VirtualClock(), MemoryStore("memory://shapes")
+    sink = SlowOutside(clock)
+    run_pressed(job(sink), objects, pressed(parallelism=parallelism, **settings), clock)
+    check(sink)
+    held = [checkpoint for checkpoint in checkpoints(objects) if overtaken(checkpoint)]
+    return objects, sink, held[1]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 5])
+def test_records_in_flight_to_a_sink_of_one_subtask_find_it(after: int) -> None:
+    objects, sink, chosen = taken_under_pressure(one_sink, 3)
+    assert ("sink", 0) in destinations(chosen)
+    check(resumed(one_sink, objects, sink, chosen, pressed(parallelism=after)))
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_operators_that_had_tasks_of_their_own_and_are_chained_now_get_their_records(
+    after: int,
+) -> None:
+    """The exchange in front of them has become a plain edge."""
+
+    def plain(sink: Outside) -> Job:
+        job = Job("sources")
+        stream = job.source(numbered(), parallelism=3).map(lambda r: r)
+        numbering(stream).sink(sink)
+        return job
+
+    objects, sink, chosen = taken_under_pressure(spread, 3)
+    assert ("map", 0) in destinations(chosen)
+    assert compile_job(plain(sink), after)[0].nodes[-1].id == "map"
+    check(resumed(plain, objects, sink, chosen, pressed(parallelism=after)))
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_plain_edge_that_becomes_an_exchange_finds_its_records(after: int) -> None:
+    def exchanged(sink: Outside) -> Job:
+        job = Job("one-sink")
+        numbering(job.source(numbered())).key_by(lambda r: r[0]).sink(sink, parallelism=2)
+        return job
+
+    objects, sink, chosen = taken_under_pressure(one_sink, 3)
+    check(resumed(exchanged, objects, sink, chosen, pressed(parallelism=after)))
+
+
+def test_records_written_before_checkpoints_said_where_they_go_are_found_too() -> None:
+    objects, sink, chosen = taken_under_pressure(one_sink, 3)
+    operators = tuple(replace(o, subtasks=tuple(map(silent, o.subtasks))) for o in chosen.operators)
+    older = copy_of(objects)
+    entry = replace(chosen, operators=operators)
+    older._store(object_names.checkpoint(chosen.slot), encode_entry(entry))
+    check(resumed(one_sink, older, sink, chosen, pressed(parallelism=1)))
+
+
+def silent(subtask: SubtaskState) -> SubtaskState:
+    if subtask.in_flight is None:
+        return subtask
+    return replace(subtask, in_flight=replace(subtask.in_flight, inputs=()))
+
+
+def test_records_behind_an_operator_that_finished_find_theirs_beside_it() -> None:
+    """The keyed operator has ended and the sink has not: they cannot share a task."""
+    objects, sink, _ = taken_under_pressure(one_sink, 3, channel_buffers=60)
+    late = [
+        c
+        for c in checkpoints(objects)
+        if destinations(c) == {("sink", 0)} and finished(c) == {"source", "process"}
+    ]
+    assert late, "the sink is slow, so the others end long before it"
+    for chosen in late:
+        check(resumed(one_sink, objects, sink, chosen, pressed(parallelism=1)))
+
+
+def finished(checkpoint: Checkpoint) -> set[str]:
+    return {operator.id for operator in checkpoint.operators if fully_finished(operator)}
+
+
+def test_an_input_that_is_gone_is_refused_before_anything_is_written() -> None:
+    def job(sink: Outside, *, both: bool) -> Job:
+        job = Job("inputs")
+        source = job.source(numbered())
+        none = source.filter(lambda r: False)
+        none.map(lambda r: r).sink(Outside(), name="nowhere")
+        numbering(none.union(source) if both else source).sink(sink)
+        return job
+
+    def two_inputs(sink: Outside) -> Job:
+        return job(sink, both=True)
+
+    def one_input(sink: Outside) -> Job:
+        return job(sink, both=False)
+
+    objects, sink, chosen = taken_under_pressure(two_inputs, 2)
+    assert ("process", 1) in destinations(chosen)
+    before = dict(objects._objects)
+    with pytest.raises(RestoreError, match=r"'process'.*input number 1"):
+        resumed(one_input, objects, sink, chosen, pressed(parallelism=2), copied=False)
+    assert objects._objects == before, "the job that runs is not fenced"

@@ -1,0 +1,433 @@
+"""Records of every type that readers and operators yield come back as they were; bytes that
+somebody forged build data at most, and run nothing."""
+
+import enum
+import functools
+import os
+import sys
+from collections import Counter, OrderedDict, deque, namedtuple
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import PurePosixPath
+from types import ModuleType
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import SplitResult
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog import Row
+from tidelog.errors import TidelogError, UnstorableError
+from tidelog.runtime.in_flight import records as form
+from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.runtime.in_flight.records import Shape, decode_records, encode_records
+
+BASIC = RecordTypes()
+T = TypeVar("T")
+
+ran: list[str] = []
+"""What code of a record's type ran."""
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any = 0
+
+
+Old = namedtuple("Old", "a b")
+
+
+@dataclass
+class Order:
+    item: Any
+    price: Decimal = Decimal(1)
+    tags: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        ran.append("post_init")
+
+    @functools.cached_property
+    def doubled(self) -> Decimal:
+        return self.price * 2
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    x: float
+    y: float = 0.0
+
+
+@dataclass
+class Tagged(Order):
+    tag: str = ""
+
+
+@dataclass
+class Box(Generic[T]):
+    held: T
+
+
+class Event(msgspec.Struct):
+    at: int
+    data: Any = None
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, tag="f", omit_defaults=True):
+    name: str
+    more: list[int] = []
+    other: int
+
+
+class Colour(enum.Enum):
+    RED = "r"
+    CRIMSON = "r"
+    BLUE = (1, 2)
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Right(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Checked(msgspec.Struct):
+    value: int
+
+    def __post_init__(self) -> None:
+        ran.append("struct")
+
+
+@dataclass
+class Closing:
+    path: str
+
+    def __del__(self) -> None:
+        ran.append("del")
+
+
+@dataclass
+class Reduced:
+    value: int
+
+    def __reduce__(self) -> Any:
+        return Reduced, (self.value,)
+
+
+@dataclass
+class Stately:
+    value: int
+
+    def __setstate__(self, state: Any) -> None:
+        ran.append("setstate")
+
+
+class Plain:
+    def __init__(self, value: Any) -> None:
+        ran.append("init")
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plain) and self.value == other.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Words(list[str]):
+    """Has contents and attributes."""
+
+
+class Fancy(str):
+    __slots__ = ()
+
+
+def through(records: list[Any], types: RecordTypes = BASIC) -> list[Any]:
+    return decode_records(*encode_records(records, types), types)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert found == expected
+    assert repr(found) == repr(expected)
+    assert type(found) is type(expected)
+
+
+SAMPLES = [
+    Row(word="tide", count=3),
+    Row("bare", 2.5, None),
+    Row("a", "b")("short"),
+    Row(inner=Row(list=[Row(x=1)], map={"a": (1,)})),
+    Pair(1),
+    Pair(Pair((), []), Row(a=1)),
+    Old(1, b"x"),
+    Order("tea", Decimal("1.50"), ["x"]),
+    Tagged("tea", tag="t"),
+    Point(1.0),
+    Box(Box(Point(2.0, 3.0))),
+    Box[int](3),
+    Event(1, [Event(2, {"a": Event(3)})]),
+    Frozen(name="n", other=4),
+    Colour.RED,
+    Colour.CRIMSON,
+    Colour.BLUE,
+    Level.HIGH,
+    Right.READ,
+    Right.READ | Right.WRITE,
+    Right(0),
+    {Colour.RED: Level.LOW, Point(1.0): Pair(1, 2), (1, "a"): {Pair(3, 4)}},
+    frozenset({Point(1.0), Right.WRITE}),
+    2**64,
+    -(2**63) - 1,
+    -(10**4000),
+    "\ud800 alone",
+    [2**70, "\udfff", {"k\ud801": 2**65}],
+    True,
+    1,
+    1.0,
+    -0.0,
+    float("inf"),
+    b"",
+    bytearray(b"ab"),
+    1j,
+    range(2**65, 0, -3),
+    slice(1, None),
+    date(2026, 1, 2),
+    datetime(1, 1, 1),
+    datetime(2026, 10, 25, 2, 30, 1, 7, tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
+    datetime(2026, 1, 2, tzinfo=UTC),
+    datetime(1969, 1, 2, tzinfo=timezone(timedelta(hours=-3), "home")),
+    time(1, 2, 3, 4, tzinfo=timezone(timedelta(minutes=7))),
+    timedelta(-1, 5, 7),
+    Decimal("NaN"),
+    Decimal("-0E+5"),
+    Fraction(2**70, 3),
+    UUID(int=7),
+    OrderedDict([("b", 1), ("a", [2])]),
+    Counter({"a": -1, "b": 0}),
+    deque([1, (2,)], 5),
+    deque(),
+    {1: "one", "1": 1, (1, 2): [3]},
+]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda value: type(value).__qualname__)
+def test_a_record_comes_back_as_it_was(sample: Any) -> None:
+    (back,) = through([sample])
+    if sample == sample:
+        assert_same(back, sample)
+    assert repr(back) == repr(sample)
+    (inner,) = through([[sample, (sample,)]])
+    assert repr(inner) == repr([sample, (sample,)])
+
+
+def test_types_of_one_buffer_are_told_once() -> None:
+    records = [Row(a=n, b=Pair(n)) for n in range(50)]
+    shapes, data = encode_records(records, BASIC)
+    assert shapes == [
+        Shape("row", fields=("a", "b")),
+        Shape("named-tuple", __name__, "Pair", ("left", "right")),
+    ]
+    assert decode_records(shapes, data, BASIC) == records
+
+
+def test_what_a_dataclass_was_given_besides_its_fields_is_kept() -> None:
+    order = Order("tea", Decimal(2))
+    assert order.doubled == 4
+    order.__dict__["note"] = [1]
+    (back,) = through([order])
+    assert vars(back) == vars(order)
+
+
+def test_no_code_of_a_data_type_runs_when_it_is_read() -> None:
+    shapes, data = encode_records([Order("tea")], BASIC)
+    ran.clear()
+    assert decode_records(shapes, data, BASIC)[0].item == "tea"
+    assert ran == []
+
+
+class Custom(Exception):
+    """Holds arguments and attributes."""
+
+
+NAMED = [
+    Checked(1),
+    Closing("x"),
+    Reduced(3),
+    Plain({"deep": [Plain(1)]}),
+    Words(["a", "b"]),
+    Fancy("text"),
+    PurePosixPath("/a/b"),
+    SplitResult("http", "a", "/b", "", ""),
+    Frozen(name="n", other=1),
+    Order("named as well"),
+]
+
+
+@pytest.mark.parametrize("sample", NAMED, ids=lambda value: type(value).__qualname__)
+def test_other_types_are_stored_when_the_job_names_them(sample: Any) -> None:
+    types = RecordTypes([type(sample), PurePosixPath])
+    (back,) = through([sample], types)
+    assert back == sample and type(back) is type(sample)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        *(sample for sample in NAMED if type(sample) not in (Frozen, Order)),
+        *(Stately(1), print, Plain, Custom("x"), object()),
+    ],
+    ids=lambda value: type(value).__qualname__,
+)
+def test_other_types_are_refused_when_it_does_not_and_the_message_says_what_to_do(
+    sample: Any,
+) -> None:
+    with pytest.raises(UnstorableError, match=r"record_types"):
+        through([(1, sample)])
+
+
+def test_a_class_within_a_function_is_refused_until_the_job_names_it() -> None:
+    @dataclass
+    class Local:
+        a: int
+
+    with pytest.raises(UnstorableError, match=r"Local.*not found by this name.*record_types"):
+        through([Local(1)])
+    assert through([Local(1)], RecordTypes([Local])) == [Local(1)]
+
+
+def test_a_record_that_holds_itself_is_refused() -> None:
+    record: list[Any] = []
+    record.append(record)
+    with pytest.raises(UnstorableError, match="holds itself"):
+        through([record])
+
+
+# --- types that changed
+
+
+def reread(monkeypatch: pytest.MonkeyPatch, record: Any, now: type) -> Any:
+    """A record as a job reads it in which its type is another one."""
+    shapes, data = encode_records([record], BASIC)
+    now.__module__, now.__qualname__ = __name__, type(record).__qualname__
+    monkeypatch.setattr(sys.modules[__name__], type(record).__qualname__, now)
+    return decode_records(shapes, data, RecordTypes())[0]
+
+
+def test_fields_with_defaults_may_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True, slots=True)
+    class NewPoint:
+        x: float
+        y: float
+        z: list[int] = field(default_factory=list)
+
+    class NewPair(NamedTuple):
+        middle: Any = 5
+        left: Any = 0
+        right: Any = 0
+
+    class NewEvent(msgspec.Struct):
+        at: int
+        data: Any
+        more: list[int] = []
+
+    assert reread(monkeypatch, Point(1.0, 2.0), NewPoint) == NewPoint(1.0, 2.0, [])
+    assert reread(monkeypatch, Pair(1, 2), NewPair) == NewPair(5, 1, 2)
+    assert reread(monkeypatch, Event(1, 2), NewEvent) == NewEvent(1, 2, [])
+
+
+def test_fields_that_are_gone_or_have_no_value_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True, slots=True)
+    class NewPoint:
+        x: float
+
+    class NewPair(NamedTuple):
+        left: Any
+        right: Any
+        third: Any
+
+    class NewEvent(msgspec.Struct):
+        at: int
+
+    for record, now in ((Point(1.0), NewPoint), (Pair(1), NewPair), (Event(1), NewEvent)):
+        with pytest.raises(UnstorableError, match=rf"{type(record).__qualname__}.*the fields"):
+            reread(monkeypatch, record, now)
+
+
+# --- what somebody forged
+
+TYPED = form.TYPED
+
+
+def forged(shape: Shape, *values: Any) -> Any:
+    data = msgspec.msgpack.encode([[TYPED, 0, *values]])
+    return decode_records([shape], data, BASIC)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape("class", "os", "system"),
+        Shape("class", "subprocess", "Popen"),
+        Shape("dataclass", "subprocess", "Popen"),
+        Shape("class", "builtins", "eval"),
+        Shape("named-tuple", "urllib.parse", "SplitResult", ("scheme",)),
+        Shape("class", __name__, "Plain"),
+        Shape("dataclass", __name__, "Plain", ("value",)),
+        Shape("dataclass", __name__, "Closing", ("path",)),
+        Shape("dataclass", __name__, "Stately", ("value",)),
+        Shape("class", __name__, "Stately"),
+        Shape("struct", __name__, "Checked", ("value",)),
+        Shape("struct", __name__, "Order", ("item",)),
+        Shape("class", __name__, "Order", ("item",)),
+        Shape("enum", __name__, "Order"),
+        Shape("dataclass", __name__, "Order.doubled.func", ()),
+        Shape("dataclass", __name__, "os.system", ()),
+        Shape("dataclass", "antigravity", "fly", ()),
+        Shape("dataclass", "this", "s", ()),
+    ],
+    ids=lambda shape: f"{shape.kind} {shape.module}.{shape.name}",
+)
+def test_a_forged_type_is_refused_and_nothing_is_run_or_imported(shape: Shape) -> None:
+    ran.clear()
+    before = set(sys.modules)
+    assert "antigravity" not in before and os is not None
+    with pytest.raises((TidelogError, ValueError)):
+        forged(shape, "touch", "/tmp/never")
+    assert ran == []
+    assert set(sys.modules) == before
+
+
+def test_a_module_is_not_asked_for_what_it_does_not_hold() -> None:
+    class Asked(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            ran.append(name)
+            return Order
+
+    ran.clear()
+    sys.modules["asked"] = Asked("asked")
+    try:
+        with pytest.raises(UnstorableError, match=r"asked\.Order"):
+            forged(Shape("dataclass", "asked", "Order", ("item",)), 1)
+    finally:
+        del sys.modules["asked"]
+    assert ran == []
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40))
+def test_damaged_bytes_build_data_or_raise_an_ordinary_error(head: bytes, tail: bytes) -> None:
+    shapes, data = encode_records([Row(a=1), Order("x"), Pair(1), Colour.RED, {1: (2,)}], BASIC)
+    for damaged in (head, head + data, data + tail, data[: len(tail)] + tail):
+        try:
+            found = decode_records(shapes, damaged, BASIC)
+        except Exception as error:  # the caller makes it a CorruptObjectError
+            assert not isinstance(error, MemoryError | AssertionError)
+        else:
+            assert isinstance(found, list)

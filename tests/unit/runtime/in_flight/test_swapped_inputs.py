@@ -1,0 +1,68 @@
+"""The inputs of a union may change places between two runs: records in flight stay right."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside
+from tests.support.pressure import (
+    Eager,
+    checkpoints,
+    copy_of,
+    outside_as_of,
+    pressed,
+    run_pressed,
+    slowly,
+)
+from tidelog import Job
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.storage.memory import MemoryStore
+
+AHEAD = Eager({"ahead": [("ahead", n, 5_000 + 50 * n) for n in range(40)]}, 4)
+BEHIND = Eager({"behind": [("behind", n, 50 * n) for n in range(40)]}, 4)
+
+
+def job(sink: Outside, clock: VirtualClock, *, swapped: bool, windows: bool) -> Job:
+    job = Job("swapped")
+    streams = []
+    for name, source in (("ahead", AHEAD), ("behind", BEHIND)):
+        timed = job.source(source, name=name).map(lambda r: r, name=f"of-{name}")
+        streams.append(timed.event_time(lambda r: r[2], name=f"time-of-{name}"))
+    if swapped:
+        streams.reverse()
+    merged = slowly(streams[0].union(streams[1]).rebalance(), clock, 0.2)
+    if windows:
+        keyed = merged.key_by(lambda r: r[0])
+        merged = keyed.window(1_000, value_of=lambda _: 1, combine=lambda a, b: a + b)
+    merged.sink(sink)
+    return job
+
+
+@pytest.mark.parametrize("after", [2, 3])
+@pytest.mark.parametrize("windows", [False, True])
+def test_records_in_flight_of_swapped_inputs_are_handled_once_and_in_time(
+    windows: bool, after: int
+) -> None:
+    sink, objects, clock = Outside(), MemoryStore("memory://swapped"), VirtualClock()
+
+    def settings(parallelism: int) -> Any:
+        schedule = Schedule(interval=0.1, timeout=1e6)
+        return pressed(parallelism=parallelism, channel_buffers=1, schedule=schedule)
+
+    run_pressed(job(sink, clock, swapped=False, windows=windows), objects, settings(2), clock)
+    expected = sorted(sink.records)
+    assert len(expected) == (4 if windows else 80)
+    in_flight = 0
+    for checkpoint in checkpoints(objects)[:-1:2]:
+        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+        in_flight += any(state.in_flight is not None for _, state in checkpoint.subtasks())
+        run_pressed(
+            job(again, clock, swapped=True, windows=windows),
+            copy_of(objects),
+            settings(after),
+            clock,
+            restore_slot=checkpoint.slot,
+        )
+        assert sorted(again.records) == expected, checkpoint.slot
+    assert in_flight >= 3

@@ -1,0 +1,136 @@
+"""The stored log stays short, however busy checkpoints are: tables get their share of the link.
+
+Whole jobs in virtual time, behind a store with the latency and the bandwidth of S3.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from tidelog import Callback, Job, JobConfig, JobRunner, Rate, Schedule
+from tidelog.effects import Effects
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.status import JobStatus
+from tidelog.storage import object_names
+from tidelog.storage.memory import MemoryStore
+from tidelog_bench.store.latency import LatencyProfile
+from tidelog_bench.store.modelled import ModelledStore
+from tidelog_simulator.machine.loop import VirtualLoop, run_virtual
+from tidelog_simulator.machine.process import Process, effects_of
+
+SUBTASKS = 16
+INTERVAL_S = 2.0
+SECONDS = 20
+VALUE = "x" * 600
+"""Large enough that each table has files of its own, uploaded whole each time."""
+
+
+class Run:
+    """A job whose checkpoints follow each other without a pause, looked at from outside."""
+
+    def __init__(self, settings: MaterializeConfig) -> None:
+        self.settings = settings
+        self.log_bytes: list[int] = []
+        """Segments in the store, twice a second."""
+        self.statuses: list[JobStatus] = []
+
+    async def main(self) -> None:
+        process = Process("process", Random(1))
+        effects = effects_of(process, threads=False, ahead_ms=0, booted=0.0)
+        manners = LatencyProfile(latency_ms=30, mb_per_s=50)
+        self.store = ModelledStore(MemoryStore(), effects.clock, manners)
+        runner = JobRunner(busy(effects), self.store, self.config(), effects)
+        running = asyncio.ensure_future(runner.run())
+        for _ in range(2 * SECONDS):
+            await asyncio.sleep(0.5)
+            assert not running.done()
+            self.log_bytes.append(self.stored(object_names.SEGMENTS))
+            self.statuses.append(status_of(runner))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    def config(self) -> JobConfig:
+        return JobConfig(
+            parallelism=SUBTASKS,
+            table="memory",
+            retain=1,
+            schedule=Schedule(interval=0.001),
+            materialize=self.settings,
+        )
+
+    def stored(self, prefix: str) -> int:
+        stored = self.store.stored.items()
+        return sum(size for name, size in stored if name.startswith(prefix))
+
+    def finished_at(self) -> dict[str, list[float]]:
+        """When the materializations of each subtask were durable."""
+        times: dict[str, list[float]] = defaultdict(list)
+        for write in self.store.writes:
+            if write.name.startswith(object_names.MATERIALIZATIONS):
+                subtask = write.name.rpartition("/")[2].rpartition("-")[0]
+                times[subtask].append(write.ended)
+        return times
+
+
+def busy(effects: Effects) -> Job:
+    job = Job("busy")
+    source = Rate(1000, make=lambda n: n * 7919 % 4800, clock=effects.clock)
+    keyed = job.source(source, parallelism=1).key_by(lambda key: key)
+    keyed.aggregate(lambda key: VALUE[: 500 + key % 100], max).sink(Callback(lambda _: None))
+    return job
+
+
+def run(settings: MaterializeConfig) -> Run:
+    job = Run(settings)
+    run_virtual(job.main(), VirtualLoop())
+    return job
+
+
+@pytest.fixture(scope="module")
+def on_time() -> Run:
+    return run(MaterializeConfig(interval=INTERVAL_S))
+
+
+def test_no_interval_is_missed_by_more_than_half_of_itself(on_time: Run) -> None:
+    finished = on_time.finished_at()
+    assert len(finished) == SUBTASKS + 1, "and the source"
+    for subtask, times in finished.items():
+        gaps = [after - before for before, after in pairwise(times)]
+        assert max(gaps) <= 1.5 * INTERVAL_S, subtask
+        assert len(times) >= SECONDS / INTERVAL_S - 1.5, subtask
+
+
+def test_the_stored_log_is_bounded_by_the_interval(on_time: Run) -> None:
+    """A change is stored until its table is, at most one interval and a half later; what then goes
+    with the next checkpoint lies in segments that other subtasks may need for as long.
+    """
+    written = sum(w.size for w in on_time.store.writes if w.name.startswith(object_names.SEGMENTS))
+    per_s = written / SECONDS
+    settled = on_time.log_bytes[int(4 * INTERVAL_S) :]
+    assert max(settled) <= 2 * INTERVAL_S * per_s
+    early, late = settled[: len(settled) // 2], settled[len(settled) // 2 :]
+    assert max(late) <= 1.25 * max(early), "it does not grow with time"
+
+
+def test_tables_on_time_are_late_in_no_status(on_time: Run) -> None:
+    last = on_time.statuses[-1]
+    assert last.materializations.missed == 0
+    assert all(s.materializations.lag_s <= INTERVAL_S / 2 for s in on_time.statuses)
+
+
+def test_a_link_too_slow_for_the_tables_is_a_figure_and_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "tidelog"):
+        slow = run(MaterializeConfig(interval=INTERVAL_S, bytes_per_s=60_000))
+    behind = [r.getMessage() for r in caplog.records if "fall behind" in r.getMessage()]
+    assert len(behind) == 1
+    assert f"of {SUBTASKS + 1} subtasks" in behind[0] and "bandwidth" in behind[0]
+    last = slow.statuses[-1].materializations
+    assert last.lag_s > 2 * INTERVAL_S
+    assert last.missed > SUBTASKS

@@ -1,0 +1,285 @@
+"""Keys and values whose type the program has changed are refused, by what a checkpoint knows."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import tidelog
+from tests.support.pipelines import Outside, Portions, config, effects, words
+from tidelog.catalog.inventory import read_inventory
+from tidelog.checkpoint.manifest import Checkpoint, encode_entry
+from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
+from tidelog.storage import object_names
+from tidelog.storage.memory import MemoryStore
+
+Key = Callable[[Any], Any]
+
+
+def counts(
+    source: Portions, sink: Outside, key: Key = str, *, key_type: Any = None, **aggregate: Any
+) -> tidelog.Job:
+    job = tidelog.Job("counts")
+    keyed = job.source(source).key_by(key, key_type=key_type)
+    options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **aggregate}
+    keyed.aggregate(name="count", **options).sink(sink)
+    return job
+
+
+def windows(source: Portions, sink: Outside, key: Key = str, **window: Any) -> tidelog.Job:
+    """One window that is open as long as there is data."""
+    job = tidelog.Job("windows")
+    keyed = job.source(source).event_time(lambda _: 5).key_by(key)
+    options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **window}
+    keyed.window(1_000, **options).sink(sink)
+    return job
+
+
+def records(source: Portions, sink: Outside, change: Key, **options: Any) -> tidelog.Job:
+    job = tidelog.Job("records")
+    timed = job.source(source).map(change).event_time(lambda _: 5)
+    keyed = timed.key_by(lambda _: "all")
+    keyed.window_records(1_000, function=lambda k, s, r: (k, s, len(r)), **options).sink(sink)
+    return job
+
+
+def stopped(job: tidelog.Job, store: MemoryStore, savepoint: str = "halt", **settings: Any) -> None:
+    """Run the job half way and stop it with a savepoint."""
+
+    async def run() -> None:
+        world = effects()
+        runner = tidelog.JobRunner(job, store, config(**settings), world)
+        started = asyncio.Event()
+        running = asyncio.ensure_future(runner.run(started.set))
+        await started.wait()
+        await world.clock.sleep(5.2)
+        await runner.stop(savepoint)
+        await running
+
+    asyncio.run(run())
+
+
+def run(job: tidelog.Job, store: MemoryStore, **settings: Any) -> None:
+    asyncio.run(tidelog.JobRunner(job, store, config(**settings), effects()).run())
+
+
+def checkpoints(store: MemoryStore) -> list[Checkpoint]:
+    return list(asyncio.run(read_inventory(store)).slots.checkpoints.values())
+
+
+def expected(source: Portions, key: Key = str) -> Counter[Any]:
+    return Counter(map(key, source.records))
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(
+    ("before", "after", "old", "new"),
+    [
+        (str, lambda w: (w,), "str", "tuple[str]"),
+        (lambda w: (w,), str, "tuple[str]", "str"),
+        (len, lambda w: float(len(w)), "int", "float"),
+        (lambda w: (w, 1), lambda w: (w, 1, 1), "tuple[str, int]", "tuple[str, int, int]"),
+        (lambda w: (w, 1), lambda w: (1, w), "tuple[str, int]", "tuple[int, str]"),
+        (lambda w: (w, (1,)), lambda w: (w, ("a",)), "tuple[str, tuple[int]]", "tuple[str]"),
+        (str.encode, str, "bytes", "str"),
+        (lambda w: tidelog.Row(word=w), lambda w: tidelog.Row(word=1), "tuple[str]", "tuple[int]"),
+        (lambda w: tidelog.Row(word=w), lambda w: (w, w), "tuple[str]", "tuple[str, str]"),
+        (lambda w: w == "w0", lambda w: int(w == "w0"), "bool", "int"),
+    ],
+)
+def test_a_key_of_another_type_is_refused_with_both_and_nothing_of_it_is_stored(
+    before: Key, after: Key, old: str, new: str, parallelism: int
+) -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(counts(source, sink, before), store, parallelism=parallelism)
+    with pytest.raises(StateSchemaError) as refused:
+        run(counts(source, sink, after), store, parallelism=parallelism)
+    told = str(refused.value)
+    assert "keys of operator 'count'" in told
+    assert f"expected {old}, as the checkpoint has them" in told
+    assert new.removesuffix("]") in told
+    assert "key_type=" in told and "migrate=function" in told
+    assert {c.operators[-1].key_types for c in checkpoints(store)} == {(old,)}
+    # Nothing is lost: the old function goes on.
+    run(counts(source, sink, before), store, parallelism=parallelism)
+    assert dict(sink.records) == expected(source, before)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "old", "new"),
+    [
+        (lambda _: 1, lambda _: "1", "int", "str"),
+        (lambda w: w, lambda w: [w], "str", "list[str]"),
+        (lambda w: [1], lambda w: [w], "list[int]", "list[str]"),
+        (lambda w: {"n": 1}, lambda w: 1, "dict[str, int]", "int"),
+        (lambda w: {"n": 1}, lambda w: {"n": "1"}, "dict[str, int]", "dict[str, str]"),
+        (lambda w: {w: 1}, lambda w: {1: 1}, "dict[str, int]", "dict[int, int]"),
+        (lambda w: 1.5, lambda w: b"1", "float", "bytes"),
+    ],
+)
+@pytest.mark.parametrize("job", [counts, windows])
+def test_a_value_of_another_type_is_refused_with_both(
+    job: Callable[..., tidelog.Job], before: Key, after: Key, old: str, new: str
+) -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(job(source, sink, value_of=before, combine=lambda a, b: b), store)
+    with pytest.raises(StateSchemaError) as refused:
+        run(job(source, sink, value_of=after, combine=lambda a, b: b), store)
+    told = str(refused.value)
+    assert f"expected {old}, as the checkpoint has them; found {new}" in told
+    assert f"value_type={' | '.join(sorted([old, new]))}" in told
+    assert f"value_type={new}, migrate=function" in told
+    run(job(source, sink, value_of=before, combine=lambda a, b: b), store)
+    assert {record[0]: record[-1] for record in sink.records} == {
+        key: before(key) for key in expected(source)
+    }
+
+
+def test_records_of_another_type_are_refused_in_a_window_that_keeps_them() -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(records(source, sink, lambda w: {"word": w}), store)
+    with pytest.raises(
+        StateSchemaError, match=r"expected dict\[str, str\], .* found str.*record_type="
+    ):
+        run(records(source, sink, str), store)
+
+
+@pytest.mark.parametrize("job", [counts, windows])
+def test_values_that_cannot_be_combined_with_the_stored_ones_are_refused_for_their_type(
+    job: Callable[..., tidelog.Job],
+) -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(job(source, sink), store)
+    with pytest.raises(StateSchemaError, match="expected int, as the checkpoint has them; found s"):
+        run(job(source, sink, value_of=str), store)
+    with pytest.raises(UserFunctionError, match="ZeroDivisionError"):
+        run(job(source, sink, combine=lambda a, b: a // 0), store)
+    run(job(source, sink), store)
+    assert {record[0]: record[-1] for record in sink.records} == expected(source)
+
+
+@pytest.mark.parametrize("job", [counts, windows])
+@pytest.mark.parametrize(
+    ("after", "options"),
+    [
+        (lambda w: {"n": 2, "seen": [w]}, {}),
+        (lambda w: {"n": 2, "seen": w}, {"value_type": dict}),
+        (lambda w: {"n": None}, {}),
+        (lambda w: {"n": 0.5}, {}),
+        (lambda w: {}, {}),
+        (lambda w: {"n": "2"}, {"value_type": dict[str, int] | dict[str, str]}),
+        (lambda w: {"n": "2"}, {"value_type": dict[str, int | str]}),
+        (
+            lambda w: {"n": "2"},
+            {"value_type": dict[str, str], "migrate": lambda d: {"n": str(d["n"])}},
+        ),
+    ],
+)
+def test_dicts_may_get_fields_and_declared_types(
+    job: Callable[..., tidelog.Job], after: Key, options: dict[str, Any]
+) -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(job(source, sink, value_of=lambda w: {"n": 1}, combine=lambda a, b: b), store)
+    changed = {"value_of": after, "combine": lambda a, b: b, **options}
+    run(job(source, sink, **changed), store)
+    found = {record[0]: record[-1] for record in sink.records}
+    assert found.keys() == expected(source).keys()
+    for word, value in found.items():
+        assert value in ({"n": 1}, {"n": "1"}, after(word))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda w: (w, 1), lambda w: (w, None)),
+        (lambda w: (w, None), lambda w: (w, 1)),
+        (str, lambda w: None if w == "w0" else w),
+        (lambda w: None, str),
+    ],
+)
+def test_a_missing_part_of_a_key_is_no_change_of_its_type(before: Key, after: Key) -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(counts(source, sink, before), store)
+    run(counts(source, sink, after), store)
+    assert sum(count for _, count in sink.records) == len(source.records)
+
+
+def test_numbers_are_one_type_of_values() -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(counts(source, sink), store)
+    run(counts(source, sink, value_of=lambda _: 1.0), store)
+    assert dict(sink.records) == expected(source)
+
+
+def mixed(word: str) -> Any:
+    """Keys of several types, of which the first half of the data has only one."""
+    return int(word[1:]) if word > "w4" else word
+
+
+def test_keys_of_several_types_need_no_word_in_a_job_that_began_with_them() -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(counts(source, sink, mixed), store)
+    run(counts(source, sink, mixed), store)
+    assert dict(sink.records) == expected(source, mixed)
+
+
+@pytest.mark.parametrize("key_type", [str | int, tuple[str, ...] | int | str])
+def test_a_declared_union_takes_types_that_the_checkpoint_has_not_seen(key_type: Any) -> None:
+    store, sink = MemoryStore(), Outside()
+    source = Portions({"one": ["w1"] * 80 + ["w5"] * 80})
+    stopped(counts(source, sink, mixed, key_type=key_type), store)
+    assert checkpoints(store)[-1].operators[-1].key_types == ("str",)
+    run(counts(source, sink, mixed, key_type=key_type), store)
+    assert dict(sink.records) == {"w1": 80, 5: 80}
+    with pytest.raises(StateSchemaError, match=r"expected int, as declared; found str"):
+        run(counts(source, Outside(), mixed, key_type=int), MemoryStore())
+
+
+def test_types_that_are_declared_otherwise_are_refused_before_the_running_job_is_fenced() -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(counts(source, sink), store)
+    before = dict(store._objects)
+    with pytest.raises(StateSchemaError, match=r"expected str.*tuple\[str\] declared.*migrate="):
+        run(counts(source, sink, lambda w: (w,), key_type=tuple[str]), store)
+    with pytest.raises(StateSchemaError, match=r"expected int.*found str declared"):
+        run(counts(source, sink, value_type=str), store)
+    assert store._objects == before
+
+
+@pytest.mark.parametrize("wrong", ["str", list[int], object, dict])
+def test_what_is_no_type_of_a_key_is_refused_at_once(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="key_type"):
+        counts(words(), Outside(), key_type=wrong)
+
+
+def test_a_checkpoint_of_a_release_that_kept_no_types_takes_those_of_the_data() -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(counts(source, sink), store)
+    newest = checkpoints(store)[-1]
+    *others, count = newest.operators
+    assert (count.key_types, count.states[0].types) == (("str",), ("int",))
+    states = tuple(msgspec.structs.replace(info, types=()) for info in count.states)
+    count = msgspec.structs.replace(count, key_types=(), states=states)
+    older = msgspec.structs.replace(newest, operators=(*others, count))
+    store._objects[object_names.checkpoint(newest.slot)] = encode_entry(older)
+    assert not {b'"key_types"', b'"types"'} & {*re.findall(rb'"\w+"', encode_entry(older))}
+    run(counts(source, sink), store)
+    assert dict(sink.records) == expected(source)
+    count = checkpoints(store)[-1].operators[-1]
+    assert (count.key_types, count.states[0].types) == (("str",), ("int",))
+
+
+def test_a_change_behind_keys_of_the_old_type_is_seen_too() -> None:
+    """In one run, in one buffer, as a named tuple: no key escapes the look at its type."""
+    for late in [("a", 1), tidelog.Row(x="a", y=1), 1.5, (("a",),), (("a", 1),)]:
+        early = Portions({"one": [("a",)] * 100})
+        store, sink = MemoryStore(), Outside()
+        key = lambda record: tuple(record) if isinstance(record, list) else record  # noqa: E731
+        stopped(counts(early, sink, key), store)
+        mixed_source = Portions({"one": [("a",)] * 103 + [late] * 20})
+        with pytest.raises(StateSchemaError, match=r"expected tuple\[str\]"):
+            run(counts(mixed_source, sink, key), store)

@@ -1,0 +1,252 @@
+"""No operator holds the event loop for long, whatever a user's function takes or makes; barriers
+pass between the steps; buffers have a limit.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside, config
+from tests.support.pressure import (
+    Eager,
+    checkpoints,
+    copy_of,
+    outside_as_of,
+    pressed,
+    run_pressed,
+    slowly,
+)
+from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
+from tidelog import Callback, Job, StatefulProcessor
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
+from tidelog.runtime.channels.channel import Channel
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.storage.memory import MemoryStore
+
+COUNT = 400
+
+
+class Alarms(StatefulProcessor):
+    """A timer per key, all due at once."""
+
+    def __init__(self, clock: Stopwatch, mode: str) -> None:
+        self._clock = clock
+        self._at = (lambda: clock.now_ms() + 1_000) if mode == "processing" else (lambda: 1_000)
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        self._clock.spend(0.001)
+        self._handle.registerTimer(self._at())
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        self._clock.spend(0.001)
+        yield key[0]
+
+
+def slow(clock: Stopwatch, value: Any, seconds: float = 0.001) -> Any:
+    clock.spend(seconds)
+    return value
+
+
+def many(clock: Stopwatch, count: int) -> Iterator[int]:
+    for number in range(count):
+        clock.spend(0.001)
+        yield number
+
+
+def by_map(stream: Any, clock: Stopwatch) -> Any:
+    return stream.map(lambda n: slow(clock, n))
+
+
+def by_key(stream: Any, clock: Stopwatch) -> Any:
+    summed = stream.key_by(lambda n: slow(clock, n)).aggregate(lambda n: n, lambda a, b: a)
+    return summed.map(lambda pair: pair[0])
+
+
+def by_flat_map(stream: Any, clock: Stopwatch) -> Any:
+    return stream.filter(lambda n: n == 7).flat_map(lambda _: many(clock, COUNT))
+
+
+def by_timers(stream: Any, clock: Stopwatch) -> Any:
+    timed = stream.event_time(lambda _: 1).key_by(lambda n: n)
+    return timed.transform_with_state(lambda: Alarms(clock, "event"), time_mode="event")
+
+
+def by_windows(stream: Any, clock: Stopwatch) -> Any:
+    timed = stream.event_time(lambda _: 1).key_by(lambda n: n)
+    return timed.window_records(10, function=lambda key, _, __: slow(clock, key))
+
+
+def by_finish(stream: Any, clock: Stopwatch) -> Any:
+    summed = stream.key_by(lambda n: n).aggregate(lambda n: n, lambda a, b: a)
+    return summed.map(lambda pair: slow(clock, pair[0]))
+
+
+BUILDS = [by_map, by_key, by_flat_map, by_timers, by_windows, by_finish]
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)
+def test_no_operator_holds_the_loop(build: Any) -> None:
+    clock, sink = Stopwatch(), Outside()
+    job = Job("long")
+    build(job.source(Eager({"only": list(range(COUNT))}, COUNT)), clock).sink(sink)
+    run_watched(job, clock)
+    assert sorted(sink.records) == list(range(COUNT))
+    assert 0 < clock.longest <= LIMIT_S
+
+
+def test_timers_of_processing_time_do_not_hold_the_loop() -> None:
+    clock, fired = Stopwatch(), []
+    job = Job("long")
+    source = Eager({"only": list(range(COUNT))}, COUNT)
+    endless = Eager({"ticks": list(range(4_000))}, 1)
+    keyed = job.source(source).key_by(lambda n: n)
+    alarms = keyed.transform_with_state(lambda: Alarms(clock, "processing"), time_mode="processing")
+    waiting = job.source(endless, name="ticks").map(lambda _: slow(clock, None, 0.002))
+    alarms.union(waiting.filter(lambda _: False)).sink(Callback(fired.append))
+    run_watched(job, clock)
+    assert clock.longest <= LIMIT_S
+
+
+def test_a_sink_that_takes_its_time_does_not_hold_the_loop() -> None:
+    clock, written = Stopwatch(), []
+    job = Job("long")
+    source = Eager({"only": list(range(COUNT))}, COUNT)
+    job.source(source).sink(Callback(lambda n: written.append(slow(clock, n))))
+    run_watched(job, clock)
+    assert written == list(range(COUNT)) and clock.longest <= LIMIT_S
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3)])
+def test_barriers_pass_while_an_aggregate_emits_and_a_restart_emits_the_rest(
+    before: int, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.runtime.operators.aggregate.OUTPUT_RECORDS", 3)
+    source = Eager({"only": list(range(40)) * 2}, 10)
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("finish")
+        summed = job.source(source).key_by(lambda n: n).aggregate(lambda n: 1, lambda a, b: a + b)
+        slowly(summed.rebalance(), clock, 0.3).sink(sink)
+        return job
+
+    def settings(parallelism: int) -> Any:
+        schedule = Schedule(interval=0.1, timeout=1e6)
+        return pressed(parallelism=parallelism, channel_buffers=1, schedule=schedule)
+
+    sink, objects, clock = Outside(), MemoryStore("memory://finish"), VirtualClock()
+    run_pressed(job(sink, clock), objects, settings(before), clock)
+    expected = [(n, 2) for n in range(40)]
+    assert sorted(sink.records) == expected
+    amid = 0
+    for checkpoint in checkpoints(objects)[:-1]:
+        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+        amid += 0 < len(again.records) < len(expected)
+        run_pressed(
+            job(again, clock),
+            copy_of(objects),
+            settings(after),
+            clock,
+            restore_slot=checkpoint.slot,
+        )
+        assert sorted(again.records) == expected, checkpoint.slot
+    assert amid >= 3
+
+
+def test_buffers_have_a_limit_in_bytes_and_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Batch] = []
+    send = Channel.send
+
+    def spied(self: Channel, message: Any) -> None:
+        if isinstance(message, Batch):
+            sent.append(message)
+        send(self, message)
+
+    monkeypatch.setattr(Channel, "send", spied)
+    sizes = [100, 3_000, 90_000, 20] * 30
+    for build in (
+        lambda stream: stream.rebalance().map(lambda r: r),
+        lambda stream: stream.key_by(lambda r: r[0]).aggregate(len, lambda a, b: a + b),
+    ):
+        sent.clear()
+        sink, objects, clock = Outside(), MemoryStore("memory://limit"), VirtualClock()
+        job = Job("large")
+        made = job.source(Eager({"only": [0]})).flat_map(
+            lambda _: [(n, "x" * size) for n, size in enumerate(sizes)]
+        )
+        build(made).sink(sink)
+        settings = config(parallelism=1, buffer_bytes=20_000, buffer_records=25)
+        run_pressed(job, objects, settings, clock)
+        assert len(sink.records) == len(sizes)
+        made_buffers = [batch for batch in sent if isinstance(batch.records[0], tuple)]
+        assert sum(map(len, made_buffers)) == len(sizes)
+        for batch in made_buffers:
+            assert len(batch.records) <= 25
+            assert len(batch.records) == 1 or bytes_of(batch.records) <= 20_000
+            if isinstance(batch, KeyedBatch):
+                assert len(batch.keys) == len(batch.groups) == len(batch.records)
+
+
+def test_a_record_larger_than_the_limit_is_a_buffer_alone() -> None:
+    batch = Batch(["a", "b" * 5_000, "c", "d"], [1, 2, 3, 4])
+    parts = list(BufferLimit(bytes=1_000, records=10).cut(batch))
+    assert [(part.records, part.times) for part in parts] == [
+        (["a"], [1]),
+        (["b" * 5_000], [2]),
+        (["c", "d"], [3, 4]),
+    ]
+
+
+def on_one(clock: Stopwatch, seconds: float) -> Any:
+    """Takes long for two of the records."""
+    return lambda n: slow(clock, n, seconds if n in (5, 300) else 0.0)
+
+
+LONG_CALLS = [
+    ("map", lambda stream, slowly, out: stream.map(slowly, name="long").sink(out)),
+    ("filter", lambda stream, slowly, out: stream.filter(slowly, name="long").sink(out)),
+    (
+        "flat_map",
+        lambda stream, slowly, out: stream.flat_map(lambda n: [slowly(n)], name="long").sink(out),
+    ),
+    (
+        "map_batches",
+        lambda stream, slowly, out: stream.map_batches(
+            lambda many: [slowly(n) for n in many], name="long"
+        ).sink(out),
+    ),
+    (
+        "key_by",
+        lambda stream, slowly, out: (
+            stream.key_by(slowly).aggregate(lambda n: n, lambda a, b: a, name="long").sink(out)
+        ),
+    ),
+    (
+        "sink",
+        lambda stream, slowly, _: stream.sink(Callback(slowly), name="long"),
+    ),
+]
+
+
+@pytest.mark.parametrize("build", [b for _, b in LONG_CALLS], ids=[n for n, _ in LONG_CALLS])
+@pytest.mark.parametrize("seconds", [0.25, 0.1])
+def test_one_call_of_a_users_function_that_holds_the_process_is_told_once(
+    build: Any, seconds: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, job = Stopwatch(), Job("long-call")
+    source = Eager({"one": list(range(200)), "two": list(range(200, 400))}, 100)
+    build(job.source(source), on_one(clock, seconds), Callback(lambda _: None))
+    status = run_watched(job, clock, parallelism=2)
+    told = [record.getMessage() for record in caplog.records if "at a stretch" in record.msg]
+    longest = max(operator.longest_call_s for operator in status.operators)
+    assert longest == pytest.approx(seconds)
+    if seconds < 0.2:
+        assert told == []
+    else:
+        assert len(told) == 1 and "long" in told[0] and "250 ms" in told[0]

@@ -1,0 +1,110 @@
+"""One budget bounds the memory of all states, subtasks and queues, whatever rows are like."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate, Schedule, open_store
+from tidelog.errors import ConfigError
+from tidelog.runtime.memory import LEAST_MEMORY, MemoryParts
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.status import MemoryStatus
+
+MIB = 1 << 20
+BATCH_ROWS = 4096
+"""What a rate source reads at once: it may be on top of the budget."""
+
+
+def run(job: Job, directory: Path, config: JobConfig) -> list[MemoryStatus]:
+    """What the status said of memory after each step of the job's tasks."""
+    seen: list[MemoryStatus] = []
+
+    async def main() -> None:
+        effects = Effects()
+        store = open_store(str(directory / "store"), effects)
+        runner = JobRunner(job, store, config, effects)
+        running = asyncio.ensure_future(runner.run())
+        while not running.done():
+            await asyncio.sleep(0)
+            if runner.running:
+                seen.append(status_of(runner).memory)
+        effects.offload.close()
+        running.result()
+
+    asyncio.run(main())
+    return seen
+
+
+def counting(rows: int, value: bytes, results: dict[int, int]) -> Job:
+    """Rows of one size, each put twice; the lengths of their values come out."""
+    job = Job("large-rows")
+    source = Rate(None, limit=2 * rows, make=lambda n: n % rows)
+    keyed = job.source(source).key_by(lambda n: n)
+    rows_of = keyed.aggregate(lambda n: value, lambda a, b: a + b[:1])
+    rows_of.sink(Callback(lambda record: results.__setitem__(record[0], len(record[1]))))
+    return job
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_large_rows_stay_within_the_budget_but_for_one_batch(
+    tmp_path: Path, parallelism: int
+) -> None:
+    rows, size, budget = 12_000, 8192, 64 * MIB
+    results: dict[int, int] = {}
+    config = JobConfig(
+        parallelism=parallelism, memory=budget, schedule=Schedule(interval=0.5), work_dir=tmp_path
+    )
+    seen = run(counting(rows, bytes(size), results), tmp_path, config)
+    assert results == dict.fromkeys(range(rows), size + 1)
+    batch = BATCH_ROWS * size
+    assert rows * size > budget
+    assert max(status.used_bytes for status in seen) <= budget + batch
+    assert max(status.rows_bytes for status in seen) <= budget / 4 + 2 * batch
+    assert {status.budget_bytes for status in seen} == {budget}
+    assert max(status.memtables_bytes for status in seen) > 0
+
+
+def test_caches_of_idle_subtasks_make_room_for_those_that_work(tmp_path: Path) -> None:
+    """Keys come in order: each subtask in turn holds rows of its own, then hears of nothing."""
+    results: dict[int, int] = {}
+    job = Job("in-turn")
+    keyed = job.source(Rate(None, limit=40_000, make=lambda n: n)).key_by(lambda n: n // 10_000)
+    lengths = keyed.aggregate(lambda n: [bytes(900)], lambda a, b: [*a[-500:], *b])
+    lengths.sink(Callback(lambda record: results.__setitem__(record[0], len(record[1]))))
+    config = JobConfig(parallelism=4, memory=LEAST_MEMORY, work_dir=tmp_path)
+    seen = run(job, tmp_path, config)
+    assert results == dict.fromkeys(range(4), 501)
+    assert max(status.rows_bytes for status in seen) <= LEAST_MEMORY
+
+
+def test_records_between_many_tasks_share_a_part_of_the_budget(tmp_path: Path) -> None:
+    job, lengths = Job("between"), []
+    made = job.source(Rate(None, limit=40)).flat_map(lambda n: [(n, k) for k in range(50)])
+    large = made.map(lambda pair: (*pair, bytes(4096))).key_by(lambda record: record[1])
+    kept = large.aggregate(lambda record: len(record[2]), lambda a, b: a + b)
+    kept.sink(Callback(lambda pair: lengths.append(pair[1])))
+    config = JobConfig(parallelism=4, memory=LEAST_MEMORY, work_dir=tmp_path)
+    seen = run(job, tmp_path, config)
+    assert lengths == [40 * 4096] * 50
+    assert 0 < max(status.channels_bytes for status in seen) <= LEAST_MEMORY / 16
+
+
+def test_the_parts_of_any_budget_fit_into_it() -> None:
+    for budget in (LEAST_MEMORY, 100_000_001, 1 << 40):
+        parts = MemoryParts.of(budget)
+        moving = parts.log + parts.files + parts.channels
+        assert parts.tables + parts.rows + moving < budget
+        assert parts.memtables < parts.tables
+
+
+def test_many_tables_share_what_few_had() -> None:
+    parts = MemoryParts.of(256 * MIB)
+    few, many = parts.rocksdb(1), parts.rocksdb(64)
+    assert few.write_buffer_bytes == 16 * MIB
+    assert 64 * 2 * many.write_buffer_bytes <= many.write_buffers_bytes == few.write_buffers_bytes
+
+
+def test_too_little_memory_is_refused_with_the_least_there_may_be() -> None:
+    with pytest.raises(ConfigError, match=str(LEAST_MEMORY)):
+        JobConfig(memory=LEAST_MEMORY - 1)

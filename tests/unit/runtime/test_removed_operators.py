@@ -1,0 +1,387 @@
+"""Operators that the job no longer has: gone without a word, or only when the user says so."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tests.support.pipelines import Outside, Portions, config, effects, words
+from tests.unit.runtime.test_changed_types import checkpoints, run
+from tidelog.errors import ConfigError, RestoreError, StateSchemaError
+from tidelog.runtime.status.observe import status_of
+from tidelog.storage.memory import MemoryStore
+
+BUILD = Callable[[tidelog.Stream, Outside], None]
+
+
+def source() -> Portions:
+    return words(length=60)
+
+
+def job(build: BUILD, sink: Outside, **options: Any) -> tidelog.Job:
+    made = tidelog.Job("job")
+    build(made.source(source(), **options), sink)
+    return made
+
+
+def count(stream: tidelog.Stream, sink: Outside, name: str = "count", **options: Any) -> None:
+    counted = stream.key_by(str).aggregate(lambda _: 1, lambda a, b: a + b, name=name)
+    counted.sink(sink, name="sink", **options)
+
+
+def stopped(made: tidelog.Job, store: MemoryStore, settings: Any = None) -> None:
+    """Run the job until the middle of its data."""
+
+    async def halfway() -> None:
+        world = effects()
+        runner = tidelog.JobRunner(made, store, settings or config(), world)
+        started = asyncio.Event()
+        running = asyncio.ensure_future(runner.run(started.set))
+        await started.wait()
+        await world.clock.sleep(5.2)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(halfway())
+    assert checkpoints(store)
+
+
+def renamed(before: str, after: str) -> Callable[[Callable[..., None]], tuple[BUILD, BUILD]]:
+    return lambda build: (
+        lambda stream, sink: build(stream, sink, before),
+        lambda stream, sink: build(stream, sink, after),
+    )
+
+
+def spread_map(stream: tidelog.Stream, sink: Outside, name: str) -> None:
+    count(stream.rebalance().map(str, name=name), sink)
+
+
+def two_branches(stream: tidelog.Stream, sink: Outside) -> None:
+    stream.map(str, name="shown").filter(bool).sink(tidelog.Callback(lambda _: None), name="show")
+    count(stream, sink)
+
+
+def without_map(stream: tidelog.Stream, sink: Outside) -> None:
+    count(stream.rebalance(), sink)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        renamed("one", "other")(spread_map),
+        (renamed("one", "other")(spread_map)[0], without_map),
+        (without_map, renamed("one", "other")(spread_map)[1]),
+        (two_branches, count),
+        (count, two_branches),
+    ],
+    ids=["renamed", "removed", "added", "branch removed", "branch added"],
+)
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_an_operator_without_state_comes_and_goes_as_it_likes(
+    before: BUILD, after: BUILD, parallelism: int
+) -> None:
+    store, sink = MemoryStore(), Outside()
+    stopped(job(before, sink), store)
+    runner = tidelog.JobRunner(job(after, sink), store, config(parallelism=parallelism), effects())
+    asyncio.run(runner.run())
+    assert dict(sink.records) == Counter(source().records)
+    assert runner.incarnation.plan.dropped == ()
+
+
+def test_an_operator_with_state_goes_only_when_it_is_named_and_then_it_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, sink = MemoryStore(), Outside()
+    stopped(job(count, sink), store)
+    changed = job(lambda stream, sink: count(stream, sink, "total"), sink)
+    before = dict(store._objects)
+    with pytest.raises(RestoreError) as refused:
+        run(changed, store)
+    told = str(refused.value)
+    assert "operator 'count'" in told and "state 'aggregate'" in told
+    assert "--allow-dropped-state count (JobConfig.allow_dropped_state)" in told
+    with pytest.raises(RestoreError, match="operator 'count'"):
+        run(changed, store, allow_dropped_state=("total", "sink"))
+    assert store._objects == before, "the running job is not fenced"
+    runner = tidelog.JobRunner(changed, store, config(allow_dropped_state=("count",)), effects())
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(runner.run())
+    assert status_of(runner).dropped_state == ("state 'aggregate' of operator 'count'",)
+    assert "dropped, as allowed: state 'aggregate' of operator 'count'" in caplog.text
+    # The new operator counts what comes behind the checkpoint, and nothing from before.
+    totals, all_words = dict(sink.records), Counter(source().records)
+    assert 0 < sum(totals.values()) < sum(all_words.values())
+    assert {operator.id for operator in checkpoints(store)[-1].operators} == {"source", "total"}
+
+
+def test_a_renamed_source_would_read_everything_again_and_is_refused() -> None:
+    store, sink = MemoryStore(), Outside()
+    stopped(job(count, sink), store)
+    with pytest.raises(
+        RestoreError, match=r"'source'.*the positions of its splits.*--allow-dropped"
+    ):
+        run(job(count, sink, name="words"), store)
+    run(job(count, sink, name="words"), store, allow_dropped_state=("source",))
+    again = dict(sink.records)
+    assert all(again[word] > n for word, n in Counter(source().records).items())
+
+
+def rules(stream: tidelog.Stream, sink: Outside, name: str = "rules") -> None:
+    told = stream.filter(lambda w: w == "w1", name="rule")
+    handled = stream.with_broadcast(
+        told,
+        on_rule=lambda rule, known: known.update({rule: True}),
+        on_record=lambda record, known: [record],
+        name=name,
+    )
+    handled.sink(sink, name="sink")
+
+
+def test_state_without_keys_is_state_too() -> None:
+    store, sink = MemoryStore(), Outside()
+    stopped(job(rules, sink), store)
+    with pytest.raises(RestoreError, match=r"'rules'.*operator state 'rules'.*--allow-dropped"):
+        run(job(lambda s, k: rules(s, k, "laws"), sink), store)
+
+
+def plain(stream: tidelog.Stream, sink: Any) -> None:
+    stream.map(lambda w: tidelog.Row(word=w), name="row").sink(sink, name="sink")
+
+
+def running_count(stream: tidelog.Stream, sink: Any) -> None:
+    counted = stream.key_by(str).aggregate(
+        lambda _: 1, lambda a, b: a + b, emit_updates=True, name="count"
+    )
+    counted.sink(sink, name="sink")
+
+
+def uncommitted(sink: Outside, build: BUILD = plain) -> MemoryStore:
+    """A store whose newest checkpoint holds output that its sink had pre-committed."""
+    store = MemoryStore()
+
+    async def halfway() -> None:
+        world = effects()
+        settings = config(schedule=tidelog.Schedule(interval=20.0))
+        runner = tidelog.JobRunner(job(build, sink), store, settings, world)
+        started = asyncio.Event()
+        running = asyncio.ensure_future(runner.run(started.set))
+        await started.wait()
+        await world.clock.sleep(5.2)
+        await runner.savepoint("halfway")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(halfway())
+    return store
+
+
+def test_a_sink_with_transactions_is_not_removed_replaced_or_left_without_leave(
+    tmp_path: Path,
+) -> None:
+    sink = Outside()
+    store = uncommitted(sink)
+    newest = checkpoints(store)[-1]
+    held = sum(len(state.transactions) for _, state in newest.subtasks())
+    assert held
+    assert (newest.operators[-1].sink, newest.operators[-1].sink_types) == ("sink", ("Outside",))
+    before = dict(store._objects)
+    changes: list[tidelog.Job] = []
+    for put in (tidelog.Files(tmp_path / "out"), tidelog.Callback(lambda _: None)):
+        made = tidelog.Job("job")
+        plain(made.source(source()), put)
+        changes.append(made)
+    for changed in changes:
+        with pytest.raises(RestoreError, match=f"{held} sink transactions") as refused:
+            run(changed, store)
+        assert "stop it with a savepoint" in str(refused.value)
+        assert "--allow-dropped-state" in str(refused.value)
+        assert store._objects == before
+    written = {word for records in sink.committed.values() for (word,) in records}
+    assert written
+    runner = tidelog.JobRunner(changes[0], store, config(allow_dropped_state=("sink",)), effects())
+    asyncio.run(runner.run())
+    assert runner.incarnation.plan.dropped == (f"{held} sink transactions of sink 'sink'",)
+
+
+def test_a_renamed_sink_of_the_same_kind_commits_what_its_predecessor_had_written() -> None:
+    sink = Outside()
+    store = uncommitted(sink)
+    made = tidelog.Job("job")
+    made.source(source()).map(lambda w: tidelog.Row(word=w), name="row").sink(sink, name="out")
+    run(made, store)
+    assert Counter(row.word for row in sink.records) == Counter(source().records)
+
+
+def test_a_renamed_sink_in_another_place_commits_what_its_predecessor_had_written() -> None:
+    sink = Outside()
+    store = uncommitted(sink)
+    made = tidelog.Job("job")
+    made.source(source()).key_by(str).map(lambda w: (w,), name="other").sink(sink, name="out")
+    run(made, store)
+    assert Counter(word for (word,) in sink.records) == Counter(source().records)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_sink_that_stays_commits_what_it_had_written_for_an_operator_that_goes(
+    parallelism: int,
+) -> None:
+    def totals(stream: tidelog.Stream, sink: Outside) -> None:
+        count(stream, sink, "total")
+
+    def only_shown(stream: tidelog.Stream, sink: Outside) -> None:
+        stream.filter(lambda _: False, name="none").sink(sink, name="sink")
+
+    for after in (totals, only_shown):
+        sink = Outside()
+        store = uncommitted(sink, running_count)
+        held = dict(sink.committed)
+        # The process died before it committed the savepoint.
+        sink.prepared, sink.committed = dict(held), {}
+        settings = config(parallelism=parallelism, allow_dropped_state=("count",))
+        runner = tidelog.JobRunner(job(after, sink), store, settings, effects())
+        asyncio.run(runner.run())
+        assert held and held.items() <= sink.committed.items()
+        assert runner.incarnation.plan.dropped == ("state 'aggregate' of operator 'count'",)
+
+
+def test_sinks_that_change_places_commit_each_what_it_had_written() -> None:
+    long, short = Outside(), Outside()
+
+    def split(stream: tidelog.Stream, *sinks: tuple[str, Outside]) -> None:
+        for name, (sink_name, sink) in zip(("one", "other"), sinks, strict=True):
+            stream.map(str, name=name).sink(sink, name=sink_name)
+
+    store = uncommitted(long, lambda stream, _: split(stream, ("long", long), ("short", short)))
+    held = [dict(sink.committed) for sink in (long, short)]
+    for sink, of_sink in zip((long, short), held, strict=True):
+        sink.prepared, sink.committed = dict(of_sink), {}
+    run(job(lambda stream, _: split(stream, ("short", short), ("long", long)), long), store)
+    for sink, of_sink in zip((long, short), held, strict=True):
+        assert of_sink and of_sink.items() <= sink.committed.items()
+        assert Counter(sink.records) == Counter(source().records)
+
+
+class Counts(tidelog.StatefulProcessor):
+    """Counts in a state of a given name."""
+
+    def __init__(self, *states: str) -> None:
+        self.states = states
+
+    def init(self, handle: tidelog.StatefulProcessorHandle) -> None:
+        self.handles = [handle.getValueState(name, "n long") for name in self.states]
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        for _ in rows:
+            for state in self.handles:
+                state.update(((state.get() or (0,))[0] + 1,))
+        return iter([(key[0], *(state.get()[0] for state in self.handles))])
+
+
+def processed(*states: str) -> BUILD:
+    def build(stream: tidelog.Stream, sink: Outside) -> None:
+        keyed = stream.key_by(str)
+        keyed.transform_with_state(lambda: Counts(*states), name="process").sink(sink, name="sink")
+
+    return build
+
+
+def test_a_renamed_state_of_a_processor_would_begin_empty_and_is_refused() -> None:
+    store, sink = MemoryStore(), Outside()
+    stopped(job(processed("seen"), sink), store)
+    with pytest.raises(StateSchemaError) as refused:
+        run(job(processed("count"), sink), store)
+    told = str(refused.value)
+    assert "states of operator 'process'; expected 'seen', as the checkpoint has it" in told
+    assert "'count' instead" in told and "--allow-dropped-state process/seen" in told
+    run(job(processed("count"), sink), store, allow_dropped_state=("process/seen",))
+    newest = {record[0]: record[1] for record in sink.records}
+    assert sum(newest.values()) < len(source().records)
+
+
+def test_a_state_may_be_added_and_one_left_out_is_told_and_found_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, sink = MemoryStore(), Outside()
+    stopped(job(processed("a"), sink), store)
+    stopped(job(processed("a", "b"), sink), store, config())
+    with caplog.at_level(logging.WARNING):
+        stopped(job(processed("b"), sink), store, config())
+    assert "state 'a' of operator 'process' is in the checkpoint and no longer declared" in (
+        caplog.text
+    )
+    run(job(processed("a", "b"), sink), store)
+    newest = {record[0]: record[1:] for record in sink.records}
+    assert all(
+        0 < min(pair) <= n for (w, n) in Counter(source().records).items() for pair in [newest[w]]
+    )
+
+
+def window(size_ms: int, slide_ms: int | None = None, *, keep: bool = False) -> BUILD:
+    def build(stream: tidelog.Stream, sink: Outside) -> None:
+        keyed = stream.event_time(lambda _: 5).key_by(str)
+        if keep:
+            made = keyed.window_records(size_ms, slide_ms, function=lambda *a: a[:2], name="count")
+        else:
+            made = keyed.window(
+                size_ms, slide_ms, value_of=lambda _: 1, combine=lambda a, b: a + b, name="count"
+            )
+        made.sink(sink, name="sink")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (window(2_000), "size 1000 ms, slide 1000 ms"),
+        (window(1_000, 500), "slide 1000 ms"),
+        (window(1_000, keep=True), "the kind was window-aggregate and is window-records"),
+        (count, "expected 'windows', as the checkpoint has it"),
+    ],
+    ids=["size", "slide", "records", "aggregate"],
+)
+def test_other_windows_are_refused_before_the_running_job_is_fenced(
+    changed: BUILD, reason: str
+) -> None:
+    store, sink = MemoryStore(), Outside()
+    stopped(job(window(1_000), sink), store)
+    before = dict(store._objects)
+    with pytest.raises(StateSchemaError, match=reason):
+        run(job(changed, sink), store)
+    assert store._objects == before
+
+
+def test_another_class_of_source_does_not_get_positions_that_it_cannot_read() -> None:
+    """Both have a split "0" with a number as position: the second would begin in its middle."""
+    store, sink = MemoryStore(), Outside()
+
+    def counting(numbers: Any) -> tidelog.Job:
+        made = tidelog.Job("job")
+        count(made.source(numbers), sink)
+        return made
+
+    class Numbers(Portions):
+        pass
+
+    stopped(counting(Numbers({"0": list(range(100))})), store)
+    before = dict(store._objects)
+    other = tidelog.Replayable([7] * 60)
+    with pytest.raises(RestoreError, match=r"source 'source'.*positions.*found Replayable, which"):
+        run(counting(other), store)
+    assert store._objects == before
+    # A subclass, or what it was derived from, goes on.
+    stopped(counting(Portions({"0": list(range(100))})), store)
+    run(counting(other), store, allow_dropped_state=("source",))
+    assert dict(sink.records)["7"] >= 60
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", "", "word count", "ä", "a\0b"])
+def test_a_name_that_no_object_can_bear_is_refused_when_the_job_is_built(name: str) -> None:
+    with pytest.raises(ConfigError, match="operator id"):
+        job(lambda stream, sink: count(stream, sink, name), Outside())

@@ -1,0 +1,161 @@
+"""A restore reads each byte once, into however many subtasks it goes."""
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate, Schedule
+from tidelog.catalog.inventory import read_slots
+from tidelog.changelog.block import Block
+from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.uploader import UploadConfig
+from tidelog.effects import InlineOffload
+from tidelog.errors import UserFunctionError
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.status import RestoreStatus
+from tidelog.state.restore.restorer import RestoreConfig
+from tidelog.storage import object_names
+from tidelog.storage.memory import MemoryStore
+
+KEYS = 700
+RECORDS = 30_000
+BREAK = 24_000
+
+
+class CountingStore(MemoryStore):
+    """Counts what is read of each segment."""
+
+    def __init__(self) -> None:
+        super().__init__("memory://rescale")
+        self.reads: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(name, start, length)
+        if name.startswith(object_names.SEGMENTS):
+            self.reads[name] += 1
+            self.bytes[name] += len(data)
+        return data
+
+
+def effects() -> Effects:
+    return Effects(VirtualClock(), Random(1), InlineOffload())
+
+
+def job(world: Effects, results: dict[int, int], breaks: bool) -> Job:
+    def value(n: int) -> int:
+        if breaks and n >= BREAK:
+            raise ValueError("the machine breaks")
+        return n
+
+    job = Job("sums")
+    source = Rate(4000, limit=RECORDS, clock=world.clock)
+    keyed = job.source(source, parallelism=1).key_by(lambda n: n % KEYS)
+    keyed.aggregate(value, lambda a, b: a + b, name="sum").sink(
+        Callback(lambda record: results.__setitem__(*record))
+    )
+    return job
+
+
+def config(
+    parallelism: int, restore: RestoreConfig | None = None, inline_bytes: int = 0
+) -> JobConfig:
+    return JobConfig(
+        parallelism=parallelism,
+        key_groups=64,
+        table="memory",
+        schedule=Schedule(interval=0.5),
+        upload=UploadConfig(inline_bytes=inline_bytes),
+        materialize=MaterializeConfig(interval=1e6, replay_target=1e6),
+        restore=restore or RestoreConfig(),
+    )
+
+
+def run(
+    store: CountingStore, parallelism: int, *, breaks: bool, inline_bytes: int = 0
+) -> dict[int, int]:
+    world = effects()
+    results: dict[int, int] = {}
+    settings = config(parallelism, inline_bytes=inline_bytes)
+    runner = JobRunner(job(world, results, breaks), store, settings, world)
+    asyncio.run(runner.run())
+    return results
+
+
+def model() -> dict[int, int]:
+    sums: dict[int, int] = {}
+    for n in range(RECORDS):
+        sums[n % KEYS] = sums.get(n % KEYS, 0) + n
+    return sums
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 8), (8, 1), (3, 5), (4, 4)])
+def test_each_block_is_fetched_and_its_changes_counted_once(before: int, after: int) -> None:
+    store = CountingStore()
+    with pytest.raises(UserFunctionError):
+        run(store, before, breaks=True)
+    checkpoints = asyncio.run(read_slots(store)).checkpoints
+    last = checkpoints[max(checkpoints)]
+    ranges = {r for _, state in last.subtasks() for r in state.log}
+    changes = sum(state.seqno for _, state in last.subtasks())
+    assert len({r.segment for r in ranges}) > 4
+    store.reads.clear()
+    store.bytes.clear()
+
+    world = effects()
+    results: dict[int, int] = {}
+    restored: list[RestoreStatus | None] = []
+    runner = JobRunner(job(world, results, False), store, config(after), world)
+    asyncio.run(runner.run(lambda: restored.append(status_of(runner).restore)))
+
+    assert results == model()
+    assert set(store.reads) == {r.segment for r in ranges}
+    assert set(store.reads.values()) == {1}
+    assert store.bytes.total() == sum(r.length for r in ranges)
+    (restore,) = restored
+    assert restore is not None
+    assert (restore.bytes, restore.changes) == (restore.total_bytes, restore.total_changes)
+    assert restore.total_changes == changes
+    assert restore.total_bytes == store.bytes.total()
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 8), (2, 3), (8, 1), (4, 4)])
+def test_each_block_of_a_manifest_is_decoded_once(
+    before: int, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CountingStore()
+    with pytest.raises(UserFunctionError):
+        run(store, before, breaks=True, inline_bytes=1 << 30)
+    checkpoints = asyncio.run(read_slots(store)).checkpoints
+    last = checkpoints[max(checkpoints)]
+    inline = {data for _, state in last.subtasks() for data in state.inline}
+    assert len(inline) > 4 and not any(state.log for _, state in last.subtasks())
+
+    decoded: Counter[tuple[int, bytes]] = Counter()
+    changes = Block.changes
+
+    def counted(self: Block) -> ChangeBatch:
+        decoded[self.first, self.stored] += 1
+        return changes(self)
+
+    monkeypatch.setattr(Block, "changes", counted)
+    assert run(store, after, breaks=False, inline_bytes=1 << 30) == model()
+    assert len(decoded) > 2
+    assert set(decoded.values()) == {1}
+
+
+@pytest.mark.parametrize("read_ahead", [1, 3000, 40_000])
+def test_the_values_are_the_same_with_hardly_any_room_to_share(read_ahead: int) -> None:
+    store = CountingStore()
+    with pytest.raises(UserFunctionError):
+        run(store, 3, breaks=True)
+    world = effects()
+    results: dict[int, int] = {}
+    bounds = RestoreConfig(read_ahead_bytes=read_ahead, replay_bytes=20_000)
+    settings = config(5, bounds)
+    asyncio.run(JobRunner(job(world, results, False), store, settings, world).run())
+    assert results == model()

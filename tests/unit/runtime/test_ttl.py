@@ -1,0 +1,94 @@
+"""What has expired and is still stored stays a small share of what lives, at any write rate."""
+
+import asyncio
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import config
+from tidelog import Callback, Effects, Job, JobRunner, Rate, StatefulProcessor
+from tidelog.effects import InlineOffload
+from tidelog.state.schema.decode import RowDecoder
+from tidelog.storage.memory import MemoryStore
+
+TTL_MS = 10_000
+SECONDS = 36
+
+
+class Remember(StatefulProcessor):
+    """Keeps a value, a list and a map entry for every key it sees."""
+
+    def __init__(self, kinds: str) -> None:
+        self._kinds = kinds
+
+    def init(self, handle: Any) -> None:
+        self._value = handle.getValueState("value", "n bigint", TTL_MS)
+        self._list = handle.getListState("list", "n bigint", TTL_MS)
+        self._map = handle.getMapState("map", "n bigint", "m bigint", TTL_MS)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        for number in rows:
+            if "v" in self._kinds:
+                self._value.update((number,))
+            if "l" in self._kinds:
+                self._list.appendValue((number,))
+            if "m" in self._kinds:
+                self._map.updateValue((number,), (number,))
+        return iter(())
+
+
+def stored(runner: JobRunner) -> list[int]:
+    """Expiry times of all stored rows of the processor."""
+    assert runner.incarnation is not None
+    expiries = []
+    for task in runner.incarnation.deployment.tasks:
+        if task.id.operator == "process":
+            backend = task.parts.backend
+            decoder = RowDecoder(backend.registry.infos())
+            for key, value in backend.table.scan(b"", None):
+                found = decoder.decode(key, value).expires_ms
+                expiries.append(max(found) if isinstance(found, list) else found)
+    return expiries
+
+
+async def watched(runner: JobRunner, clock: VirtualClock) -> list[tuple[int, int]]:
+    """(living, expired) rows of the table now and then, while the job runs."""
+    seen: list[tuple[int, int]] = []
+
+    async def watch() -> None:
+        await clock.sleep(TTL_MS / 1000 + 4)
+        while True:
+            await clock.sleep(2.3)
+            expiries = stored(runner)
+            expired = sum(expiry <= clock.now_ms() for expiry in expiries)
+            seen.append((len(expiries) - expired, expired))
+
+    watching = asyncio.ensure_future(watch())
+    await runner.run()
+    watching.cancel()
+    return seen
+
+
+def run(kinds: str, rate: float, seconds: int, **settings: Any) -> list[tuple[int, int]]:
+    clock = VirtualClock()
+    source = Rate(rate, limit=int(rate * seconds), clock=clock)
+    job = Job("ttl")
+    keyed = job.source(source).key_by(lambda n: n)
+    keyed.transform_with_state(lambda: Remember(kinds)).sink(Callback(lambda _: None))
+    effects = Effects(clock, Random(1), InlineOffload())
+    chosen = config(parallelism=1, key_groups=16, **settings)
+    return asyncio.run(watched(JobRunner(job, MemoryStore("memory://ttl"), chosen, effects), clock))
+
+
+@pytest.mark.parametrize("kinds", ["v", "lm"])
+def test_expired_rows_are_a_small_share_of_those_that_live(kinds: str) -> None:
+    rate = 1_500 // len(kinds)
+    living = rate * len(kinds) * TTL_MS // 1000
+    seen = run(kinds, rate, SECONDS)
+    assert len(seen) >= 8
+    for alive, expired in seen:
+        assert alive > living / 2, "rows of the last second may be in the write buffer"
+        assert expired < living / 4, f"{expired} expired rows are stored beside {alive}"

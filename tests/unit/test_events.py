@@ -1,0 +1,86 @@
+"""The events that are logged: docs/reference/logging.md lists them as the code declares them."""
+
+import ast
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.events import Event
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "logging.md"
+LIBRARY = ROOT / "src" / "tidelog"
+
+
+def calls() -> list[tuple[str, Event, ast.Call]]:
+    """Every `Event.NAME.log(...)` of the library, with the module it stands in."""
+    found = []
+    for path in sorted(LIBRARY.rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and (
+                shown := re.fullmatch(r"Event\.(\w+)\.log", ast.unparse(node.func))
+            ):
+                found.append((module, Event[shown[1]], node))
+    return found
+
+
+CALLS = calls()
+
+
+def row(event: Event) -> str:
+    """An event's line in the page's table."""
+    loggers = ", ".join(sorted({f"`{module}`" for module, other, _ in CALLS if other is event}))
+    message = re.sub(r"%\((\w+)\)[.\d]*[a-z]", r"`{\1}`", event.message)
+    level = logging.getLevelName(event.level).lower()
+    return f"| `{event.name.lower()}` | {level} | {loggers} | {message} |"
+
+
+def test_the_page_lists_every_event_as_the_code_declares_it() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert rows == [row(event) for event in Event]
+
+
+def test_every_event_is_logged_somewhere() -> None:
+    assert {event for _, event, _ in CALLS} == set(Event)
+
+
+@pytest.mark.parametrize("module, event, call", CALLS, ids=lambda each: getattr(each, "name", ""))
+def test_an_event_is_logged_with_its_fields(module: str, event: Event, call: ast.Call) -> None:
+    given = {keyword.arg for keyword in call.keywords} - {"exc_info"}
+    assert given == event.fields
+    assert [ast.unparse(argument) for argument in call.args] == ["logger"], module
+
+
+def test_nothing_but_events_is_logged() -> None:
+    other = re.compile(r"\blog(ger|ging)\.(debug|info|warning|error|exception|critical|log)\(")
+    found = [p for p in LIBRARY.rglob("*.py") if other.search(p.read_text())]
+    assert found == [LIBRARY / "events.py"]
+
+
+def test_the_library_is_quiet_unless_logging_is_configured() -> None:
+    script = (
+        "import logging, tidelog\n"
+        "from tidelog.events import Event\n"
+        "Event.MATERIALIZATIONS_ON_TIME.log(logging.getLogger('tidelog.materialize'))\n"
+        "Event.SLOT_NOT_DELETED.log(logging.getLogger('tidelog.checkpoint'), slot=1, error='x')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert (run.stdout, run.stderr) == (b"", b"")
+
+
+def test_a_record_has_a_fixed_message_and_the_fields(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("tidelog.checkpoint.slots")
+    Event.SLOT_NOT_DELETED.log(logger, slot=7, error="the disk is read-only")
+    record = caplog.records[-1]
+    assert record.msg == Event.SLOT_NOT_DELETED.message
+    assert record.args == {"slot": 7, "error": "the disk is read-only"}
+    assert vars(record)["event"] == "slot_not_deleted"
+    assert record.getMessage() == (
+        "slot 7, which nothing needs, was not deleted: the disk is read-only"
+    )
+    assert record.funcName == "test_a_record_has_a_fixed_message_and_the_fields"
