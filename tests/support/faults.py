@@ -28,6 +28,7 @@ class SteerableStore:
 
     def __init__(self, inner: ObjectStore) -> None:
         self.url = inner.url
+        self.request_metrics = inner.request_metrics
         self.inner = inner
         self.failures: list[Failure] = []
         self.calls: list[tuple[str, str]] = []

@@ -98,7 +98,7 @@ def test_wrong_credentials_are_denied(
     async def scenario(store: RetryingStore) -> None:
         with pytest.raises(AccessDeniedError, match="credentials"):
             await call(store, operation)
-        assert getattr(store.metrics, operation).attempts == 1
+        assert getattr(store.request_metrics, operation).attempts == 1
 
     run(opened(replace(versitygw, **wrong)), scenario)
 
@@ -201,7 +201,7 @@ def test_a_passing_trouble_is_retried(
     async def scenario(store: RetryingStore) -> None:
         await call(store, operation)
         assert await store.get("name") == b"x"
-        assert getattr(store.metrics, operation).retries == 2
+        assert getattr(store.request_metrics, operation).retries == 2
 
     run(opened(misbehaving), scenario)
 
@@ -213,7 +213,7 @@ def test_a_create_whose_answer_was_lost_is_known_to_be_ours(
 
     async def scenario(store: RetryingStore) -> None:
         await create_once(store, "name", b"ours")
-        assert store.metrics.create.retries == 1
+        assert store.request_metrics.create.retries == 1
         with pytest.raises(ObjectExistsError):
             await create_once(store, "name", b"theirs")
         assert await store.get("name") == b"ours"
@@ -230,7 +230,7 @@ def test_a_call_whose_answer_was_lost_is_repeated(
         behaviour.seen.clear()
         behaviour.lose_answer = lambda exchange: len(behaviour.seen) <= 2  # aiohttp repeats one
         await call(store, operation)
-        assert getattr(store.metrics, operation).retries == 1
+        assert getattr(store.request_metrics, operation).retries == 1
 
     run(opened(misbehaving), scenario)
 

@@ -55,6 +55,7 @@ class LocalFirstStore:
         copies: dict[str, int],
     ) -> None:
         self.url = inner.url
+        self.request_metrics = inner.request_metrics
         self.metrics = CopyMetrics()
         self._inner = inner
         self._directory = directory

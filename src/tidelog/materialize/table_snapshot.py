@@ -83,6 +83,8 @@ class TableSnapshots:
     """Shared with the tables of all subtasks."""
     known: dict[str, TableObject] = field(default_factory=dict)
     """Shared files of the table that are stored already, by local name."""
+    copies: LocalFirstStore | None = None
+    """The store, when it keeps copies on local disk."""
     metrics: SnapshotMetrics = field(default_factory=SnapshotMetrics)
     _last_id: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -166,8 +168,8 @@ class TableSnapshots:
             try:
                 await self.store.put(name, data)
                 self.metrics.bytes_uploaded += len(data)
-                if isinstance(self.store, LocalFirstStore):
-                    await self.store.keep_file(name, file.path)
+                if self.copies is not None:
+                    await self.copies.keep_file(name, file.path)
                 self.known[file.name] = TableObject(file.name, name, len(data), crc)
             finally:
                 # From here on `known` protects it, or nobody will ever refer to it.

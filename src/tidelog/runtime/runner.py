@@ -35,7 +35,6 @@ from tidelog.runtime.restore.rehearsal import rehearse
 from tidelog.runtime.subtasks.incarnation import Blueprint, Incarnation
 from tidelog.runtime.subtasks.work_dir import open_work_dir, remove_work_dir
 from tidelog.runtime.supervise import run_until_done
-from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 
@@ -216,25 +215,26 @@ class JobRunner:
             plan,
             Author(generation, taken.attempt),
             history,
-            await self._with_local_copies(history, ledger),
+            self.store,
             slots,
             ledger,
             directory,
+            await self._local_copies(history, ledger),
         ).assemble()
         await incarnation.deployment.build(lambda: slots.prove_newest(Slot(generation), generation))
         # A start that is refused changes nothing of what it found.
         await slots.remove_left_over(taken.left_over)
         return incarnation
 
-    async def _with_local_copies(self, history: History, ledger: Ledger) -> ObjectStore:
-        """The store itself when local recovery is off, else with copies in front of it.
+    async def _local_copies(self, history: History, ledger: Ledger) -> LocalFirstStore | None:
+        """The store with local copies in front of it; None when local recovery is off.
 
         Only copies that a retained checkpoint needs are left, so the disk is bounded by retention
         also when another machine ran the job in between. Raises StorageError and its kinds when
         the directory cannot be used at all.
         """
         if self.config.local_recovery is None:
-            return self.store
+            return None
         limit = self.config.local_recovery_bytes
         copies = await LocalFirstStore.open(
             self.store, self.config.local_recovery, limit, self.effects
@@ -262,8 +262,8 @@ class JobRunner:
         while True:
             await self.effects.clock.sleep(TICK_S)
             for task in incarnation.deployment.tasks:
-                if isinstance(task, StreamTask) and not task.exited:
-                    task.gate.poke()
+                if not task.exited:
+                    task.time_passed()
 
     def _chosen_slot(self, seen: Resumption) -> Slot | None:
         """The slot of the job's own store that the user chose."""

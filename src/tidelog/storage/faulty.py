@@ -62,6 +62,7 @@ class FaultyStore:
         self, inner: ObjectStore, faults: Iterable[Fault], clock: Clock, rng: Random
     ) -> None:
         self.url = inner.url
+        self.request_metrics = inner.request_metrics
         self.calls: Counter[str] = Counter()
         self.stalled = 0
         self._inner = inner

@@ -50,6 +50,8 @@ class FsspecStore:
     StoreUnreachableError, AccessDeniedError and StorageError; the writing ones StoreFullError.
     """
 
+    request_metrics: Final = None
+
     def __init__(
         self,
         url: str,

@@ -37,6 +37,8 @@ class LocalStore:
     StoreFullError.
     """
 
+    request_metrics: Final = None
+
     def __init__(self, directory: Path | str, effects: Effects, *, durable: bool = True) -> None:
         self._root = Path(directory).absolute()
         self._effects = effects

@@ -16,6 +16,8 @@ from tidelog.storage.port import ObjectInfo
 class MemoryStore:
     """Objects in a dict; they live as long as the store does, `close` keeps them."""
 
+    request_metrics: Final = None
+
     def __init__(self, url: str = "memory://") -> None:
         self.url = url
         self._objects: dict[str, bytes] = {}

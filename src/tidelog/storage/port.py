@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidelog.storage.metrics import RequestMetrics
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -28,6 +30,11 @@ class ObjectStore(Protocol):
     """An object store rooted at one URL."""
 
     url: str
+
+    @property
+    def request_metrics(self) -> RequestMetrics | None:
+        """What was asked of it so far; None where nobody counts."""
+        ...
 
     async def put(self, name: str, data: bytes) -> None:
         """Write or overwrite `name`. Used only for names that one writer owns."""

@@ -98,7 +98,7 @@ class RetryingStore:
         metrics: RequestMetrics | None = None,
     ) -> None:
         self.url = inner.url
-        self.metrics = metrics or RequestMetrics()
+        self.request_metrics = metrics or RequestMetrics()
         self._inner = inner
         self._policy = policy
         self._effects = effects
@@ -109,26 +109,26 @@ class RetryingStore:
         An attempt that was given up can still arrive later: put other bytes under the same name
         only where that does no harm.
         """
-        request = _Request(self.metrics.put, name, len(data))
+        request = _Request(self.request_metrics.put, name, len(data))
         await self._call(request, partial(self._inner.put, name, data))
-        self.metrics.bytes_written += len(data)
+        self.request_metrics.bytes_written += len(data)
 
     async def create(self, name: str, data: bytes) -> None:
         """Write `name` if it is absent; raises ObjectExistsError, possibly for our own object."""
-        request = _Request(self.metrics.create, name, len(data), hedged=False)
+        request = _Request(self.request_metrics.create, name, len(data), hedged=False)
         await self._call(request, partial(self._inner.create, name, data))
-        self.metrics.bytes_written += len(data)
+        self.request_metrics.bytes_written += len(data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Read a range in bytes; raises ObjectNotFoundError."""
-        request = _Request(self.metrics.get, name, length or 0)
+        request = _Request(self.request_metrics.get, name, length or 0)
         data = await self._call(request, partial(self._inner.get, name, start, length))
-        self.metrics.bytes_read += len(data)
+        self.request_metrics.bytes_read += len(data)
         return data
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """Names in ascending order, fetched and retried page by page."""
-        request = _Request(self.metrics.list, f"{prefix}*")
+        request = _Request(self.request_metrics.list, f"{prefix}*")
         while True:
             page = await self._call(request, partial(self._page, prefix, start_after))
             for info in page:
@@ -139,12 +139,12 @@ class RetryingStore:
 
     async def head(self, name: str) -> ObjectInfo:
         """Size of `name` in bytes; raises ObjectNotFoundError."""
-        request = _Request(self.metrics.head, name)
+        request = _Request(self.request_metrics.head, name)
         return await self._call(request, partial(self._inner.head, name))
 
     async def delete(self, name: str) -> None:
         """Remove `name` if it is there."""
-        request = _Request(self.metrics.delete, name)
+        request = _Request(self.request_metrics.delete, name)
         await self._call(request, partial(self._inner.delete, name))
 
     async def close(self) -> None:

@@ -61,6 +61,8 @@ class S3Store:
     for a bucket or region that is wrong; the writing ones StoreFullError.
     """
 
+    request_metrics: Final = None
+
     def __init__(self, filesystem: S3FileSystem, bucket: str, prefix: str) -> None:
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self._filesystem = filesystem

@@ -6,10 +6,10 @@ and no process outlives it; a task that Spark runs twice counts once.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from os import cpu_count
@@ -23,21 +23,10 @@ from tidelog.errors import ConfigError, TidelogError
 from tidelog.spark.session import SparkJobs
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.unit import Unit, UnitResult, Workspace
+from tidelog.verify.unit import Unit, UnitResult, WorkerConfig, Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerConfig:
-    """How a process opens the store and where it builds tables; it can be pickled."""
-
-    url: str
-    """URL of the store, as every process can open it."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    directory: str | None = None
-    """Where tables are built; None: the system's temporary directory."""
 
 
 def work(unit: Unit, config: WorkerConfig) -> UnitResult | TidelogError:
@@ -95,6 +84,7 @@ class LocalEngine:
     jobs: int | None = None
 
     name: ClassVar[str] = "local"
+    session: ClassVar[None] = None
 
     async def run(self, units: Sequence[Unit], progress: Progress) -> list[UnitResult]:
         """Check all units; raises the first error of any."""

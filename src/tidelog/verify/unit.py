@@ -4,16 +4,19 @@ Invariants: a unit and its result are small and can be pickled; a unit reads the
 its own directory alone, and turns damage into findings; any other error ends the verification.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.concurrency import Progress
 from tidelog.effects import Effects
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.fingerprint import Fingerprint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Choice = int | Literal["all", "latest"]
 """Which checkpoints to verify: a slot (of a Spark checkpoint: a batch), or these words."""
@@ -28,6 +31,17 @@ class Workspace:
     store: ObjectStore
     effects: Effects
     directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """How a process opens the store and where it builds tables; it can be pickled."""
+
+    url: str
+    """URL of the store, as every process can open it."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    directory: str | None = None
+    """Where tables are built; None: the system's temporary directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +92,16 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """The name that option --engine takes."""
+        ...
+
+    @property
+    def session(self) -> "SparkSession | None":
+        """Where its tasks run; None: in processes of Python."""
+        ...
+
+    @property
+    def config(self) -> WorkerConfig:
+        """What each of its processes starts with."""
         ...
 
     async def run(self, units: Sequence[Unit], progress: Progress) -> list[UnitResult]:

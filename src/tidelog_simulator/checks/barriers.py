@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tidelog.checkpoint.manifest import MaterializationRef
 from tidelog.ids import CheckpointId, Generation, SeqNo, SubtaskId
 from tidelog.runtime.channels.messages import Barrier, Batch
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, Snapshotter, SubtaskPosition
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.log import SubtaskLog
 
 Rows = dict[bytes, bytes]
 _NO_CHANGE: Final = SeqNo(0)
@@ -50,7 +52,8 @@ class Barriers:
                 taken.watch(task)
             of_task = (backend, self, generation, task.id, taken)
             parts.snapshotter = _Watched(parts.snapshotter, *of_task)
-            canonical: Any = _Watched(parts.canonical, *of_task)
+            canonical: Any = parts.canonical
+            canonical = _Watched(canonical, *of_task)
             parts.canonical = canonical
 
 
@@ -97,6 +100,14 @@ class _Watched:
     taken: _Taken
     _captured: dict[CheckpointId, SeqNo] = field(default_factory=dict)
     _checkpointed: SeqNo = _NO_CHANGE
+
+    @property
+    def log(self) -> SubtaskLog | None:
+        return self.inner.log
+
+    @property
+    def materialization(self) -> MaterializationRef | None:
+        return self.inner.materialization
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         behind, blame = self.taken.behind(checkpoint), self.barriers.blame

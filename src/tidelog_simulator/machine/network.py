@@ -98,6 +98,8 @@ class Network:
 class StoreClient:
     """The store as one process reaches it; implements `ObjectStore`."""
 
+    request_metrics: Final = None
+
     def __init__(self, network: Network, process: Process) -> None:
         self.url = network.truth.url
         self._network = network

@@ -21,9 +21,9 @@ from tests.support.jobs import filled, store_of, virtual_effects
 from tidelog.cli import main
 from tidelog.effects import Effects
 from tidelog.errors import AccessDeniedError, RestoreError
-from tidelog.verify.engines import LocalEngine, SparkEngine, WorkerConfig
+from tidelog.verify.engines import LocalEngine, SparkEngine
 from tidelog.verify.job.verification import verify_store
-from tidelog.verify.unit import UnitResult, Workspace
+from tidelog.verify.unit import UnitResult, WorkerConfig, Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

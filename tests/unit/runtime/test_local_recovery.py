@@ -87,8 +87,8 @@ def fetched(runner: JobRunner) -> set[str]:
 
 
 def metrics(runner: JobRunner) -> local_first.CopyMetrics:
-    assert isinstance(runner.incarnation.store, LocalFirstStore)
-    return runner.incarnation.store.metrics
+    assert runner.incarnation.copies is not None
+    return runner.incarnation.copies.metrics
 
 
 @pytest.fixture

@@ -150,12 +150,12 @@ def test_a_store_with_counters_shows_them(tmp_path: Path) -> None:
     status = status_after(store, tmp_path)
     assert status.store is not None
     create = status.store.create
-    assert create.calls == create.attempts == store.metrics.create.calls
+    assert create.calls == create.attempts == store.request_metrics.create.calls
     assert create.calls >= 1 + status.checkpoints.completed  # the start's slot and theirs
     assert (create.retries, create.hedges, create.failures) == (0, 0, 0)
-    assert create.latency_s == distribution(store.metrics.create.latency_s) is not None
-    assert status.store.bytes_written == store.metrics.bytes_written > 0
-    assert status.store.bytes_read == store.metrics.bytes_read
+    assert create.latency_s == distribution(store.request_metrics.create.latency_s) is not None
+    assert status.store.bytes_written == store.request_metrics.bytes_written > 0
+    assert status.store.bytes_read == store.request_metrics.bytes_read
 
 
 def test_a_store_without_counters_shows_none(tmp_path: Path) -> None:

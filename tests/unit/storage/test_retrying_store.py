@@ -82,7 +82,7 @@ def test_a_single_fault_at_any_call_is_invisible(operation: str, fault: Fault, n
         assert rig.faulty.stalled == 0
         assert rig.clock.monotonic() <= 31.0
         for each in OPERATIONS:
-            counters = getattr(store.metrics, each)
+            counters = getattr(store.request_metrics, each)
             assert counters.attempts == counters.calls + counters.retries + counters.hedges
             assert counters.failures == 0
             assert rig.faulty.calls[each] == counters.attempts
@@ -154,7 +154,7 @@ def test_a_store_that_never_answers_is_given_up_at_the_deadline(
                 await getattr(rig.store, operation)("name", *data)
         assert "name" in str(raised.value)
         assert 50.0 <= rig.clock.monotonic() <= 60.001
-        counters = getattr(rig.store.metrics, operation)
+        counters = getattr(rig.store.request_metrics, operation)
         assert (counters.calls, counters.failures) == (1, 1)
         assert counters.retries >= 4
         assert rig.faulty.stalled == 0
@@ -171,7 +171,7 @@ def test_an_error_that_a_retry_cannot_cure_is_raised_at_once() -> None:
             await rig.store.get("name")
         assert rig.clock.monotonic() == 0.0
         assert rig.faulty.calls == {"put": 1, "get": 1}
-        metrics = rig.store.metrics
+        metrics = rig.store.request_metrics
         assert (metrics.put.failures, metrics.get.failures) == (1, 0)
 
     run(scenario)
@@ -186,7 +186,7 @@ def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None:
         await getattr(rig.store, operation)("name", *data)
         assert rig.clock.monotonic() == pytest.approx(2.0)
         assert rig.faulty.stalled == 0
-        counters = getattr(rig.store.metrics, operation)
+        counters = getattr(rig.store.request_metrics, operation)
         assert (counters.hedges, counters.hedge_wins, counters.retries) == (1, 1, 0)
         assert list(counters.latency_s) == [rig.clock.monotonic()]
 
@@ -201,7 +201,10 @@ def test_a_slow_first_attempt_can_still_win_over_the_second() -> None:
         )
         await rig.store.put("name", b"x")
         assert rig.clock.monotonic() == 3.0
-        assert (rig.store.metrics.put.hedges, rig.store.metrics.put.hedge_wins) == (1, 0)
+        assert (rig.store.request_metrics.put.hedges, rig.store.request_metrics.put.hedge_wins) == (
+            1,
+            0,
+        )
         assert rig.faulty.stalled == 0
 
     run(scenario)
@@ -216,7 +219,7 @@ def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
         await rig.inner.put("name", b"x")
         assert await rig.store.get("name") == b"x"
         assert rig.clock.monotonic() == 4.0
-        assert rig.store.metrics.get.retries == 0
+        assert rig.store.request_metrics.get.retries == 0
 
     run(scenario)
 
@@ -262,7 +265,7 @@ def test_a_large_object_gets_the_time_its_bytes_need() -> None:
         rig = Rig(Fault(FaultKind.DELAY, "put", seconds=100.0), policy=policy)
         await rig.store.put("large", bytes(100_000))
         assert rig.faulty.calls == {"put": 1}
-        assert rig.store.metrics.bytes_written == 100_000
+        assert rig.store.request_metrics.bytes_written == 100_000
 
     run(scenario)
 

@@ -24,10 +24,10 @@ from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row, decode_rows, encode_rows
-from tidelog.verify.engines import LocalEngine, WorkerConfig
+from tidelog.verify.engines import LocalEngine
 from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.unit import Choice
+from tidelog.verify.unit import Choice, WorkerConfig
 
 Objects = Mapping[str, bytes]
 

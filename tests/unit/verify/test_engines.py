@@ -14,10 +14,10 @@ from tidelog.effects import Effects
 from tidelog.errors import AccessDeniedError, ConfigError, StorageError
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.open import open_store
-from tidelog.verify.engines import LocalEngine, WorkerConfig, work
+from tidelog.verify.engines import LocalEngine, work
 from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.unit import UnitResult, Workspace
+from tidelog.verify.unit import UnitResult, WorkerConfig, Workspace
 
 
 def verified_by_processes(directory: Path, scratch: Path) -> Report:

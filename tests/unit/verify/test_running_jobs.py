@@ -12,9 +12,10 @@ from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.engines import LocalEngine, WorkerConfig
+from tidelog.verify.engines import LocalEngine
 from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
+from tidelog.verify.unit import WorkerConfig
 
 OLDEST, NEWEST = 5, 8
 

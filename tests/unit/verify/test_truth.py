@@ -16,11 +16,12 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError, RestoreError, UserFunctionError
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.engines import LocalEngine, WorkerConfig
+from tidelog.verify.engines import LocalEngine
 from tidelog.verify.expected.comparison import SHOWN, TruthResult
 from tidelog.verify.expected.function import Expected, Request, load_function
 from tidelog.verify.expected.of_store import StoreTruth
 from tidelog.verify.expected.values import Shape, canonical, stored_values
+from tidelog.verify.unit import WorkerConfig
 
 COUNTS = {f"word-{number}": 20 for number in range(40)}
 """What all 800 words of the jobs under test come to: both splits have 400 of them."""

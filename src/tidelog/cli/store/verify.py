@@ -15,7 +15,7 @@ from tidelog.cli.store.verify_output import fields, show
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.location import Layout, find_layout
 from tidelog.spark.session import session
-from tidelog.verify.engines import LocalEngine, SparkEngine, WorkerConfig
+from tidelog.verify.engines import LocalEngine, SparkEngine
 from tidelog.verify.expected.comparison import TruthResult
 from tidelog.verify.expected.function import Expected, load_function
 from tidelog.verify.expected.of_query import QueryTruth
@@ -23,7 +23,7 @@ from tidelog.verify.expected.of_store import StoreTruth
 from tidelog.verify.job.verification import verify_store
 from tidelog.verify.query.verification import verify_query
 from tidelog.verify.report import Report
-from tidelog.verify.unit import Choice, Engine
+from tidelog.verify.unit import Choice, Engine, WorkerConfig
 
 _MEMORY: Final = "memory://"
 _S3: Final = re.compile(r"^s3://")
@@ -180,7 +180,9 @@ async def _truth(
     checkpoint: int,
 ) -> TruthResult:
     store, effects = invocation.store, invocation.effects
-    if layout == "query" and isinstance(engine, SparkEngine):
+    if layout == "query" and engine.session is not None:
         location = _S3.sub("s3a://", invocation.url)
-        return await QueryTruth(store, effects, engine, location, question).compare(checkpoint)
+        return await QueryTruth(store, effects, engine.session, location, question).compare(
+            checkpoint
+        )
     return await StoreTruth(store, effects, engine, options.work_dir, question).compare(checkpoint)

@@ -11,7 +11,7 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
-from tidelog.runtime.channels.partition import ByKey, Partitioner
+from tidelog.runtime.channels.partition import Partitioner
 from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
 from tidelog.runtime.operators.turn import TURN_S, Portion
@@ -80,7 +80,7 @@ class Output:
         batch.size_bytes = batch.size_bytes or bytes_of(batch.records)
         for edge in self._edges:
             if edge.tag == tag:
-                divisible = isinstance(edge.partitioner, ByKey)
+                divisible = edge.partitioner.divisible
                 for piece in edge.portion.pieces(batch) if divisible else (batch,):
                     await self._route(edge, piece, batch)
 

@@ -42,6 +42,8 @@ class Partitioner(ABC):
 
     name = "exchange"
     """The name that errors and long calls are reported under."""
+    divisible = False
+    """Whether a buffer may come in pieces; it has a function of the user to call."""
 
     @abstractmethod
     def route(self, batch: Batch) -> Routed: ...
@@ -86,6 +88,8 @@ class ByKey(Partitioner):
     Raises UserFunctionError for what cannot be a key, and StateSchemaError for a key of a type that
     does not go with those which `types` knows.
     """
+
+    divisible = True
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ was won; objects are deleted only after the manifests that named them.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,7 +46,6 @@ from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier, BarrierOrder
 from tidelog.runtime.checkpoints.operators import ManifestOperators
 from tidelog.runtime.checkpoints.savepoints import Savepoints
-from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.runtime.tasks.task import Task
 from tidelog.state.restore.operator_state import union_in_part
 
@@ -180,8 +179,8 @@ class CheckpointDriver:
             case Trigger():
                 self._trigger(decision)
             case Drain():
-                for source in self._sources():
-                    source.drain()
+                for task in self.tasks:
+                    task.drain()
             case Store():
                 await self._store(decision)
             case Refuse(savepoint, reason):
@@ -199,9 +198,6 @@ class CheckpointDriver:
                     action="mend the cause and start the job again; it resumes from its last "
                     "completed checkpoint",
                 )
-
-    def _sources(self) -> Iterator[SourceTask]:
-        return (task for task in self.tasks if isinstance(task, SourceTask))
 
     def _trigger(self, decision: Trigger[SubtaskId]) -> None:
         self.cadence.triggered()

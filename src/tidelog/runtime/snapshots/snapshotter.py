@@ -8,7 +8,7 @@ it, and a manifest given up because its answer was lost may be durable all the s
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -59,6 +59,16 @@ class PendingSnapshot(Protocol):
 
 class Snapshotter(Protocol):
     """Takes the snapshots of one subtask."""
+
+    @property
+    def log(self) -> SubtaskLog | None:
+        """What its checkpoints hold besides a materialization; None: nothing."""
+        ...
+
+    @property
+    def materialization(self) -> MaterializationRef | None:
+        """The newest one that is durable."""
+        ...
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         """What the flushed backend holds now, to be made durable later."""
@@ -125,6 +135,10 @@ class LogSnapshotter(Captures):
     log: SubtaskLog
     snapshots: TableSnapshots
 
+    @property
+    def materialization(self) -> MaterializationRef | None:
+        return self.log.materialization
+
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         """Take references; I/O only where the log is not complete."""
         if not self.log.complete:
@@ -178,14 +192,14 @@ class TableSnapshotter(Captures):
     snapshots: TableSnapshots
     start: SeqNo
     """Number of the subtask's first change."""
-    last: MaterializationRef | None = None
-    """The newest materialization that is durable."""
+    materialization: MaterializationRef | None = None
+    log: ClassVar[None] = None
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         """Freeze the table, unless nothing changed since the last materialization."""
         state = state_at(self.backend, self.snapshots, position, self.start)
-        if self.last is not None and self.last.upto == self.backend.seqno:
-            pending = _PendingTable(self, state, None, self.last)
+        if self.materialization is not None and self.materialization.upto == self.backend.seqno:
+            pending = _PendingTable(self, state, None, self.materialization)
         else:
             await self.snapshots.prepare()
             pending = _PendingTable(self, state, self.snapshots.capture(self.backend.seqno))
@@ -194,11 +208,11 @@ class TableSnapshotter(Captures):
 
     def uploaded(self, ref: MaterializationRef) -> None:
         """A snapshot is durable; one of a checkpoint given up may come after a newer one."""
-        if self.last is None or self.last.upto < ref.upto:
-            self.last = ref
+        if self.materialization is None or self.materialization.upto < ref.upto:
+            self.materialization = ref
 
     def objects(self) -> set[str]:
-        last = {self.last.descriptor} if self.last is not None else set()
+        last = {self.materialization.descriptor} if self.materialization is not None else set()
         return self.snapshots.objects() | last | Captures.objects(self)
 
 

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.ids import Slot
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, TableSnapshotter
 from tidelog.runtime.status.distribution import distribution, percentile
 from tidelog.runtime.status.status import (
     CheckpointsStatus,
@@ -31,14 +29,10 @@ from tidelog.runtime.status.status import (
 )
 from tidelog.runtime.subtasks.build import Deployment
 from tidelog.runtime.subtasks.incarnation import Incarnation
-from tidelog.runtime.tasks.source_task import SourceTask
-from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import combined
 from tidelog.state.restore.timings import RestoreTimings
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
-from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import RetryingStore
 
 T = TypeVar("T")
 
@@ -52,7 +46,7 @@ def status_of(runner: JobRunner) -> JobStatus:
         at_s=runner.effects.clock.monotonic(),
         generation=runner.generation,
         memory=MemoryStatus(runner.config.memory),
-        store=_store(runner.store.metrics) if isinstance(runner.store, RetryingStore) else None,
+        store=_store(runner.store.request_metrics),
     )
     if incarnation is None:
         return status
@@ -69,7 +63,7 @@ def status_of(runner: JobRunner) -> JobStatus:
         dropped_state=incarnation.plan.dropped,
         deleted_objects=incarnation.collector.deleted,
         memory=_memory(incarnation, runner.config.memory),
-        local_copies=_copies(incarnation.store),
+        local_copies=_copies(incarnation),
     )
 
 
@@ -82,17 +76,18 @@ def _memory(incarnation: Incarnation, budget: int) -> MemoryStatus:
         rows_bytes=states.rows.used_bytes,
         log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
         files_bytes=states.lane.held_bytes,
-        channels_bytes=sum(t.gate.size_bytes for t in tasks if isinstance(t, StreamTask)),
+        channels_bytes=sum(task.input_bytes for task in tasks),
         memtables_bytes=sum(each.memtable_bytes for each in factories),
         block_cache_bytes=sum(each.block_cache_bytes for each in factories),
     )
 
 
-def _copies(objects: ObjectStore) -> LocalCopiesStatus | None:
-    if not isinstance(objects, LocalFirstStore):
+def _copies(incarnation: Incarnation) -> LocalCopiesStatus | None:
+    store = incarnation.copies
+    if store is None:
         return None
-    copies = len(objects.copies)
-    return _frozen(LocalCopiesStatus, objects.metrics, objects=copies, bytes=objects.copied_bytes)
+    objects, size = len(store.copies), store.copied_bytes
+    return _frozen(LocalCopiesStatus, store.metrics, objects=objects, bytes=size)
 
 
 def _phase(incarnation: Incarnation, *, running: bool) -> Phase:
@@ -113,7 +108,6 @@ def _operators(tasks: Sequence[Task], *, open: bool) -> tuple[OperatorStatus, ..
 
 def _operator(vertex: str, subtasks: Sequence[Task], *, open: bool) -> OperatorStatus:
     parts = [task.parts for task in subtasks]
-    sources = [task for task in subtasks if isinstance(task, SourceTask)]
     return OperatorStatus(
         id=vertex,
         source=subtasks[0].is_source,
@@ -131,8 +125,8 @@ def _operator(vertex: str, subtasks: Sequence[Task], *, open: bool) -> OperatorS
             lambda task: task.watermark,
         ),
         idle_subtasks=sum(task.idle for task in subtasks),
-        splits=sum(task.splits for task in sources),
-        idle_splits=sum(task.idle_splits for task in sources),
+        splits=sum(task.splits for task in subtasks),
+        idle_splits=sum(task.idle_splits for task in subtasks),
     )
 
 
@@ -157,7 +151,9 @@ def _checkpoints(incarnation: Incarnation) -> CheckpointsStatus:
     )
 
 
-def _store(metrics: RequestMetrics) -> StoreStatus:
+def _store(metrics: RequestMetrics | None) -> StoreStatus | None:
+    if metrics is None:
+        return None
     parts = {part.name: getattr(metrics, part.name) for part in fields(metrics)}
     requests = {
         name: _frozen(RequestsStatus, part)
@@ -197,9 +193,8 @@ def _materializations(deployment: Deployment) -> MaterializationsStatus:
 
 def _state(tasks: Sequence[Task], *, open: bool) -> StateStatus:
     parts = [task.parts for task in tasks]
-    logs = [p.snapshotter.log for p in parts if isinstance(p.snapshotter, LogSnapshotter)]
-    refs = [log.materialization for log in logs]
-    refs += [p.snapshotter.last for p in parts if isinstance(p.snapshotter, TableSnapshotter)]
+    logs = [log for p in parts if (log := p.snapshotter.log) is not None]
+    refs = [p.snapshotter.materialization for p in parts]
     return StateStatus(
         table_bytes=_table_bytes(tasks) if open else 0,
         materialized_bytes=sum(ref.table_bytes for ref in refs if ref is not None),

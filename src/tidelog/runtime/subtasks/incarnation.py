@@ -10,6 +10,7 @@ from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.coordinator import Coordinator
 from tidelog.checkpoint.garbage_collector import Collector
+from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.manifest import Author
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
@@ -37,8 +38,8 @@ class Incarnation:
     """One start of a job: what it goes on from, and the parts that run it."""
 
     plan: RestorePlan
-    store: ObjectStore
-    """Where log and tables are read and written: the job's store, or copies in front of it."""
+    copies: LocalFirstStore | None
+    """What log and tables are read and written through; None: local recovery is off."""
     uploader: Uploader | None
     """Uploads segments; None when neither changes nor in-flight data need it."""
     collector: Collector
@@ -57,11 +58,16 @@ class Blueprint:
     author: Author
     history: History
     store: ObjectStore
-    """As in `Incarnation`."""
     slots: SlotLog
     ledger: Ledger
     directory: Path
     """For tables and snapshots; worthless after a crash."""
+    copies: LocalFirstStore | None = None
+    """As in `Incarnation`."""
+
+    @property
+    def _objects(self) -> ObjectStore:
+        return self.copies or self.store
 
     def assemble(self) -> Incarnation:
         """Make all parts and connect them."""
@@ -76,7 +82,8 @@ class Blueprint:
         states = SubtaskStates(
             plan=plan,
             config=config,
-            store=self.store,
+            store=self._objects,
+            copies=self.copies,
             effects=self.effects,
             generation=author.generation,
             ledger=self.ledger,
@@ -101,11 +108,11 @@ class Blueprint:
             retained=None if self.history.damaged else transactions_of(self.history.checkpoints),
             record_types=RecordTypes(self.job.record_types),
         )
-        return Incarnation(plan, self.store, uploader, collector, driver, deployment)
+        return Incarnation(plan, self.copies, uploader, collector, driver, deployment)
 
     def _uploader(self, cadence: Cadence) -> Uploader:
         return Uploader(
-            store=self.store,
+            store=self._objects,
             effects=self.effects,
             ledger=self.ledger,
             generation=self.author.generation,
@@ -116,7 +123,7 @@ class Blueprint:
 
     def _collector(self) -> Collector:
         collector = Collector(
-            self.store,
+            self._objects,
             self.slots,
             self.ledger,
             self.config.retain,

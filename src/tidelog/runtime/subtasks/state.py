@@ -13,6 +13,7 @@ from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.row_memory import RowMemory
 from tidelog.changelog.uploader import Uploader
+from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.effects import Effects
 from tidelog.ids import Generation, SeqNo, SubtaskId
@@ -67,6 +68,8 @@ class SubtaskStates:
     cadence: Cadence
     directory: Path
     progress: RestoreProgress
+    copies: LocalFirstStore | None = None
+    """The store, when it keeps copies on local disk."""
     loaded: dict[SubtaskId, RestoredSubtask] = field(default_factory=dict)
     """What was restored for subtasks that are not built yet."""
     subtasks: dict[SubtaskId, Subtask] = field(default_factory=dict)
@@ -212,6 +215,7 @@ class SubtaskStates:
             directory=self.directory / f"{task}-snapshots",
             lane=self.lane,
             known=dict(loaded.known) if loaded else {},
+            copies=self.copies,
         )
 
     def _log(

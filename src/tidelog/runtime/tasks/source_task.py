@@ -58,12 +58,10 @@ class SourceTask(Task):
 
     @property
     def splits(self) -> int:
-        """Splits that are not read to their end."""
         return len(self._readings)
 
     @property
     def idle_splits(self) -> int:
-        """Splits that are not read to their end and that event time does not wait for."""
         return len(self._readings) - len(self._holding)
 
     def _start(self, barrier: Barrier) -> None:
@@ -72,7 +70,6 @@ class SourceTask(Task):
         self._wake.set()
 
     def drain(self) -> None:
-        """Read no more: treat the data as ended."""
         self._draining = True
         self._wake.set()
 

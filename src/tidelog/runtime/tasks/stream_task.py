@@ -65,6 +65,10 @@ class StreamTask(Task):
         gate.deliver_while(lambda: parts.output.available)
         parts.output.notify(gate.wake)
 
+    @property
+    def input_bytes(self) -> int:
+        return self.gate.size_bytes
+
     async def run(self) -> None:
         work = self.parts.output.work
         try:
@@ -91,6 +95,9 @@ class StreamTask(Task):
         self.gate.announce(barrier)
 
     def _wake_up(self) -> None:
+        self.gate.poke()
+
+    def time_passed(self) -> None:
         self.gate.poke()
 
     def _stop(self) -> None:

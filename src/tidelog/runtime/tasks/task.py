@@ -60,6 +60,21 @@ class Task(ABC):
         """Event time has no input of this task to wait for: all are idle or have ended."""
         return self._idle
 
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the records that wait in its channels."""
+        return 0
+
+    @property
+    def splits(self) -> int:
+        """Splits of a source that are not read to their end."""
+        return 0
+
+    @property
+    def idle_splits(self) -> int:
+        """Those of them that event time does not wait for."""
+        return 0
+
     @abstractmethod
     async def run(self) -> None:
         """Run until the end of the task or until cancelled; raises on failure."""
@@ -71,6 +86,12 @@ class Task(ABC):
     @abstractmethod
     def _start(self, barrier: Barrier) -> None:
         """Take a barrier from the driver, as no upstream task brings it."""
+
+    def drain(self) -> None:
+        """Treat the data as ended: a source reads no more, and others follow it."""
+
+    def time_passed(self) -> None:
+        """Processing time went on: timers may be due."""
 
     def trigger(self, barrier: Barrier) -> None:
         """Start a checkpoint here; one that comes too late is declined."""

@@ -91,8 +91,9 @@ class TaskCheckpoints:
             ),
             operator_state=parts.operator_states.capture(),
         )
-        snapshotter = parts.canonical if barrier.canonical else parts.snapshotter
-        return await snapshotter.capture(barrier.checkpoint, position)
+        if barrier.canonical:
+            return await parts.canonical.capture(barrier.checkpoint, position)
+        return await parts.snapshotter.capture(barrier.checkpoint, position)
 
     def _now(self) -> float:
         return self._parts.effects.clock.monotonic()

@@ -13,14 +13,14 @@ from tidelog.spark.checkpoint.checkpoint import OFFSETS
 from tidelog.spark.checkpoint.commits import read_offsets
 from tidelog.spark.session import translated
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.engines import COMMAND, SparkEngine
+from tidelog.verify.engines import COMMAND
 from tidelog.verify.expected.comparison import TruthResult, compare, expected_pairs
 from tidelog.verify.expected.function import Expected, Request
 from tidelog.verify.expected.values import Shape, key_text
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _DEFAULT: Final = "default"
 
@@ -31,7 +31,7 @@ class QueryTruth:
 
     store: ObjectStore
     effects: Effects
-    engine: SparkEngine
+    session: "SparkSession"
     location: str
     """The URL as Hadoop takes it: s3a://, where tidelog has s3://."""
     question: Expected
@@ -50,16 +50,16 @@ class QueryTruth:
             operator=operator,
             state=state,
             positions=await self._offsets(batch),
-            spark=self.engine.session,
+            spark=self.session,
         )
         answer = await run(self.question.function, asked)
         return await run(self._compare, asked, options, answer)
 
     def _compare(self, asked: Request, options: Mapping[str, str], answer: Any) -> TruthResult:
         state, shape = self._state(asked, options)
-        expected = expected_pairs(self.engine.session, answer, shape, self.question)
+        expected = expected_pairs(self.session, answer, shape, self.question)
         place = asked.checkpoint, asked.operator, asked.state
-        return compare(self.engine.session, state, expected, place)
+        return compare(self.session, state, expected, place)
 
     def _state(
         self, asked: Request, options: Mapping[str, str]
@@ -96,7 +96,7 @@ class QueryTruth:
 
     def _read(self, source: str, **options: Any) -> "DataFrame":
         with translated(COMMAND):
-            return self.engine.session.read.format(source).options(**options).load(self.location)
+            return self.session.read.format(source).options(**options).load(self.location)
 
     async def _offsets(self, batch: int) -> Mapping[str, Any]:
         """The offsets of every source at the end of a batch, as Spark writes them."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.catalog.inventory import find_checkpoint
 from tidelog.changelog.change import prefix_end
@@ -27,7 +27,7 @@ from tidelog.state.schema.decode import RowDecoder
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table
-from tidelog.verify.engines import SparkEngine, WorkerConfig, scratch
+from tidelog.verify.engines import scratch
 from tidelog.verify.expected.comparison import (
     Comparison,
     TruthResult,
@@ -39,7 +39,10 @@ from tidelog.verify.expected.function import Expected, Request, pairs
 from tidelog.verify.expected.values import COMPARABLE, Shape, stored_values
 from tidelog.verify.job.restoring import Restoring
 from tidelog.verify.job.rows import Row
-from tidelog.verify.unit import Engine, Workspace
+from tidelog.verify.unit import Engine, WorkerConfig, Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class StoreTruth:
         checkpoint = await find_checkpoint(self.store, Slot(slot))
         operator, info = chosen(checkpoint, self.question)
         parts = await self._parts(operator, info)
-        session = self.engine.session if isinstance(self.engine, SparkEngine) else None
+        session = self.engine.session
         asked = Request(
             url=self.store.url,
             checkpoint=slot,
@@ -129,8 +132,8 @@ class StoreTruth:
         )
         run = self.effects.offload.run
         answer = await run(self.question.function, asked)
-        if isinstance(self.engine, SparkEngine):
-            return await run(self._by_spark, self.engine, parts, answer, asked)
+        if session is not None:
+            return await run(self._by_spark, session, parts, answer, asked)
         expected = await run(self._expected, answer, Shape.of(info))
         comparison = Comparison(expected)
         for part in parts:
@@ -141,14 +144,13 @@ class StoreTruth:
         return by_key(pairs(answer, shape, self.question.name))
 
     def _by_spark(
-        self, engine: SparkEngine, parts: list[StatePart], answer: Any, asked: Request
+        self, session: "SparkSession", parts: list[StatePart], answer: Any, asked: Request
     ) -> TruthResult:
-        context = engine.session.sparkContext
-        tasks = context.parallelize(parts, len(parts))
-        state = tasks.flatMap(partial(values_elsewhere, config=engine.config))
-        expected = expected_pairs(engine.session, answer, Shape.of(parts[0].info), self.question)
+        tasks = session.sparkContext.parallelize(parts, len(parts))
+        state = tasks.flatMap(partial(values_elsewhere, config=self.engine.config))
+        expected = expected_pairs(session, answer, Shape.of(parts[0].info), self.question)
         place = asked.checkpoint, asked.operator, asked.state
-        return compare(engine.session, state, expected, place)
+        return compare(session, state, expected, place)
 
     async def _parts(self, operator: OperatorState, info: StateInfo) -> list[StatePart]:
         return [

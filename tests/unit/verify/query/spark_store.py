@@ -28,10 +28,10 @@ from tidelog.spark.format.changelog import Record, RecordKind
 from tidelog.spark.format.index import IndexDocument, IndexEntry, write_index
 from tidelog.spark.format.names import ChangelogName, segment_name
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.engines import LocalEngine, WorkerConfig
+from tidelog.verify.engines import LocalEngine
 from tidelog.verify.query.verification import verify_query
 from tidelog.verify.report import Report
-from tidelog.verify.unit import Choice
+from tidelog.verify.unit import Choice, WorkerConfig
 
 Rows = dict[bytes, bytes]
 

@@ -24,10 +24,11 @@ from tests.unit.verify.stores import verdicts
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.format.changelog import Record
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.engines import LocalEngine, WorkerConfig
+from tidelog.verify.engines import LocalEngine
 from tidelog.verify.fingerprint import fingerprint
 from tidelog.verify.query.verification import verify_query
 from tidelog.verify.report import Report
+from tidelog.verify.unit import WorkerConfig
 
 
 @pytest.fixture
