@@ -177,6 +177,11 @@ class Event(Enum):
         "no running job was told of the deletion of slot %(slot)d, its next start finds out: "
         "%(error)s",
     )
+    JVM_ENDED = (
+        INFO,
+        "the JVM of a stopped Spark session has no %(plugin)s on its class path: it is ended, and "
+        "the next session starts one",
+    )
     SEGMENT_SKIPPED = (INFO, "a segment is left out of the figures: %(error)s")
 
     def __init__(self, level: int, message: str) -> None:

@@ -7,13 +7,13 @@ of several values of a key wins, as it does in Spark.
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.jar import plugin_jar
+from tidelog.spark.plugin.jvm import check_running_context, end_jvm_without
 from tidelog.spark.plugin.options import OPTIONS, OptionValue, check_together, render
 from tidelog.spark.plugin.toolchain import default_home
 
@@ -94,12 +94,13 @@ def configure(
     Compiles the plug-in on first use unless `jar` is given. Other arguments are those of
     `settings`. Values of spark.plugins and spark.jars that stand in the builder, or else in
     spark-defaults.conf, stay; those in PYSPARK_SUBMIT_ARGS are not seen. Raises ConfigError: a
-    wrong option, no supported Spark or Java, a builder of Spark Connect, or a SparkContext that
-    already runs without the plug-in.
+    wrong option, no supported Spark or Java, a builder of Spark Connect, or a SparkContext or
+    driver that already runs without the plug-in.
     """
     held: Mapping[str, Any] = {**_defaults(spark_home), **getattr(builder, "_options", {})}
     _refuse_connect(held)
-    _refuse_running_context()
+    check_running_context(PLUGINS, PLUGIN_CLASS)
+    end_jvm_without(PLUGIN_CLASS)
     checked = settings(jar=jar, snapshot_every=snapshot_every, **options)
     if jar is None:
         checked[JARS] = _jar_entry(plugin_jar(spark_home))
@@ -156,22 +157,6 @@ def _refuse_connect(held: Mapping[str, Any]) -> None:
             expected="one that starts Spark in this process",
             found=f"a client of {held['spark.remote']}",
             action="start the Spark Connect server with the settings of `tidelog spark conf`",
-        )
-
-
-def _refuse_running_context() -> None:
-    """Plug-ins are started with the SparkContext: later it is too late."""
-    pyspark = sys.modules.get("pyspark")
-    context = getattr(getattr(pyspark, "SparkContext", None), "_active_spark_context", None)
-    if context is None:
-        return
-    plugins = context.getConf().get(PLUGINS, "")
-    if PLUGIN_CLASS not in plugins.split(","):
-        raise ConfigError(
-            "the SparkContext that runs in this process",
-            expected=f"{PLUGIN_CLASS} among its {PLUGINS}",
-            found=plugins or "no plug-in",
-            action="stop it, for example with spark.stop(), then build the session again",
         )
 
 
