@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.support import stores
-from tests.spark.support.faults import Faults
+from tests.spark.support.faults import CLASS, Faults
 from tests.spark.support.faults import settings as faulty_settings
 from tests.spark.support.patience import TEST_S
 from tests.spark.support.place import Place
 from tests.spark.support.session import build
 from tidelog.errors import ConfigError
+from tidelog.spark.plugin.jvm import end_jvm_without
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ IN_EVERY_RUN = (
     "bench/test_one_query.py",
     "faults/",
     "test_documented_blocks.py",
+    "test_notebook.py",
     "test_segments.py",
     "test_sinks.py",
     "test_zoo.py",
@@ -92,6 +94,8 @@ def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "spark.local.dir": str(tmp_path_factory.mktemp("local")),
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
+    # A test of this worker may have had a Spark of its own, whose JVM knows no jar of these tests.
+    end_jvm_without(CLASS)
     session = build("local[2]", settings)
     yield session
     session.stop()

@@ -121,8 +121,8 @@ def test_a_damaged_manifest_is_named_with_what_to_do(
             result = tidelog("checkpoints", sub, store)
         case ("restore", *_):
             result = tidelog("restore", store, "--to", tmp_path / "target")
-        case (name, *_):
-            result = tidelog(name, store)
+        case (name, *options):
+            result = tidelog(name, store, *options)
     assert result.exit_code == 1
     assert NEWEST in result.output
     assert "next: " in result.output.lower()
