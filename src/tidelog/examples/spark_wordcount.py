@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
-SEPARATORS: Final = (
-    r"[\x09-\x0d\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
-)
-"""What `str.split` splits at, as a pattern; Java's own classes of white space are others."""
+_RARE: Final = r"[\u1680-\u3000&&[\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]]"
+SEPARATORS: Final = rf"[\t\n\x0b\f\r\x1c\x1d\x1e\x1f \x85\xa0{_RARE}]+"
+"""What `str.split` splits at, as a pattern of Java, whose own classes of white space are others.
+
+Java looks up single characters below 256 in one table, but tries ranges one by one: written as
+ranges, these separators take a third of the query's time.
+"""
 
 _QUICK_AND_QUIET: Final = {
     "spark.ui.enabled": "false",
