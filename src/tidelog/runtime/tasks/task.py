@@ -38,7 +38,6 @@ class Task(ABC):
         self._checkpoints = TaskCheckpoints(parts, self._record_inputs)
         self._held: CheckpointId | None = None
         """The checkpoint that the job is to stop with."""
-        self._given_up = CheckpointId(-1)
         self._ended = False
         self._finished = False
         self._leaving = False
@@ -113,7 +112,6 @@ class Task(ABC):
 
     def abort(self, checkpoint: CheckpointId) -> None:
         """The checkpoint was given up."""
-        self._given_up = max(self._given_up, checkpoint)
         if self._held == checkpoint:
             self._held = None
         self._checkpoints.abort(checkpoint)
@@ -217,7 +215,7 @@ class Task(ABC):
 
     async def _checkpoint(self, barrier: Barrier, seen_at: float) -> None:
         """Forward the barrier, capture the state, make it durable in the background."""
-        if barrier.stop and barrier.checkpoint > self._given_up:
+        if barrier.stop and barrier.checkpoint > self._checkpoints.given_up:
             self._held = barrier.checkpoint
         position = SubtaskPosition(self._watermark, self._finished, self._advancing)
         await self._checkpoints.take(barrier, seen_at, position)

@@ -31,6 +31,8 @@ class TaskCheckpoints:
         self._parts = parts
         self._record_inputs = record_inputs
         self._settling: dict[CheckpointId, asyncio.Task[None]] = {}
+        self.given_up = CheckpointId(-1)
+        """The newest checkpoint that was given up."""
 
     async def take(self, barrier: Barrier, seen_at: float, position: SubtaskPosition) -> None:
         """Forward the barrier, capture the state, make it durable in the background.
@@ -40,8 +42,30 @@ class TaskCheckpoints:
         Raises UserFunctionError when a sink's pre-commit fails: what it holds then is unknown, and
         only a restart makes it right. Raises FencedError: there is nothing left to do for this job.
         """
+        checkpoint, in_flight, pending = barrier.checkpoint, self._forward(barrier), None
+        try:
+            pending = await self._captured(barrier, seen_at, position)
+        finally:
+            if pending is None and in_flight is not None:
+                in_flight.stop()
+        if pending is None:
+            return
+
+        def settled(_: asyncio.Task[None]) -> None:
+            self._settling.pop(checkpoint, None)
+            if in_flight is not None:
+                in_flight.stop()
+
+        settling = asyncio.ensure_future(self._settle(checkpoint, pending, in_flight))
+        self._settling[checkpoint] = settling
+        # Not in the coroutine itself: one that is cancelled before its first step does nothing.
+        settling.add_done_callback(settled)
+
+    async def _captured(
+        self, barrier: Barrier, seen_at: float, position: SubtaskPosition
+    ) -> PendingSnapshot | None:
+        """The state at the barrier; None: it is declined, or the checkpoint was given up."""
         parts, checkpoint = self._parts, barrier.checkpoint
-        in_flight = self._forward(barrier)
         for _ in parts.backend.flush_in_steps():
             await parts.effects.clock.sleep(0)
         # Outside of the decline: a task whose changes cannot be written has no state any more.
@@ -51,12 +75,9 @@ class TaskCheckpoints:
         except (UserFunctionError, FencedError):
             raise
         except TidelogError as error:
-            if in_flight is not None:
-                in_flight.stop()
             parts.listener.declined(checkpoint, f"{parts.id}: {error}")
-            return
-        settling = self._settle(checkpoint, pending, in_flight)
-        self._settling[checkpoint] = asyncio.ensure_future(settling)
+            return None
+        return pending if checkpoint > self.given_up else None
 
     def completed(self, checkpoint: CheckpointId) -> None:
         """The checkpoint is durable."""
@@ -67,7 +88,8 @@ class TaskCheckpoints:
 
     def abort(self, checkpoint: CheckpointId) -> None:
         """The checkpoint was given up."""
-        settling = self._settling.pop(checkpoint, None)
+        self.given_up = max(self.given_up, checkpoint)
+        settling = self._settling.get(checkpoint)
         if settling is not None:
             settling.cancel()
         self._parts.output.forget(checkpoint)
@@ -136,8 +158,6 @@ class TaskCheckpoints:
             listener.declined(checkpoint, f"{task}: {error}")
         else:
             listener.acknowledged(checkpoint, task, state)
-        finally:
-            self._settling.pop(checkpoint, None)
 
     async def _stored(self, pending: PendingSnapshot, in_flight: InFlight | None) -> SubtaskState:
         """The state and the in-flight data, both durable."""
@@ -151,7 +171,6 @@ class TaskCheckpoints:
             return _with_in_flight(await settling, ref)
         finally:
             settling.cancel()
-            in_flight.stop()
 
 
 def _with_in_flight(state: SubtaskState, ref: InFlightRef | None) -> SubtaskState:
