@@ -57,6 +57,19 @@ class Restored:
         """From the start of the runner until all tasks run."""
         return self.takeover_s + self.restore_s + self.start_s
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """What every experiment with restores records of it."""
+        return {
+            "running_s": self.running_s,
+            "cpu_s": self.cpu_s,
+            "downloaded_mb": self.downloaded_bytes / 1e6,
+            "state_mb": self.state_bytes / 1e6,
+            "table_mb": self.table_bytes / 1e6,
+            "requests": self.requests,
+            "rss_mb": self.rss_mb,
+        }
+
 
 def restore(
     spec: RunSpec, build: Build, first: Sequence[Any], store: Path, room: Path | None = None

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from tidelog_bench.embedded.jobs import word_count
-from tidelog_bench.embedded.restoring import Restored, restore
+from tidelog_bench.embedded.restoring import restore
 from tidelog_bench.embedded.run import RunSpec, measure, spec_of
 from tidelog_bench.embedded.workload import WORKLOADS, Workload
 from tidelog_bench.experiment import Bars, Experiment, Figure, Ratio
@@ -55,7 +55,7 @@ def run(trial: Trial) -> Reading:
     in_child(fill, trial)
     spec = _spec(trial, parallelism=int(trial.variant.removeprefix("to ")))
     found = restore(spec, word_count, ["first"], trial.directory / "store", trial.directory)
-    return Reading(_figures(found))
+    return Reading({**found.figures, "changes": found.changes})
 
 
 def fill(trial: Trial) -> None:
@@ -75,19 +75,6 @@ def fill(trial: Trial) -> None:
 def _spec(trial: Trial, **more: int) -> RunSpec:
     """The run that is restored."""
     return spec_of(trial, warm_s=0.0, materialize_s=_NEVER_S, replay_s=_NEVER_S, **more)
-
-
-def _figures(found: Restored) -> dict[str, float]:
-    return {
-        "running_s": found.running_s,
-        "cpu_s": found.cpu_s,
-        "downloaded_mb": found.downloaded_bytes / 1e6,
-        "state_mb": found.state_bytes / 1e6,
-        "table_mb": found.table_bytes / 1e6,
-        "changes": float(found.changes),
-        "requests": float(found.requests),
-        "rss_mb": found.rss_mb,
-    }
 
 
 MEASUREMENT: Final = Measurement("rescale", cells, run)

@@ -67,18 +67,12 @@ def measure_restore(trial: Trial) -> Reading:
 def _figures(found: Restored) -> dict[str, float]:
     return {
         "first_record_s": found.first_record_s,
-        "running_s": found.running_s,
         "takeover_s": found.takeover_s,
         **asdict(found.phases),
         "restore_s": found.restore_s,
         "start_s": found.start_s,
         "replayed_changes": found.changes,
-        "state_mb": found.state_bytes / 1e6,
-        "table_mb": found.table_bytes / 1e6,
-        "downloaded_mb": found.downloaded_bytes / 1e6,
-        "requests": found.requests,
-        "cpu_s": found.cpu_s,
-        "rss_mb": found.rss_mb,
+        **found.figures,
     }
 
 

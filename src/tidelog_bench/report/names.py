@@ -1,37 +1,26 @@
 """Units and short titles of figures, also of those that an experiment plots but does not list."""
 
 from collections.abc import Sequence
-from typing import Final
 
+from tidelog_bench.experiment import Figure
 from tidelog_bench.report.answer import Answer
-
-_UNITS: Final = {
-    "_ms": "ms",
-    "_s": "s",
-    "_mb": "MB",
-    "_kb": "kB",
-    "_gb": "GB",
-    "_bytes": "bytes",
-    "_per_s": "/s",
-    "dollars_per_day": "$ a day",
-}
+from tidelog_bench.report.numbers import unit_of_name
 
 
 def unit_of(figure: str, answer: Answer) -> str:
     """As the experiment says, else by the ending of the name."""
-    for known in answer.experiment.figures:
-        if known.name == figure:
-            return known.unit
-    endings = [ending for ending in _UNITS if figure.endswith(ending)]
-    return _UNITS[max(endings, key=len)] if endings else ""
+    known = _listed(figure, answer)
+    return known.unit if known is not None else unit_of_name(figure)
 
 
 def title_of(figure: str, answer: Answer) -> str:
     """As the experiment says, else the name without underscores."""
-    for known in answer.experiment.figures:
-        if known.name == figure:
-            return known.title
-    return figure.replace("_", " ")
+    known = _listed(figure, answer)
+    return known.title if known is not None else figure.replace("_", " ")
+
+
+def _listed(figure: str, answer: Answer) -> Figure | None:
+    return next((known for known in answer.experiment.figures if known.name == figure), None)
 
 
 def short_titles(figures: Sequence[str], answer: Answer) -> list[str]:

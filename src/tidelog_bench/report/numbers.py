@@ -11,15 +11,17 @@ from tidelog_bench.measurement import Setting
 
 _TO: Final = "\N{EN DASH}"
 _UNITS: Final = {
+    "dollars_per_day": "$ a day",
     "_mb_per_s": "MB/s",
     "_per_s": "/s",
     "_bytes": "bytes",
     "_ms": "ms",
     "_mb": "MB",
     "_kb": "kB",
+    "_gb": "GB",
     "_s": "s",
 }
-"""Endings of setting names, the longest first, and how they are written."""
+"""Endings of the names of figures and settings, the longest first, and how they are written."""
 
 
 def number(value: float) -> str:
@@ -48,15 +50,20 @@ def span(spread: Mapping[str, Any]) -> str:
     return "" if low == high else f"{low}{_TO}{high}"
 
 
+def unit_of_name(name: str) -> str:
+    """The unit that the name of a figure ends with; nothing where it ends with none."""
+    return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+
+
 def setting(name: str, value: Setting) -> str:
     """A setting with its unit, where the name ends with one: `latency 30 ms`."""
     if value is None:
         return f"no {name.replace('_', ' ')}"
     if isinstance(value, bool):
         return f"{name.replace('_', ' ')} {'yes' if value else 'no'}"
-    shown = value if isinstance(value, str) else number(value)
     if isinstance(value, str):
-        return f"{name.replace('_', ' ')} {shown}"
+        return f"{name.replace('_', ' ')} {value}"
+    shown = number(value)
     for ending, unit in _UNITS.items():
         if name.endswith(ending) or name == ending[1:]:
             stem = name.removesuffix(ending) if name.endswith(ending) else ""

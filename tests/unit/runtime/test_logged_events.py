@@ -1,7 +1,6 @@
 """What a job logs when something fails, waits or is given up while it goes on."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,19 +22,7 @@ from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore, RetryPolicy
 
 SOURCE = words(2, 30)
-Fields = dict[str, Any]
-
-
-@pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[Fields]]:
-    """The fields of each record of an event."""
-    caplog.set_level(logging.DEBUG, "tidelog")
-
-    def of(event: str) -> list[Fields]:
-        records = [r for r in caplog.records if getattr(r, "event", None) == event]
-        return [dict(r.args) if isinstance(r.args, dict) else {} for r in records]
-
-    return of
+Logged = Callable[[str], list[dict[str, Any]]]
 
 
 def run_with(
@@ -48,7 +35,7 @@ def run_with(
 
 
 def test_a_start_and_its_checkpoints_are_logged(
-    logged: Callable[[str], list[Fields]],
+    logged: Logged,
 ) -> None:
     run(word_count(SOURCE, Outside()), MemoryStore(), config())
     [started] = logged("generation_started")
@@ -60,7 +47,7 @@ def test_a_start_and_its_checkpoints_are_logged(
 
 
 def test_a_segment_that_cannot_be_uploaded_is_logged_and_so_is_its_checkpoint(
-    logged: Callable[[str], list[Fields]],
+    logged: Logged,
 ) -> None:
     run_with(Fault(FaultKind.FAIL, "put", object_names.SEGMENTS, nth=1))
     [failed] = logged("segment_not_uploaded")
@@ -68,14 +55,14 @@ def test_a_segment_that_cannot_be_uploaded_is_logged_and_so_is_its_checkpoint(
     assert "injected failure" in str(failed["error"])
 
 
-def test_a_materialization_that_fails_is_logged(logged: Callable[[str], list[Fields]]) -> None:
+def test_a_materialization_that_fails_is_logged(logged: Logged) -> None:
     run_with(Fault(FaultKind.FAIL, "put", object_names.MATERIALIZATIONS, nth=1))
     [failed] = logged("materialization_failed")
     assert failed["failures"] == 1 and "injected failure" in str(failed["error"])
 
 
 def test_deletions_that_fail_are_logged_once_per_attempt(
-    logged: Callable[[str], list[Fields]],
+    logged: Logged,
 ) -> None:
     run_with(Fault(FaultKind.FAIL, "delete", object_names.SEGMENTS, error=access_denied))
     failed = logged("objects_not_deleted")
@@ -83,20 +70,20 @@ def test_deletions_that_fail_are_logged_once_per_attempt(
     assert len(failed) <= len(logged("checkpoint_completed")) + 1
 
 
-def test_a_slot_that_cannot_be_deleted_is_logged(logged: Callable[[str], list[Fields]]) -> None:
+def test_a_slot_that_cannot_be_deleted_is_logged(logged: Logged) -> None:
     run_with(Fault(FaultKind.FAIL, "delete", object_names.CHECKPOINTS, nth=1))
     assert len(logged("slot_not_deleted")) == 1
 
 
 def test_a_checkpoint_without_a_manifest_is_logged_as_aborted(
-    logged: Callable[[str], list[Fields]],
+    logged: Logged,
 ) -> None:
     run_with(Fault(FaultKind.FAIL, "create", object_names.CHECKPOINTS, nth=3))
     [aborted] = logged("checkpoint_aborted")
     assert "injected failure" in aborted["reason"]
 
 
-def test_a_look_at_the_store_that_fails_is_logged(logged: Callable[[str], list[Fields]]) -> None:
+def test_a_look_at_the_store_that_fails_is_logged(logged: Logged) -> None:
     """After a checkpoint that failed the job looks for a newer start, and the store is away."""
     refused = Fault(FaultKind.FAIL, "create", object_names.CHECKPOINTS, nth=3)
     for nth in range(3, 8):  # the start looks at the slots a few times, too
@@ -105,7 +92,7 @@ def test_a_look_at_the_store_that_fails_is_logged(logged: Callable[[str], list[F
     assert logged("newer_start_unknown")
 
 
-def test_a_fenced_job_is_logged(logged: Callable[[str], list[Fields]]) -> None:
+def test_a_fenced_job_is_logged(logged: Logged) -> None:
     async def scenario() -> None:
         store, outside = MemoryStore(), effects()
         older = JobRunner(word_count(SOURCE, Outside()), store, config(), outside)
@@ -118,7 +105,7 @@ def test_a_fenced_job_is_logged(logged: Callable[[str], list[Fields]]) -> None:
     assert logged("generation_fenced")[0]["generation"] == 0
 
 
-def test_what_cannot_be_read_at_a_start_is_logged(logged: Callable[[str], list[Fields]]) -> None:
+def test_what_cannot_be_read_at_a_start_is_logged(logged: Logged) -> None:
     store = MemoryStore()
     run(word_count(SOURCE, Outside()), store, config())
     run_with(
@@ -128,7 +115,7 @@ def test_what_cannot_be_read_at_a_start_is_logged(logged: Callable[[str], list[F
     assert "materializations/" in logged("descriptor_unreadable")[0]["object"]
 
 
-def test_requests_that_are_tried_again_are_logged(logged: Callable[[str], list[Fields]]) -> None:
+def test_requests_that_are_tried_again_are_logged(logged: Logged) -> None:
     async def scenario() -> None:
         outside = effects()
         faults = [
@@ -155,7 +142,7 @@ def test_requests_that_are_tried_again_are_logged(logged: Callable[[str], list[F
 
 
 def test_writers_that_wait_for_uploads_are_logged_now_and_then(
-    logged: Callable[[str], list[Fields]],
+    logged: Logged,
 ) -> None:
     slow = Fault(FaultKind.DELAY, "put", object_names.SEGMENTS, seconds=1.0)
     upload = UploadConfig(limit_bytes=200, segment_bytes=100, inline_bytes=0)
@@ -164,9 +151,7 @@ def test_writers_that_wait_for_uploads_are_logged_now_and_then(
     assert waits and all(fields["held_bytes"] > fields["limit_bytes"] == 200 for fields in waits)
 
 
-def test_local_copies_that_do_not_help_are_logged(
-    tmp_path: Path, logged: Callable[[str], list[Fields]]
-) -> None:
+def test_local_copies_that_do_not_help_are_logged(tmp_path: Path, logged: Logged) -> None:
     async def scenario() -> None:
         store = await LocalFirstStore.open(MemoryStore(), tmp_path, 200, effects())
         name = object_names.SEGMENTS + "0-a-1.seg"
@@ -186,7 +171,7 @@ def test_local_copies_that_do_not_help_are_logged(
 
 
 def test_a_failure_beside_the_one_that_ends_a_job_is_logged(
-    logged: Callable[[str], list[Fields]],
+    logged: Logged,
 ) -> None:
     async def fails(what: str) -> None:
         raise AccessDeniedError(what, action="none")

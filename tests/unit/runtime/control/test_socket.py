@@ -91,13 +91,17 @@ def test_a_job_that_does_not_run_yet_says_so_and_the_error_keeps_its_kind() -> N
         (encode(Request(URL, "status", job="other")), "expected other"),
     ],
 )
-def test_what_it_cannot_answer_it_refuses_with_the_reason(data: bytes, said: str) -> None:
+def test_what_it_cannot_answer_it_refuses_with_the_reason(
+    data: bytes, said: str, logged: Callable[[str], list[dict[str, Any]]]
+) -> None:
     async def act(path: Path) -> None:
         line = decode_line(await raw(path, data))
         assert isinstance(line, Failed)
         assert said in str(line.error())
 
     served(act)
+    [refused] = logged("control_refused")
+    assert said in str(refused["error"])
 
 
 def test_fields_of_a_later_release_are_ignored() -> None:
