@@ -7,7 +7,8 @@ class written against these names runs in `transformWithState` unchanged.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.state.backend import KeyedBackend
@@ -55,15 +56,31 @@ class ExpiredTimerInfo:
         return self.expiryTimeInMs
 
 
+def created_late(state: str) -> StateSchemaError:
+    """A state was asked for after `init`."""
+    return StateSchemaError(
+        f"state {state!r}",
+        expected="to be created within init(handle)",
+        found="a call after it",
+        action="create it in init and keep it in an attribute",
+    )
+
+
+class _State(Protocol):
+    def clear(self) -> None: ...
+
+
+P = ParamSpec("P")
+S = TypeVar("S", bound=_State)
+
+
 class StatefulProcessorHandle:
     """What a processor gets in `init`: its states and its timers."""
 
     def __init__(self, backend: KeyedBackend, time_mode: TimeMode) -> None:
         self._backend = backend
         self._time_mode = time_mode
-        self._states: dict[
-            str, ValueState | ListState | MapState | ReducingState | AggregatingState[Any, Any]
-        ] = {}
+        self._states: dict[str, _State] = {}
         self._initializing = True
         self.timers = Timers(backend) if time_mode != "none" else None
 
@@ -75,19 +92,13 @@ class StatefulProcessorHandle:
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ValueState:
         """A value state; only within `init`."""
-        self._new(stateName)
-        state = ValueState(self._backend, stateName, schema, ttlDurationMs)
-        self._states[stateName] = state
-        return state
+        return self._new(stateName, ValueState, schema, ttlDurationMs)
 
     def getListState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ListState:
         """A list state; only within `init`."""
-        self._new(stateName)
-        state = ListState(self._backend, stateName, schema, ttlDurationMs)
-        self._states[stateName] = state
-        return state
+        return self._new(stateName, ListState, schema, ttlDurationMs)
 
     def getMapState(
         self,
@@ -97,10 +108,7 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> MapState:
         """A map state; only within `init`."""
-        self._new(stateName)
-        state = MapState(self._backend, stateName, userKeySchema, valueSchema, ttlDurationMs)
-        self._states[stateName] = state
-        return state
+        return self._new(stateName, MapState, userKeySchema, valueSchema, ttlDurationMs)
 
     def getReducingState(
         self,
@@ -110,10 +118,7 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> ReducingState:
         """A reducing state, which Spark lacks; only within `init`."""
-        self._new(stateName)
-        state = ReducingState(self._backend, stateName, schema, reduce, ttlDurationMs)
-        self._states[stateName] = state
-        return state
+        return self._new(stateName, ReducingState, schema, reduce, ttlDurationMs)
 
     def getAggregatingState(
         self,
@@ -126,16 +131,10 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> AggregatingState[In, Out]:
         """An aggregating state, which Spark lacks; only within `init`."""
-        self._new(stateName)
-        state: AggregatingState[In, Out] = AggregatingState(
-            *(self._backend, stateName, schema),
-            create=create,
-            add=add,
-            result=result,
-            ttl_ms=ttlDurationMs,
+        aggregating = partial(
+            AggregatingState[In, Out], create=create, add=add, result=result, ttl_ms=ttlDurationMs
         )
-        self._states[stateName] = state
-        return state
+        return self._new(stateName, aggregating, schema)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Fire `handleExpiredTimer` for the current key at this time."""
@@ -164,14 +163,15 @@ class StatefulProcessorHandle:
         if state is not None and self._backend.key:
             state.clear()
 
-    def _new(self, name: str) -> None:
+    def _new(
+        self,
+        name: str,
+        kind: Callable[Concatenate[KeyedBackend, str, P], S],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> S:
         if not self._initializing:
-            raise StateSchemaError(
-                f"state {name!r}",
-                expected="to be created within init(handle)",
-                found="a call after it",
-                action="create it in init and keep it in an attribute",
-            )
+            raise created_late(name)
         if name in self._states or name.startswith("$"):
             raise StateSchemaError(
                 f"state {name!r}",
@@ -179,6 +179,9 @@ class StatefulProcessorHandle:
                 found="a name that is taken or reserved",
                 action="rename it",
             )
+        state = kind(self._backend, name, *args, **kwargs)
+        self._states[name] = state
+        return state
 
     def _timers(self, call: str) -> Timers:
         if self.timers is None:

@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from tidelog.cli.output import Output
-from tidelog.cli.output import Step as Shown
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.effects import SystemClock
 from tidelog_bench.cli.options import pairs_of, results_option, sized
@@ -93,7 +92,8 @@ def _run(
 ) -> int:
     left = plan.left(steps, trials(records))
     with output.progress("") as shown:
-        session = _session(output, path, experiments, asked, records, left, shown)
+        listener = Progress(output, experiments, left, shown)
+        session = Session(path, experiments, asked.seed, _CLOCK, listener, records)
         session.begin(asked, gaps)
         _announce(session, left, asked)
         try:
@@ -107,19 +107,6 @@ def _run(
     if not output.as_json:
         _conclude(output, session, path)
     return EXIT_PROBLEM if session.failures else EXIT_OK
-
-
-def _session(
-    output: Output,
-    path: Path,
-    experiments: Sequence[Experiment],
-    asked: SessionRecord,
-    records: list[Record],
-    steps: Sequence[Step],
-    shown: Shown,
-) -> Session:
-    listener = Progress(output, experiments, steps, shown)
-    return Session(path, experiments, asked.seed, _CLOCK, listener, records)
 
 
 def _announce(session: Session, steps: Sequence[Step], asked: SessionRecord) -> None:

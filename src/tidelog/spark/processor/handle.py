@@ -8,7 +8,7 @@ fire, also when Spark has read it ahead; the times of a key are listed ascending
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidelog.errors import ConfigError, StateSchemaError
+from tidelog.errors import ConfigError
 from tidelog.spark.processor.schema import spark_schema
 from tidelog.spark.processor.states import (
     SparkAggregatingState,
@@ -18,7 +18,7 @@ from tidelog.spark.processor.states import (
     SparkValueState,
 )
 from tidelog.state.handles.reducing import In, Out, Row
-from tidelog.state.processor import TimeMode
+from tidelog.state.processor import TimeMode, created_late
 from tidelog.state.schema.schema import Schema
 
 Key = tuple[Any, ...]
@@ -152,12 +152,7 @@ class SparkHandle:
 
     def _new(self, name: str, ttl_ms: int | None) -> None:
         if not self._initializing:
-            raise StateSchemaError(
-                f"state {name!r}",
-                expected="to be created within init(handle)",
-                found="a call after it",
-                action="create it in init and keep it in an attribute",
-            )
+            raise created_late(name)
         # The rules of Spark's column families, and the one of the embedded handle.
         if (
             name in self._names
