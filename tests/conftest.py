@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.bytecode import keep_bytecode
 from tests.memory_disk import use_memory_disk
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    keep_bytecode(config)
     use_memory_disk(config)
 
 

@@ -4,11 +4,11 @@ import asyncio
 import heapq
 from itertools import count
 
-_IDLE_TURNS = 20
-"""Turns of the event loop without a new sleeper after which nothing else can be running.
+_MOST_TURNS = 20
+"""Turns of the event loop after which time goes on, although something is still running.
 
-Enough for chains of tasks that only wait for each other; real I/O and threads would need a look
-at the selector, so tests with this clock do their I/O inline.
+Enough for chains of tasks that only wait for each other, and an end for what yields in a loop. Real
+I/O and threads would need a look at the selector, so tests with this clock do their I/O inline.
 """
 
 
@@ -68,5 +68,9 @@ class VirtualClock:
 
 
 async def _settle() -> None:
-    for _ in range(_IDLE_TURNS):
+    # Private, but asyncio has no other way to ask whether anything else can run now.
+    ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    for _ in range(_MOST_TURNS):
         await asyncio.sleep(0)
+        if not ready:
+            return
