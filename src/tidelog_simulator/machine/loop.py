@@ -12,7 +12,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from itertools import count
 from random import Random
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
@@ -50,6 +50,8 @@ class EndlessError(Exception):
 class _Future(asyncio.Future[Any]):
     """A future that sets order by age, not by address."""
 
+    __slots__ = ("_age",)
+
     def __init__(self, *, loop: "VirtualLoop") -> None:
         super().__init__(loop=loop)
         self._age = loop.next_age()
@@ -64,10 +66,14 @@ class _Future(asyncio.Future[Any]):
 class _Task(asyncio.Task[Any]):
     """A task that sets order by age, not by address."""
 
-    def __init__(self, coro: Any, *, loop: "VirtualLoop", **options: Any) -> None:
+    __slots__ = ("_age",)
+
+    def __init__(
+        self, coro: Any, *, loop: "VirtualLoop", name: Any, context: Context | None
+    ) -> None:
         # Before the base class: it puts the task into a set.
         self._age = loop.next_age()
-        super().__init__(coro, loop=loop, **options)
+        super().__init__(coro, loop=loop, name=name, context=context)
 
     def __hash__(self) -> int:
         return self._age
@@ -76,34 +82,90 @@ class _Task(asyncio.Task[Any]):
         return self is other
 
 
-def _new_task(loop: Any, coro: Any, **options: Any) -> _Task:
-    return _Task(coro, loop=loop, **options)
+class _Handle(asyncio.Handle):
+    """A callback in its turn, without what only the debug mode of the base class asks for."""
+
+    __slots__ = ()
+
+    # Of the base class, which declares none of them.
+    _args: tuple[Any, ...]
+    _callback: Callable[..., object]
+    _cancelled: bool
+    _context: Context
+    _loop: asyncio.AbstractEventLoop
+    _repr: None
+    _source_traceback: None
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
+class _Timer(_Handle, asyncio.TimerHandle):
+    """A callback at a moment to come."""
+
+    __slots__ = ()
+
+    _scheduled: bool
+    _when: float
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs one program; `order` steps ready tasks in a random order, without it in theirs."""
 
-    # Of the base class, which declares neither.
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    # Of the base class, which declares none of them.
+    _closed: bool
+    _ready: deque[_Handle]
     _stopping: bool
 
     def __init__(self, order: Random | None = None, rounds: int = _ROUNDS) -> None:
         super().__init__()
         self._now = 0.0
-        self._ages = count()
+        self.next_age: Callable[[], int] = count().__next__
+        """A number for a new future or task."""
         self._order = order
         self._rounds_left = rounds
-        self._held: dict[Suspendable, list[asyncio.Handle]] = {}
+        self._timers: list[tuple[float, _Timer]] = []
+        """A heap; times stand beside the timers because Python compares them faster there."""
+        self._held: dict[Suspendable, list[_Handle]] = {}
         """Steps of owners that are held, in their order."""
-        self.set_task_factory(_new_task)
 
     def time(self) -> float:
         return self._now
 
-    def next_age(self) -> int:
-        """A number for a new future or task."""
-        return next(self._ages)
+    # What follows is called thousands of times in a run, and does what the base class does
+    # without its debug mode.
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        if self._closed:
+            raise RuntimeError("the loop is closed")
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(
         self,
@@ -112,8 +174,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
+        if self._closed:
+            raise RuntimeError("the loop is closed")
         # A delay that is lost in rounding must still let time go on.
-        return super().call_at(max(when, self._now + _LEAST_S), callback, *args, context=context)
+        when = max(when, self._now + _LEAST_S)
+        timer = _Timer(callback, args, self, context)
+        timer._when = when
+        timer._scheduled = True
+        heapq.heappush(self._timers, (when, timer))
+        return timer
+
+    def create_task(
+        self, coro: Any, *, name: object = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        return _Task(coro, loop=self, name=name, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
         return _Future(loop=self)
@@ -123,43 +197,50 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._rounds_left -= 1
         if self._rounds_left < 0:
             raise EndlessError("the simulation takes step after step and does not end")
-        ready, timers = self._ready, self._scheduled
-        while timers and timers[0].cancelled():
+        ready, timers = self._ready, self._timers
+        while timers and timers[0][1]._cancelled:
             heapq.heappop(timers)
         if not ready and not self._stopping:
             if not timers:
                 raise StandstillError("every task waits for another one")
-            self._now = max(self._now, timers[0].when())
-        while timers and timers[0].when() <= self._now:
-            ready.append(heapq.heappop(timers))
+            self._now = max(self._now, timers[0][0])
+        now = self._now
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[1])
         if self._order is not None and len(ready) > 1:
             self._shuffle(self._order)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled() and not self._hold(handle):
-                handle._run()
+            if handle._cancelled:
+                continue
+            context = handle._context
+            owner = context.get(OWNER)
+            if owner is not None and (until := owner.held_until(now)) > now:
+                self._hold(owner, handle, until)
+                continue
+            try:
+                context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler(
+                    {"message": f"exception in {handle!r}", "exception": error, "handle": handle}
+                )
 
     def resume(self, owner: Suspendable) -> None:
         """Let what was held go on."""
         self._ready.extend(self._held.pop(owner, ()))
 
-    def _hold(self, handle: asyncio.Handle) -> bool:
-        owner = handle._context.get(OWNER)  # type: ignore[attr-defined]
-        if owner is None:
-            return False
-        until = owner.held_until(self._now)
-        if until <= self._now:
-            return False
+    def _hold(self, owner: Suspendable, handle: _Handle, until: float) -> None:
         if owner not in self._held:
             self._held[owner] = []
             self.call_at(until, self.resume, owner, context=Context())
         self._held[owner].append(handle)
-        return True
 
     def _shuffle(self, order: Random) -> None:
         """Step the ready tasks in another order; callbacks keep their places."""
         handles = list(self._ready)
-        steps = [at for at, handle in enumerate(handles) if _is_step(handle)]
+        steps = [at for at, handle in enumerate(handles) if _is_step(handle._callback)]
         if len(steps) < 2:
             return
         moved = [handles[at] for at in steps]
@@ -176,8 +257,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Nobody sleeps in a selector that would have to be woken."""
 
 
-def _is_step(handle: asyncio.Handle) -> bool:
-    callback: Any = handle._callback  # type: ignore[attr-defined]
+def _is_step(callback: object) -> bool:
     return isinstance(getattr(callback, "__self__", None), asyncio.Task)
 
 

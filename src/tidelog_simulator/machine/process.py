@@ -58,7 +58,10 @@ class Process:
         if self.suspension is not None and self._steps == self.suspension.step:
             self._held_until = now + self.suspension.seconds
             self.suspended.set()
-        return 0.0 if self.dead else max(self._held_until, self.busy_until)
+        if self.dead:
+            return 0.0
+        held, busy = self._held_until, self.busy_until
+        return held if held > busy else busy
 
     def check_alive(self) -> None:
         """Raise for a call of a process that was killed: it never happened."""
@@ -81,7 +84,8 @@ class ProcessClock(SystemClock):
         return EPOCH_MS + self._ahead_ms + int(self._loop.time() * 1000)
 
     def monotonic(self) -> float:
-        return max(self._loop.time(), self._process.busy_until) - self._booted
+        now, busy = self._loop.time(), self._process.busy_until
+        return (now if now > busy else busy) - self._booted
 
 
 def work(seconds: float) -> None:

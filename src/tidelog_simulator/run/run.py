@@ -73,16 +73,20 @@ def run_seed(
     listener: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run one seed; `listener` gets every event of its trace."""
-    trace = Trace(listener)
+    # Collected when all of it is gone: what is alive would be visited in vain.
+    with without_collector(), _without_log():
+        return _outcome(seed, scenario, directory, Trace(listener))
+
+
+def _outcome(seed: int, scenario: Scenario, directory: Path, trace: Trace) -> Outcome:
     shuffled = Random(f"{scenario.name}/{seed}/order")
     order = shuffled if shuffled.random() < scenario.shuffle else None
     loop = VirtualLoop(order)
     kind = BranchingWorld if scenario.forks else World
     world = kind(seed, scenario, directory, trace, loop)
-    with without_collector(), _without_log():
-        _run(world, loop)
-        if world.checker.violation is None:
-            _restore_all(world)
+    _run(world, loop)
+    if world.checker.violation is None:
+        _restore_all(world)
     return Outcome(
         seed=seed,
         scenario=scenario.name,
