@@ -73,12 +73,13 @@ class _Taken:
     def _looking_at(self, deliver: Callable[[], Any]) -> Callable[[], Any]:
         async def delivered() -> Any:
             received = await deliver()
-            match received:
-                case (int(channel), Barrier(checkpoint=checkpoint)):
-                    self._behind[channel] = (checkpoint, 0)
-                case (int(channel), Batch(records=records)) if channel in self._behind:
+            if type(received) is tuple:
+                channel, message = received
+                if type(message) is Barrier:
+                    self._behind[channel] = (message.checkpoint, 0)
+                elif type(message) is Batch and channel in self._behind:
                     checkpoint, count = self._behind[channel]
-                    self._behind[channel] = (checkpoint, count + len(records))
+                    self._behind[channel] = (checkpoint, count + len(message.records))
             return received
 
         return delivered

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from msgspec import structs
+
 from tidelog.checkpoint.manifest import Savepoint, SubtaskState
 from tidelog.errors import TidelogError
 from tidelog.ids import Slot, SubtaskId
@@ -27,22 +29,25 @@ async def check_restores(
     completed: Sequence[Completed], barriers: Barriers, directory: Path
 ) -> Violation | None:
     """Restore all checkpoints; the first difference found, oldest checkpoint first."""
+    restores = _Restores(directory / "beside")
     for checkpoint in completed:
-        violation = await _check(checkpoint, barriers, directory)
+        violation = await _check(checkpoint, barriers, restores)
         if violation is not None:
             return violation
     return None
 
 
-async def _check(checkpoint: Completed, barriers: Barriers, directory: Path) -> Violation | None:
+async def _check(
+    checkpoint: Completed, barriers: Barriers, restores: "_Restores"
+) -> Violation | None:
     entry = checkpoint.entry
     at_barrier = barriers.seen.get((entry.author.generation, entry.checkpoint_id), {})
-    store = _store_of(checkpoint.objects)
+    store = _WatchedStore(checkpoint.objects)
     for operator, state in entry.subtasks():
         task = SubtaskId(operator.id, state.index)
         if state.finished and task not in at_barrier:
             continue  # It had exited before, and no barrier reached it any more.
-        found = await _restored(store, state, directory / "beside", str(task))
+        found = await restores.rows(store, state, task)
         # A canonical savepoint numbers its rows anew.
         numbered = not (isinstance(entry, Savepoint) and entry.savepoint_format == "canonical")
         wrong = _difference(at_barrier.get(task), state, found, numbered=numbered)
@@ -75,6 +80,64 @@ def _difference(
     )
 
 
+class _WatchedStore(MemoryStore):
+    """The objects of one moment; it remembers which of them were read."""
+
+    def __init__(self, objects: Objects) -> None:
+        super().__init__("sim://beside")
+        self._objects = dict(objects)
+        self._names = sorted(objects)
+        self.read: dict[str, bytes] = {}
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        found = await super().get(name, start, length)
+        self.read[name] = self._objects[name]
+        return found
+
+    def holds(self, objects: Objects) -> bool:
+        """Whether it has all of these, byte for byte."""
+        return all(self._objects.get(name) == data for name, data in objects.items())
+
+
+class _Restores:
+    """Restores subtasks; one that stands as before, on the same objects, is restored once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known: dict[tuple[SubtaskId, SubtaskState], tuple[Rows, Objects]] = {}
+        """Rows, and the objects that they came from."""
+
+    async def rows(
+        self, store: _WatchedStore, state: SubtaskState, task: SubtaskId
+    ) -> Rows | TidelogError:
+        """All rows of a restored subtask."""
+        key = task, _stored(state)
+        rows, read = self._known.get(key, (None, {}))
+        if rows is not None and store.holds(read):
+            return rows
+        store.read = {}
+        found = await _restored(store, state, self._directory, str(task))
+        if not isinstance(found, TidelogError):
+            self._known[key] = found, store.read
+        return found
+
+
+def _stored(state: SubtaskState) -> SubtaskState:
+    """What of a subtask's state its rows are restored from."""
+    return structs.replace(
+        state,
+        watermark=None,
+        transactions=(),
+        finished=False,
+        advancing=None,
+        ahead=(),
+        in_flight=None,
+        barrier=None,
+        operator_state=(),
+        updates=0,
+    )
+
+
 async def _restored(
     store: MemoryStore, state: SubtaskState, directory: Path, what: str
 ) -> Rows | TidelogError:
@@ -92,19 +155,17 @@ async def _restored(
     except TidelogError as error:
         return error
     finally:
+        _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    # Most tables in memory have no files.
+    if directory.exists():
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _factory(kind: str) -> TableFactory:
     return RocksTableFactory() if kind == "rocksdb" else MemoryTableFactory()
-
-
-def _store_of(objects: Objects) -> MemoryStore:
-    store = MemoryStore("sim://beside")
-    for name in sorted(objects):
-        store._objects[name] = objects[name]
-        store._names.append(name)
-    return store
 
 
 def _where(slot: Slot, task: SubtaskId) -> str:
