@@ -62,8 +62,8 @@ class SystemClock:
     def monotonic(self) -> float:
         return time.monotonic()
 
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        return asyncio.sleep(seconds)
 
 
 class ThreadOffload:

@@ -22,6 +22,9 @@ def object_bytes(value: object, depth: int = _DEPTH) -> int:
     size = getsizeof(value)
     if depth == 0:
         return size
+    kind = type(value)
+    if kind is bytes or kind is str or kind is int or kind is float:
+        return size
     if isinstance(value, Mapping):
         held: Iterable[object] = (part for item in value.items() for part in item)
         return size + _mean(held, 2 * _SAMPLED, 2 * len(value), depth)

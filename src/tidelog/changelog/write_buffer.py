@@ -92,7 +92,9 @@ class StateRows:
     @property
     def memory_bytes(self) -> int:
         """About how much memory the changed and the cached rows take."""
-        rows = len(self._values) + sum(map(len, self._dropped))
+        rows = len(self._values)
+        for dropped in self._dropped:
+            rows += len(dropped)
         return int(rows * self._size.bytes)
 
     def drop_cached(self) -> None:
@@ -297,8 +299,10 @@ class WriteBuffer:
     @property
     def memory_bytes(self) -> int:
         """About how much memory all rows take."""
-        appended = int(self.extra * self._element.bytes)
-        return appended + sum(rows.memory_bytes for rows in self._states)
+        size = int(self.extra * self._element.bytes)
+        for rows in self._states:
+            size += rows.memory_bytes
+        return size
 
     def drop_cached(self) -> None:
         """Forget the rows that the table has as well."""

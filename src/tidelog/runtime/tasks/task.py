@@ -159,10 +159,13 @@ class Task(ABC):
 
     async def _flush_if_due(self) -> None:
         backend = self.parts.backend
-        await self._in_steps(backend.tidy())
+        # Written out: this is asked after every buffer, and mostly there is nothing to do.
+        for _ in backend.tidy():
+            await self._rest()
         due = backend.flush_due()
         # Before the flush, which would keep its rows in memory as a cache.
-        await self._in_steps(backend.make_room())
+        for _ in backend.make_room():
+            await self._rest()
         if due:
             await self._in_steps(backend.flush_in_steps())
             await self._memory_free()

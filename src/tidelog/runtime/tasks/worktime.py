@@ -4,8 +4,6 @@ Invariant: a moment counts as work or as waiting, never as both.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from tidelog.effects import Clock
@@ -48,21 +46,41 @@ class WorkTime:
         if seconds >= LONG_CALL_S:
             self._calls.took(operator, seconds)
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
+    def working(self) -> "_Working":
         """Count what is done within, without the waiting in it."""
-        started, waited = self.clock.monotonic(), self.backpressured_s
-        try:
-            yield
-        finally:
-            waited = self.backpressured_s - waited
-            self.busy_s += self.clock.monotonic() - started - waited
+        return _Working(self)
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> "_Waiting":
         """Count the time within as back-pressure; enter it only where the task really waits."""
-        started = self.clock.monotonic()
-        try:
-            yield
-        finally:
-            self.backpressured_s += self.clock.monotonic() - started
+        return _Waiting(self)
+
+
+# Classes, because they are entered with every message: generators would cost twice as much.
+
+
+class _Working:
+    __slots__ = ("_since", "_waited", "_work")
+
+    def __init__(self, work: WorkTime) -> None:
+        self._work = work
+
+    def __enter__(self) -> None:
+        self._since, self._waited = self._work.clock.monotonic(), self._work.backpressured_s
+
+    def __exit__(self, *_: object) -> None:
+        work = self._work
+        waited = work.backpressured_s - self._waited
+        work.busy_s += work.clock.monotonic() - self._since - waited
+
+
+class _Waiting:
+    __slots__ = ("_since", "_work")
+
+    def __init__(self, work: WorkTime) -> None:
+        self._work = work
+
+    def __enter__(self) -> None:
+        self._since = self._work.clock.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._work.backpressured_s += self._work.clock.monotonic() - self._since
