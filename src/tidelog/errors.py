@@ -67,6 +67,12 @@ class ConfigError(TidelogError):
     """An option or argument is wrong; nothing was started."""
 
 
+def require(what: str, value: object, holds: bool, expected: str) -> None:
+    """Raise ConfigError unless the value `holds` what is expected of it."""
+    if not holds:
+        raise ConfigError(what, expected=expected, found=str(value), action="correct it")
+
+
 class StorageError(TidelogError):
     """The object store refused or failed; subclasses say how."""
 

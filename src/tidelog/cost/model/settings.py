@@ -10,7 +10,7 @@ from math import inf
 
 from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
-from tidelog.errors import ConfigError
+from tidelog.errors import require
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.state.backend import FlushConfig
 
@@ -49,20 +49,20 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for settings that no job can have."""
-        _require("processes", self.processes, self.processes >= 1, "1 or more")
+        require("processes", self.processes, self.processes >= 1, "1 or more")
         enough = self.parallelism >= self.processes
-        _require("parallelism", self.parallelism, enough, f"{self.processes} (processes) or more")
-        _require("retained checkpoints", self.retain, self.retain >= 1, "1 or more")
+        require("parallelism", self.parallelism, enough, f"{self.processes} (processes) or more")
+        require("retained checkpoints", self.retain, self.retain >= 1, "1 or more")
         for what, value in (
             ("checkpoint interval", self.checkpoint_interval),
             ("materialization interval", self.materialize.interval),
             ("replay target", self.materialize.replay_target),
             ("bandwidth", self.link.bytes_per_s),
         ):
-            _require(what, value, value > 0, "more than 0")
-        _require("latency", self.link.latency_s, self.link.latency_s >= 0, "0 or more")
+            require(what, value, value > 0, "more than 0")
+        require("latency", self.link.latency_s, self.link.latency_s >= 0, "0 or more")
         restores = self.restores_per_month
-        _require("restores a month", restores, 0 <= restores < inf, "0 or more, and finite")
+        require("restores a month", restores, 0 <= restores < inf, "0 or more, and finite")
 
     @property
     def keyed_per_process(self) -> float:
@@ -78,8 +78,3 @@ class Settings:
         """The same with another materialization interval and replay target."""
         config = replace(self.materialize, interval=interval, replay_target=replay_target)
         return replace(self, materialize=config)
-
-
-def _require(what: str, value: object, holds: bool, expected: str) -> None:
-    if not holds:
-        raise ConfigError(what, expected=expected, found=str(value), action="change it")

@@ -12,7 +12,7 @@ from math import exp, expm1, log, log1p
 from typing import Final
 
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ROW_PREFIX_BYTES
-from tidelog.errors import ConfigError
+from tidelog.errors import require
 
 _HEAD: Final = 256
 """Ranks that are added one by one; the sum over all later ones is an integral (midpoint rule)."""
@@ -79,15 +79,15 @@ class Workload:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for figures out of range."""
-        _require("the write rate", self.writes_per_s, self.writes_per_s > 0, "more than 0 a second")
-        _require("the number of keys", self.keys, self.keys >= 1, "1 or more")
-        _require("the bytes of a key", self.key_bytes, self.key_bytes >= 0, "0 or more")
-        _require("the bytes of a value", self.value_bytes, self.value_bytes >= 0, "0 or more")
-        _require("the skew", self.skew, 0 <= self.skew <= 5, "a Zipf exponent from 0 to 5")
+        require("the write rate", self.writes_per_s, self.writes_per_s > 0, "more than 0 a second")
+        require("the number of keys", self.keys, self.keys >= 1, "1 or more")
+        require("the bytes of a key", self.key_bytes, self.key_bytes >= 0, "0 or more")
+        require("the bytes of a value", self.value_bytes, self.value_bytes >= 0, "0 or more")
+        require("the skew", self.skew, 0 <= self.skew <= 5, "a Zipf exponent from 0 to 5")
         ratio = self.compression
-        _require("the compression", ratio, 0 < ratio <= 1, "a stored share above 0, at most 1")
+        require("the compression", ratio, 0 < ratio <= 1, "a stored share above 0, at most 1")
         size = self.state_bytes
-        _require("the state's size", size, size is None or size > 0, "more than 0 bytes")
+        require("the state's size", size, size is None or size > 0, "more than 0 bytes")
 
     @property
     def row_bytes(self) -> int:
@@ -117,8 +117,3 @@ class Workload:
     def distinct(self, seconds: float) -> float:
         """Expected number of rows that are changed at least once within some seconds."""
         return expected_distinct(self.keys, self.skew, self.writes_per_s * seconds)
-
-
-def _require(what: str, value: object, holds: bool, expected: str) -> None:
-    if not holds:
-        raise ConfigError(what, expected=expected, found=str(value), action="correct it")

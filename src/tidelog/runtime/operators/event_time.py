@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.errors import ConfigError, UserFunctionError
+from tidelog.errors import UserFunctionError, require
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.user_code import map_all
@@ -31,10 +31,10 @@ class EventTimeOptions:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for numbers out of range."""
-        _require("max_delay_ms", self.max_delay_ms, 0)
-        _require("max_ahead_ms", self.max_ahead_ms, 0)
+        require("max_delay_ms", self.max_delay_ms, self.max_delay_ms >= 0, "at least 0")
+        require("max_ahead_ms", self.max_ahead_ms, self.max_ahead_ms >= 0, "at least 0")
         if self.idle_after_ms is not None:
-            _require("idle_after_ms", self.idle_after_ms, 1)
+            require("idle_after_ms", self.idle_after_ms, self.idle_after_ms >= 1, "at least 1")
 
 
 class AssignEventTime(Operator):
@@ -90,8 +90,3 @@ class AssignEventTime(Operator):
         if latest is None:
             return None
         return max(latest - self.options.max_delay_ms - 1, UNKNOWN)
-
-
-def _require(what: str, value: int, least: int) -> None:
-    if value < least:
-        raise ConfigError(what, expected=f"at least {least}", found=str(value), action="correct it")
