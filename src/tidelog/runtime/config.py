@@ -6,7 +6,7 @@ from typing import Literal
 
 from tidelog.changelog.uploader import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, require
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.channels.messages import BarrierOrder
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
@@ -87,24 +87,32 @@ class JobConfig:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for settings out of range."""
-        _require("key groups", self.key_groups, 1, MAX_KEY_GROUPS)
+        groups = self.key_groups
+        expected = f"a number from 1 to {MAX_KEY_GROUPS}"
+        require("key groups", groups, 1 <= groups <= MAX_KEY_GROUPS, expected)
         self._check_parallelism("parallelism", self.parallelism)
-        _require("retained checkpoints", self.retain, 1, None)
-        _require("bytes of local copies", self.local_recovery_bytes, 0, None)
-        _require("bytes of memory", self.memory, LEAST_MEMORY, None)
-        _require("channel buffers", self.channel_buffers, 1, None)
-        _require("bytes of a buffer", self.buffer_bytes, 1, None)
-        _require("records of a buffer", self.buffer_records, 1, None)
-        _positive("checkpoint interval", self.schedule.interval)
-        _positive("checkpoint timeout", self.schedule.timeout)
-        _positive("time until a checkpoint is unaligned", self.unaligned.timeout)
-        _require("overdraft buffers", self.unaligned.overdraft, 0, None)
-        _positive("materialization interval", self.materialize.interval)
-        _positive("replay target", self.materialize.replay_target)
-        _positive("segment size", self.upload.segment_bytes)
-        _require("limit of bytes held for upload", self.upload.limit_bytes, 0, None)
-        _positive("concurrent uploads", self.upload.concurrency)
-        _positive("rows per flush", self.flush.rows)
+        for what, value, least in (
+            ("retained checkpoints", self.retain, 1),
+            ("bytes of local copies", self.local_recovery_bytes, 0),
+            ("bytes of memory", self.memory, LEAST_MEMORY),
+            ("channel buffers", self.channel_buffers, 1),
+            ("bytes of a buffer", self.buffer_bytes, 1),
+            ("records of a buffer", self.buffer_records, 1),
+            ("overdraft buffers", self.unaligned.overdraft, 0),
+            ("limit of bytes held for upload", self.upload.limit_bytes, 0),
+        ):
+            require(what, value, value >= least, f"a number of at least {least}")
+        for what, length in (
+            ("checkpoint interval", self.schedule.interval),
+            ("checkpoint timeout", self.schedule.timeout),
+            ("time until a checkpoint is unaligned", self.unaligned.timeout),
+            ("materialization interval", self.materialize.interval),
+            ("replay target", self.materialize.replay_target),
+            ("segment size", self.upload.segment_bytes),
+            ("concurrent uploads", self.upload.concurrency),
+            ("rows per flush", self.flush.rows),
+        ):
+            require(what, length, length > 0, "more than 0")
 
     @property
     def overtakes(self) -> bool:
@@ -141,14 +149,3 @@ class JobConfig:
             found=str(parallelism),
             action=action,
         )
-
-
-def _positive(what: str, value: float) -> None:
-    if not value > 0:
-        raise ConfigError(what, expected="more than 0", found=str(value), action="change it")
-
-
-def _require(what: str, value: int, least: int, most: int | None) -> None:
-    if value < least or (most is not None and value > most):
-        limit = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        raise ConfigError(what, expected=f"a number {limit}", found=str(value), action="change it")

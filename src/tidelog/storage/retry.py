@@ -14,11 +14,11 @@ from typing import Final, TypeVar
 
 from tidelog.effects import Effects
 from tidelog.errors import (
-    ConfigError,
     ObjectExistsError,
     ObjectNotFoundError,
     StoreUnreachableError,
     TidelogError,
+    require,
 )
 from tidelog.events import Event
 from tidelog.storage.errors import object_at, store_unreachable
@@ -55,13 +55,8 @@ class RetryPolicy:
         hedge_s = self.attempt_timeout_s if self.hedge_after_s is None else self.hedge_after_s
         backoff_s = min(self.first_backoff_s, self.max_backoff_s)
         lowest = min(self.attempt_timeout_s, hedge_s, backoff_s, self.deadline_s, self.bytes_per_s)
-        if lowest <= 0 or not 0 <= self.jitter <= 1:
-            raise ConfigError(
-                "retry policy",
-                expected="durations and a rate above 0, a jitter from 0 to 1",
-                found=str(self),
-                action="correct the value",
-            )
+        holds = lowest > 0 and 0 <= self.jitter <= 1
+        require("retry policy", self, holds, "durations and a rate above 0, a jitter from 0 to 1")
 
     def backoff_s(self, retry: int, draw: float) -> float:
         """Pause before retry number `retry` (from 0) for a uniform `draw` in [0, 1)."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tidelog.errors import ConfigError
+from tidelog.errors import require
 
 _MASK: Final = (1 << 64) - 1
 SHARES: Final = (0.0, 0.5, 0.9, 0.99, 0.999, 1.0)
@@ -97,13 +97,8 @@ class LatencyProfile:
     def __post_init__(self) -> None:
         for name in ("latency_ms", "mb_per_s", "connection_mb_per_s"):
             value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise ConfigError(
-                    f"{name} of the modelled store",
-                    expected="a finite number of at least 0; 0 for none",
-                    found=str(value),
-                    action="correct the value",
-                )
+            expected = "a finite number of at least 0; 0 for none"
+            require(f"{name} of the modelled store", value, 0 <= value < float("inf"), expected)
 
     def latency_s(self, kind: Kind, number: int) -> float:
         """Seconds that request `number` (from 0) of a kind takes before its bytes."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidelog.effects import Clock, SystemClock
-from tidelog.errors import ConfigError
+from tidelog.errors import require
 from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.source import Source, SplitReader
 
@@ -36,12 +36,10 @@ class Rate(Source):
         make: Callable[[int], Any] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if records_per_s is not None and records_per_s <= 0:
-            raise _out_of_range("records_per_s", "more than 0", records_per_s)
-        if splits < 1:
-            raise _out_of_range("splits", "at least 1", splits)
-        if limit is not None and limit < 0:
-            raise _out_of_range("limit", "at least 0", limit)
+        slow = records_per_s is not None and records_per_s <= 0
+        require("records_per_s", records_per_s, not slow, "more than 0")
+        require("splits", splits, splits >= 1, "at least 1")
+        require("limit", limit, limit is None or limit >= 0, "at least 0")
         self._records_per_s = records_per_s
         self._splits = splits
         self._limit = limit
@@ -102,7 +100,3 @@ class RateReader(SplitReader):
         until_next = (due + 1 - self._opened_position) / rate - elapsed
         self.delay_s = max(until_next, _LEAST_DELAY_S)
         return due
-
-
-def _out_of_range(what: str, expected: str, found: float) -> ConfigError:
-    return ConfigError(what, expected=expected, found=str(found), action="correct it")
