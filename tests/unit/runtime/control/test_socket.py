@@ -14,6 +14,7 @@ import pytest
 from tests.support.pipelines import Outside, config, word_count, words
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ControlError, SavepointFailedError, StorageError
+from tidelog.runtime.control import server
 from tidelog.runtime.control.address import DIRECTORY_VARIABLE, socket_of
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (
@@ -121,6 +122,27 @@ def test_lines_that_never_end_and_clients_that_go_away_do_no_harm(data: bytes) -
         assert (await ask(Request(URL, "status"))).job == "word-count"
 
     served(act)
+
+
+def test_requests_that_are_unanswered_when_the_job_ends_are_logged(
+    logged: Callable[[str], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    async def never(*_: object, **__: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(JobRunner, "savepoint", never)
+    monkeypatch.setattr(server, "_PATIENCE_S", 0)
+    waiting: list[asyncio.Future[Any]] = []
+
+    async def act(path: Path) -> None:
+        waiting.append(asyncio.ensure_future(ask(Request(URL, "savepoint"))))
+        await asked.wait()
+
+    served(act)
+    assert logged("control_unanswered") == [{"clients": 1}]
 
 
 def test_a_newer_job_takes_the_name_over_and_keeps_it_when_the_older_ends() -> None:
