@@ -40,7 +40,8 @@ class LoadedSession:
 
     def measured(self, measurement: str) -> bool:
         """Whether there is a record of it."""
-        return any(getattr(record, "measurement", None) == measurement for record in self.records)
+        measured = [record for record in self.records if not isinstance(record, SessionRecord)]
+        return any(record.measurement == measurement for record in measured)
 
 
 @dataclass(frozen=True, slots=True)
