@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cli import tidelog
 from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
-from tests.unit.estimate.test_prices import OWN
+from tests.unit.cost.test_prices import OWN
 from tidelog.cli.values import count, latency, money, short, span, to_bytes
 from tidelog.cost.plan.targets import Money
 

@@ -12,7 +12,7 @@ from tests.support.damage import damaged, missing
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside
 from tests.support.pressure import keyed_job, numbered, pressed, run_pressed
-from tests.unit.overhead.measuring import measured
+from tests.unit.cost.measured.measuring import measured
 from tests.unit.spark.source.reading import read
 from tests.unit.verify.stores import Objects, verdicts, verified
 from tidelog.catalog.audit import audit

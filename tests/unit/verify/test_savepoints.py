@@ -10,7 +10,7 @@ import pytest
 from tests.support.cli import lay_out
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, config, effects, word_count, words
-from tests.unit.overhead.measuring import measured
+from tests.unit.cost.measured.measuring import measured
 from tests.unit.spark.source.reading import read, request
 from tests.unit.verify.stores import Objects, verified
 from tidelog.catalog.audit import audit

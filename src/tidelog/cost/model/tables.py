@@ -4,7 +4,7 @@ Invariants: changes go to files of level 0, when a memtable is full and at every
 enough of those lie there, they are merged into the level below, which renews it, unless they are
 too small for that; a merge that a snapshot started ends before the next one; no snapshot uploads
 more than the whole table and its level 0. Against recorded runs of RocksDB this is right within a
-factor of two: tests/unit/estimate/test_tables.py.
+factor of two: tests/unit/cost/model/test_tables.py.
 """
 
 from dataclasses import dataclass

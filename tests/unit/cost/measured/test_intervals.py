@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.overhead.facts import CHANGE_BYTES, WHO, blocks, snapshot, steady
+from tests.unit.cost.measured.facts import CHANGE_BYTES, WHO, blocks, snapshot, steady
 from tidelog.cost.measured.intervals import (
     change_rate,
     contiguous_runs,

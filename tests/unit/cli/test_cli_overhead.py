@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import filled
-from tests.unit.overhead.jobs import INTERVAL_S, windowed
+from tests.unit.cost.measured.jobs import INTERVAL_S, windowed
 from tidelog.cli.estimate import overhead
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "cli-json.md").read_text()

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from tests.support.jobs import config, run, run_until_break, word_count
-from tests.unit.overhead.facts import WHO, snapshot
-from tests.unit.overhead.jobs import AGGREGATED_PER_S, KEYS, TICK_S, aggregated
-from tests.unit.overhead.measuring import measured
+from tests.unit.cost.measured.facts import WHO, snapshot
+from tests.unit.cost.measured.jobs import AGGREGATED_PER_S, KEYS, TICK_S, aggregated
+from tests.unit.cost.measured.measuring import measured
 from tidelog.cost.measured.combining import combine_of
 from tidelog.cost.measured.facts import Snapshot
 from tidelog.cost.measured.history import read_history

@@ -15,7 +15,7 @@ from tidelog.cost.model.workload import Workload
 from tidelog.cost.prices import built_in_books
 from tidelog.spark.plugin.options import OPTIONS
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "decisions" / "spark_bill.jsonl"
+RESULTS = Path(__file__).parents[4] / "benchmarks" / "results" / "decisions" / "spark_bill.jsonl"
 WORKLOAD = Workload(10_000, 20_011, key_bytes=200, value_bytes=8)
 CLUSTER = Settings(parallelism=200, processes=10, restores_per_month=0)
 AS_RECORDED = SparkOptions(snapshot_interval_s=0)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cli import lay_out
 from tests.support.jobs import filled, store_of
-from tests.unit.overhead.jobs import aggregated, windowed
+from tests.unit.cost.measured.jobs import aggregated, windowed
 from tests.unit.spark.source.reading import read
 from tidelog.concurrency import no_progress
 from tidelog.cost.measured.facts import (

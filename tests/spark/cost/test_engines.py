@@ -11,8 +11,8 @@ import pytest
 from tests.support.cli import lay_out
 from tests.support.damage import last_segment
 from tests.support.jobs import filled
-from tests.unit.overhead.jobs import aggregated, windowed
-from tests.unit.overhead.measuring import question
+from tests.unit.cost.measured.jobs import aggregated, windowed
+from tests.unit.cost.measured.measuring import question
 from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.engine import Engine
 from tidelog.cost.measured.local import LocalEngine

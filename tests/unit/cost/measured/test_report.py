@@ -8,9 +8,9 @@ import pytest
 from tests.support.damage import last_segment
 from tests.support.jobs import contents, every_kind, filled, store_of, word_count
 from tests.support.jobs import run as run_words
-from tests.unit.overhead.facts import WHO, blocks, history, snapshot, steady
-from tests.unit.overhead.jobs import aggregate, aggregated, run, windowed
-from tests.unit.overhead.measuring import measured, operator, question
+from tests.unit.cost.measured.facts import WHO, blocks, history, snapshot, steady
+from tests.unit.cost.measured.jobs import aggregate, aggregated, run, windowed
+from tests.unit.cost.measured.measuring import measured, operator, question
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.concurrency import Progress

@@ -6,7 +6,7 @@ virtual time: rates come from counts of records and from the times that manifest
 
 import pytest
 
-from tests.unit.overhead.jobs import (
+from tests.unit.cost.measured.jobs import (
     AGGREGATED_PER_S,
     CHECKPOINT_S,
     INTERVAL_S,
@@ -18,7 +18,7 @@ from tests.unit.overhead.jobs import (
     windowed,
     windows,
 )
-from tests.unit.overhead.measuring import measured, operator
+from tests.unit.cost.measured.measuring import measured, operator
 from tidelog.cost.measured.report import OperatorReport
 from tidelog.cost.model.formulas import log_peak_bytes, window_log_peak_bytes
 from tidelog.cost.model.workload import expected_distinct
