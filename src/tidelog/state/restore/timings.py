@@ -5,7 +5,6 @@ than the restore; phases overlap each other, so their sum may.
 """
 
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from tidelog.effects import Clock
 
@@ -24,12 +23,7 @@ class PhaseTimer:
             self._since = self.clock.monotonic()
         self._inside += 1
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._inside -= 1
         if not self._inside:
             self._passed_s += self.clock.monotonic() - self._since
