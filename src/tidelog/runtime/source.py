@@ -14,6 +14,8 @@ class SplitReader(ABC):
 
     position: Any
     """Where the next `read` goes on; stored in every checkpoint."""
+    at_end: bool = False
+    """The next `read` would return None. A reader that knows saves a task one more turn for it."""
     delay_s: float = 0.0
     """Seconds to wait for the next `read` of an endless split after an empty one."""
     trickles: bool = False

@@ -60,15 +60,21 @@ class LineReader(SplitReader):
             None if follow else self._identity.st_size if limit is None else limit,
         )
 
+    @property
+    def at_end(self) -> bool:  # type: ignore[override]  # computed here
+        """All bytes up to the limit are read."""
+        offset, limit = self.position
+        return limit is not None and offset >= limit
+
     @abstractmethod
     def decode(self, data: bytes, offset: int) -> list[Any]:
         """The records in whole lines that stand at an offset of the file."""
 
     def read(self) -> list[Any] | None:
         """The records of the next chunk of lines."""
-        offset, limit = self.position
-        if limit is not None and offset >= limit:
+        if self.at_end:
             return None
+        offset, limit = self.position
         data = self._lines(offset, limit)
         records = self.decode(data, offset) if data else []
         self.position = (offset + len(data), limit)

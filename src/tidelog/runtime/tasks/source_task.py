@@ -24,6 +24,10 @@ from tidelog.runtime.user_code import blame, close_all
 
 _PATIENCE_S: Final = 0.02
 """How long a split may read in its thread before others have their turn."""
+_SPLITS_AHEAD: Final = 8
+"""Splits that threads read beside the one whose turn it is: small files are opened meanwhile."""
+_GATHERED_RECORDS: Final = 1024
+"""Records of several splits that go into one batch, where batches need not tell splits apart."""
 _OPEN_READERS: Final = 64
 """Readers between reads that hold what is scarce, such as an open file."""
 
@@ -54,6 +58,7 @@ class SourceTask(Task):
         self._found = False
         self._told: Splits | None = None
         self._draining = False
+        self._mixes_splits = parts.chain.event_time is None and not parts.output.tells_splits
         parts.output.notify(self._wake.set)
 
     @property
@@ -213,47 +218,87 @@ class SourceTask(Task):
 
     async def _read(self, reading: SplitReading) -> None:
         reading.begin()
-        if reading.working:
+        self._begin_others()
+        if reading.working and not reading.handed:
             await self._pause(_PATIENCE_S)
         portion = reading.take()
+        self._keep_open(reading)
+        if portion is None or not (portion.records or portion.ended):
+            self._alignment.gone(reading.split)
+            self._not_heard(reading)
+            await self._follow_splits()
+            return
+        if portion.records:
+            read = {reading: portion}
+            if self._mixes_splits:
+                self._gather(read)
+            await self._emit_read(read)
+        elif portion.ended:
+            self._finish_split(reading, portion)
+            await self._follow_splits()
+
+    def _begin_others(self) -> None:
+        """Let threads read the splits whose turns come next."""
+        if self._source.blocking:
+            now = self._now()
+            for split in itertools.islice(self._turns, _SPLITS_AHEAD):
+                if self._readings[split].due_at <= now:
+                    self._readings[split].begin()
+
+    def _keep_open(self, reading: SplitReading) -> None:
+        """Count the reader among the open ones, and let the one used longest ago rest."""
         self._recent.pop(reading.split, None)
         self._recent[reading.split] = None
         if len(self._recent) > _OPEN_READERS:
             split = next(iter(self._recent))
             del self._recent[split]
             self._readings[split].pause()
-        if portion is not None and portion.ended:
-            await self._finish_split(reading, portion)
-        elif portion is not None and portion.records:
-            await self._emit_read(reading, portion)
-        else:
-            self._alignment.gone(reading.split)
-            self._not_heard(reading)
-            await self._follow_splits()
 
-    async def _emit_read(self, reading: SplitReading, portion: Portion) -> None:
-        chain, split = self.parts.chain, reading.split
-        self.parts.metrics.records_in += len(portion.records)
+    def _gather(self, read: dict[SplitReading, Portion]) -> None:
+        """Add what threads have read of the splits whose turns come next, up to a batch."""
+        records = sum(len(portion.records) for portion in read.values())
+        while records < _GATHERED_RECORDS:
+            reading = self._readings[next(iter(self._turns))]
+            if not reading.handed or reading in read:
+                return
+            self._turns.move_to_end(reading.split)
+            portion = reading.take()
+            self._keep_open(reading)
+            if portion is not None:
+                read[reading] = portion
+                records += len(portion.records)
+
+    async def _emit_read(self, read: dict[SplitReading, Portion]) -> None:
+        """Emit the records of one split, or of several where nothing asks which; keep positions."""
+        chain, split = self.parts.chain, next(iter(read)).split
+        records = [record for portion in read.values() for record in portion.records]
+        self.parts.metrics.records_in += len(records)
         with self.parts.output.work.working():
             chain.read_from(split)
             self._tell(split)
-            await self._emit(chain.process(Batch(portion.records)))
-            event_time, latest = chain.event_time, None
-            if event_time is not None:
-                latest = event_time.latest(split)
-            self._positions.put(split, StoredSplit(False, portion.position, latest))
-            if event_time is not None and event_time.heard():
-                reading.heard()
-                self._alignment.moved(split, event_time.watermark_of(split))
-                self._hold(reading)
-            else:
-                # Records that are filtered out before they have a time move no watermark.
-                self._alignment.gone(split)
-                self._not_heard(reading)
+            await self._emit(chain.process(Batch(records)))
+            for reading, portion in read.items():
+                self._keep(reading, portion)
             await self._follow_splits()
             await self._flush_if_due()
 
-    async def _finish_split(self, reading: SplitReading, portion: Portion) -> None:
+    def _keep(self, reading: SplitReading, portion: Portion) -> None:
+        """Keep a split's position behind records that were emitted, and what they tell of time."""
+        event_time, split = self.parts.chain.event_time, reading.split
+        latest = event_time.latest(split) if event_time is not None else None
+        self._positions.put(split, StoredSplit(False, portion.position, latest))
+        if event_time is not None and event_time.heard():
+            reading.heard()
+            self._alignment.moved(split, event_time.watermark_of(split))
+            self._hold(reading)
+        else:
+            # Records that are filtered out before they have a time move no watermark.
+            self._alignment.gone(split)
+            self._not_heard(reading)
+        if portion.ended:
+            self._finish_split(reading, portion)
+
+    def _finish_split(self, reading: SplitReading, portion: Portion) -> None:
         split = reading.split
         del self._turns[split]
         self._holding.drop(split)
@@ -264,7 +309,6 @@ class SourceTask(Task):
         self._alignment.gone(split)
         if self.parts.chain.event_time is not None:
             self.parts.chain.event_time.forget(split)
-        await self._follow_splits()
 
     async def _follow_splits(self) -> None:
         """Advance the watermark to that of the splits, and announce which splits are read."""

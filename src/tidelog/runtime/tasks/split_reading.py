@@ -29,7 +29,7 @@ _AHEAD_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The records of one read, and the position after them."""
+    """What reads have given: records, the position after them, and whether the split ends there."""
 
     records: list[Any]
     position: Any
@@ -73,6 +73,11 @@ class SplitReading:
         return self._running is not None
 
     @property
+    def handed(self) -> bool:
+        """A thread has handed over what `take` gives."""
+        return bool(self._handed)
+
+    @property
     def waits(self) -> bool:
         """The reader's thread has waited for records since the task last took some."""
         return self.working and self.due_at == math.inf
@@ -89,6 +94,8 @@ class SplitReading:
     def take(self) -> Portion | None:
         """The records read so far; None: nothing yet. Raises what the source raised."""
         portion = self._taken() if self._source.blocking else self._read(self._opened())
+        if portion is None and self._source.blocking and not self.working:
+            return None  # a thread that read as much as it may: the next one goes on
         if portion is None or not (portion.records or portion.ended):
             pause = self._reader.delay_s if self._reader is not None else 0.0
             wait = math.inf if self.working else pause or IDLE_S
@@ -155,13 +162,8 @@ class SplitReading:
             portions.append(self._handed.popleft())
         if not portions:
             return None
-        # After an end comes nothing; before it there may be records.
         records = [record for portion in portions for record in portion.records]
-        last = portions[-1]
-        if last.ended and records:
-            self._handed.append(last)
-            return Portion(records, last.position)
-        return Portion(records, last.position, last.ended)
+        return Portion(records, portions[-1].position, portions[-1].ended)
 
     def _work(self, in_loop: Callable[[Callable[[], None]], object]) -> None:
         """In a thread: read until there is nothing, or as much as may be read ahead."""
@@ -183,7 +185,7 @@ class SplitReading:
         while True:
             portion = self._read(reader)
             self._handed.append(portion)
-            if not portion.records or not reader.trickles or self._closed:
+            if not portion.records or portion.ended or not reader.trickles or self._closed:
                 return
             read, size = read + len(portion.records), size + bytes_of(portion.records)
             if read >= _AHEAD or size >= _AHEAD_BYTES:
@@ -202,7 +204,7 @@ class SplitReading:
     def _read(self, reader: SplitReader) -> Portion:
         with blame(self._task):
             records = reader.read()
-            return Portion(records or [], reader.position, ended=records is None)
+            return Portion(records or [], reader.position, records is None or reader.at_end)
 
 
 def _nobody() -> None:
