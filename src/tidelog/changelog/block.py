@@ -7,6 +7,7 @@ Format: docs/internals/format.md, "Blocks".
 """
 
 import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -34,6 +35,30 @@ WORTHWHILE_GAIN: Final = 0.9
 """A payload is stored compressed only when that leaves at most this share of it."""
 
 LAST_KEY_GROUP: Final = KeyGroup(0xFFFF)
+
+
+class _Zstd(threading.local):
+    """The compressors and the decompressor of a thread.
+
+    None is thread-safe, and a fresh one costs ten times as much as a payload of 100 bytes.
+    """
+
+    def __init__(self) -> None:
+        self._compressors: dict[int, zstandard.ZstdCompressor] = {}
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def compress(self, payload: bytes, level: int) -> bytes:
+        compressor = self._compressors.get(level)
+        if compressor is None:
+            compressor = self._compressors[level] = zstandard.ZstdCompressor(level=level)
+        return compressor.compress(payload)
+
+    def decompress(self, stored: bytes, size: int) -> bytes:
+        """Raises ZstdError."""
+        return self._decompressor.decompress(stored, max_output_size=size)
+
+
+_zstd: Final = _Zstd()
 
 
 class BlockKind(IntEnum):
@@ -126,8 +151,7 @@ def _seal(
 ) -> SealedBlock:
     codec, stored = CODEC_NONE, payload
     if level:
-        # A fresh compressor costs 8 microseconds, and a shared one is not thread-safe.
-        packed = zstandard.ZstdCompressor(level=level).compress(payload)
+        packed = _zstd.compress(payload, level)
         if len(packed) <= WORTHWHILE_GAIN * len(payload):
             codec, stored = CODEC_ZSTD, packed
     numbers = first, count, len(payload), len(stored), key_bytes, *key_groups
@@ -172,8 +196,7 @@ class Block(BlockInfo):
         raw = self.stored
         if self.codec == CODEC_ZSTD:
             try:
-                decompressor = zstandard.ZstdDecompressor()
-                raw = decompressor.decompress(raw, max_output_size=self.raw_bytes)
+                raw = _zstd.decompress(raw, self.raw_bytes)
             except zstandard.ZstdError as cause:
                 raise self._corrupt("a zstd frame", str(cause)) from cause
         if len(raw) != self.raw_bytes:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import google_crc32c
 import msgspec
@@ -258,6 +259,22 @@ def test_a_broken_zstd_frame_under_a_valid_checksum_is_refused() -> None:
     data[HEADER.size] ^= 1
     with pytest.raises(CorruptObjectError, match="zstd"):
         open_block(with_valid_checksum(bytes(data))).changes()
+    assert open_block(sealed.data).changes().values == [b"x" * 1000], "the next block is whole"
+
+
+def test_threads_seal_and_open_blocks_side_by_side() -> None:
+    batches = [
+        ChangeBatch(SeqNo(1), [row(0, 0, b"k")], [bytes([n]) * 10 ** (n % 6)]) for n in range(100)
+    ]
+
+    def sealed_and_opened(batch: ChangeBatch) -> tuple[bytes, ChangeBatch]:
+        data = seal(batch).data
+        return data, open_block(data).changes()
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(sealed_and_opened, batches))
+    assert [changes.values for _, changes in found] == [batch.values for batch in batches]
+    assert [data for data, _ in found] == [seal(batch).data for batch in batches]
 
 
 @pytest.mark.parametrize("keys", [[], [b"0002b", b"0002a"], [b"0002a", b"0002a"]])
