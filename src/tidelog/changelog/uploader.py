@@ -214,6 +214,8 @@ class Uploader:
 
     def _open_waiters(self) -> bool:
         """Some waiter needs queued (not just in-flight) pieces to move."""
+        if not self._waiters:
+            return False
         queued = {entry.piece for entry in self._queue}
         return any(queued.intersection(each.capture.open_pieces()) for each in self._waiters)
 
