@@ -52,9 +52,7 @@ class _Future(asyncio.Future[Any]):
 
     __slots__ = ("_age",)
 
-    def __init__(self, *, loop: "VirtualLoop") -> None:
-        super().__init__(loop=loop)
-        self._age = loop.next_age()
+    _age: int
 
     def __hash__(self) -> int:
         return self._age
@@ -94,7 +92,6 @@ class _Handle(asyncio.Handle):
     _context: Context
     _loop: asyncio.AbstractEventLoop
     _repr: None
-    _source_traceback: None
 
     def __init__(
         self,
@@ -108,7 +105,7 @@ class _Handle(asyncio.Handle):
         self._loop = loop
         self._context = copy_context() if context is None else context
         self._cancelled = False
-        self._repr = self._source_traceback = None
+        self._repr = None
 
 
 class _Timer(_Handle, asyncio.TimerHandle):
@@ -190,7 +187,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return _Task(coro, loop=self, name=name, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(loop=self)
+        future = _Future(loop=self)
+        # Not in a constructor: that of the base class is C, and a run makes thousands of futures.
+        future._age = self.next_age()
+        return future
 
     def _run_once(self) -> None:
         """One turn: jump to the next timer when nothing is ready, then run what is ready."""
@@ -239,8 +239,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _shuffle(self, order: Random) -> None:
         """Step the ready tasks in another order; callbacks keep their places."""
-        handles = list(self._ready)
-        steps = [at for at, handle in enumerate(handles) if _is_step(handle._callback)]
+        handles, task = list(self._ready), asyncio.Task
+        # What steps a task is bound to it.
+        steps = [
+            at
+            for at, handle in enumerate(handles)
+            if isinstance(getattr(handle._callback, "__self__", None), task)
+        ]
         if len(steps) < 2:
             return
         moved = [handles[at] for at in steps]
@@ -255,10 +260,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Nobody sleeps in a selector that would have to be woken."""
-
-
-def _is_step(callback: object) -> bool:
-    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
 
 
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop) -> T:
