@@ -26,7 +26,8 @@ from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.storage.open import open_store
 from tidelog.storage.retry import RetryPolicy
 
-PATIENCE = RetryPolicy(attempt_timeout_s=0.4, hedge_after_s=None, max_backoff_s=0.1, deadline_s=0.8)
+PATIENCE = RetryPolicy(attempt_timeout_s=1.0, hedge_after_s=None, max_backoff_s=0.1, deadline_s=2.0)
+"""Longer than a busy machine lets an honest server wait for the processor."""
 
 _prefixes = count()
 

@@ -279,7 +279,13 @@ class SourceTask(Task):
             await self._emit(chain.process(Batch(records)))
             for reading, portion in read.items():
                 self._keep(reading, portion)
+            # The last records of a split move event time, too.
             await self._follow_splits()
+            ended = [(reading, portion) for reading, portion in read.items() if portion.ended]
+            for reading, portion in ended:
+                self._finish_split(reading, portion)
+            if ended:
+                await self._follow_splits()
             await self._flush_if_due()
 
     def _keep(self, reading: SplitReading, portion: Portion) -> None:
@@ -295,8 +301,6 @@ class SourceTask(Task):
             # Records that are filtered out before they have a time move no watermark.
             self._alignment.gone(split)
             self._not_heard(reading)
-        if portion.ended:
-            self._finish_split(reading, portion)
 
     def _finish_split(self, reading: SplitReading, portion: Portion) -> None:
         split = reading.split
