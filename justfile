@@ -26,13 +26,13 @@ lint:
 test *args:
     {{ python }} -m pytest -n 2 --dist worksteal {{ args }}
 
-# What takes hours: simulated seeds, all tests with Spark, older Sparks, kills, s3a; or only the parts named.
+# What takes hours: simulated seeds, all tests in depth and with Spark, older Sparks, kills, s3a; or only the parts named.
 deep *parts:
     {{ python }} tests/deep.py --seeds {{ seeds }} {{ parts }}
 
 # All tests with a real Spark: every query kind, faults, kills; half an hour on two cores.
 spark *args:
-    TIDELOG_SPARK_FULL=1 {{ python }} -m pytest -n 2 tests/spark {{ args }}
+    TIDELOG_DEEP=1 {{ python }} -m pytest -n 2 tests/spark {{ args }}
 
 # The older Sparks that the plug-in supports, each with an interpreter of its own in .tools.
 other-sparks:

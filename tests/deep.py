@@ -23,9 +23,9 @@ OF_SPARK: Final = {
     "standalone": (f"{SPARK}/test_standalone.py",),
     "maven": (f"{SPARK}/test_maven_build.py",),
 }
-"""Tests that are a part of their own; `spark` has the others of `tests/spark`."""
+"""Tests that are a part of their own; `spark` has the others of `tests/spark`, `tests` all else."""
 
-PARTS: Final = ("simulation", "spark", *OF_SPARK)
+PARTS: Final = ("simulation", "tests", "spark", *OF_SPARK)
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ def main() -> None:
 def command(part: str, seeds: int) -> list[str]:
     if part == "simulation":
         arguments = ["tidelog", "simulate", "--seeds", str(seeds), "--new-seeds", "--keep-going"]
+    elif part == "tests":
+        # A test with ten times the examples takes longer than one of CI may.
+        arguments = ["pytest", "-n", "2", "--timeout", "3600", "tests", f"--ignore={SPARK}"]
     elif part == "spark":
         others = [path for paths in OF_SPARK.values() for path in paths]
         arguments = ["pytest", "-n", "2", "-rs", SPARK, *(f"--ignore={path}" for path in others)]
@@ -76,7 +79,7 @@ def run(part: str, arguments: list[str]) -> Outcome:
     with subprocess.Popen(
         arguments,
         cwd=ROOT,
-        env=os.environ | {"TIDELOG_SPARK_FULL": "1"},
+        env=os.environ | {"TIDELOG_DEEP": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

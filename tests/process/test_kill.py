@@ -15,13 +15,15 @@ import pytest
 from tests.process import harness
 from tests.process.harness import Run
 from tests.process.readers import Read, Watcher
+from tests.support.depth import in_pairs, more_in_depth
 from tests.support.postgres import Server, query
 from tests.wire.servers import S3Server
 from tidelog.examples.sessions import event
 from tidelog.runtime.sinks.postgres_tables import Tables
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
-KILLS = int(os.environ.get("TIDELOG_TEST_KILLS", "3"))
+KILLS = more_in_depth(2, 6)
+"""Of a job that still has lines to come; more follow while it ends."""
 
 
 def write_words(run: Run, lines: int, files: int = 3) -> Counter[str]:
@@ -59,9 +61,11 @@ def options(*, parallelism: int, changelog: bool, mode: str) -> tuple[str, ...]:
     return ("--parallelism", str(parallelism), log, "--mode", mode)
 
 
-@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
-@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "no-changelog"])
-@pytest.mark.parametrize("parallelism", [1, 3])
+@in_pairs(
+    mode=["exactly-once", "at-least-once"],
+    changelog={"changelog": True, "no-changelog": False},
+    parallelism=[1, 3],
+)
 def test_a_killed_word_count_counts_every_word_right(
     tmp_path: Path, parallelism: int, changelog: bool, mode: str
 ) -> None:

@@ -1,16 +1,14 @@
-"""How long property tests look: `TIDELOG_HYPOTHESIS=ci` looks longer."""
-
-import os
+"""How long property tests look: longer in a deep run."""
 
 from hypothesis import HealthCheck, settings
 
-_DEEP = os.environ.get("TIDELOG_HYPOTHESIS") == "ci"
+from tests.support.depth import more_in_depth
 
 
 def looking(examples: int, steps: int = 50) -> settings:
-    """Settings for a test that tries `examples` cases, ten times as many in the `ci` profile."""
+    """Settings for a test that tries `examples` cases, ten times as many in a deep run."""
     return settings(
-        max_examples=examples * 10 if _DEEP else examples,
+        max_examples=more_in_depth(examples, 10 * examples),
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.depth import in_pairs
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects
 from tests.support.pipelines import run as run_job
@@ -169,10 +170,10 @@ def check_output(sources: Sequence[Breaking], sink: Outside) -> None:
     assert sink.prepared == {}
 
 
-@pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize(
-    "changelogs", [(True,), (False,), (True, False)], ids=["on", "off", "both"]
+@in_pairs(
+    build=BUILDS,
+    shapes=SHAPES,
+    changelogs={"on": (True,), "off": (False,), "both": (True, False)},
 )
 def test_the_output_is_the_input_in_every_shape(
     shapes: Sequence[int], build: Build, changelogs: Sequence[bool]

@@ -10,11 +10,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import pytest
 
+from tests.support.depth import combined
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects
 from tidelog.catalog.inventory import find_checkpoint
@@ -135,17 +135,18 @@ class Cell(NamedTuple):
 KINDS: tuple[Stored, ...] = ("checkpoint", "native", "canonical")
 IN_MEMORY = [
     Cell(stored, claim, parallelism, (before, after), ("memory", "memory"))
-    for stored, claim, parallelism, before, after in product(
-        KINDS, (True, False), (2, 3, 1), (True, False), (True, False)
+    for stored, claim, parallelism, before, after in combined(
+        KINDS, (True, False), (2, 3, 1), (True, False), (True, False), meeting=3
     )
 ]
 IN_ROCKSDB = [
     Cell(stored, claim, parallelism, (parallelism != 3, claim), tables)
-    for stored, claim, parallelism, tables in product(
+    for stored, claim, parallelism, tables in combined(
         KINDS,
         (True, False),
         (2, 3, 1),
         (("rocksdb", "rocksdb"), ("rocksdb", "memory"), ("memory", "rocksdb")),
+        meeting=2,
     )
 ]
 

@@ -1,6 +1,5 @@
 """One small Spark for the tests of a worker process; none where Spark cannot run."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +12,13 @@ from tests.spark.support.faults import settings as faulty_settings
 from tests.spark.support.patience import TEST_S
 from tests.spark.support.place import Place
 from tests.spark.support.session import build
+from tests.support.depth import DEEP, VARIABLE
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.jvm import end_jvm_without
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-EXTENDED = os.environ.get("TIDELOG_SPARK_FULL") == "1"
-"""Whether all tests with Spark run: on two cores they take half an hour."""
 
 IN_EVERY_RUN = (
     "wordcount/",
@@ -50,14 +47,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    extended = pytest.mark.skip("takes long: set TIDELOG_SPARK_FULL=1, or run `just spark`")
+    extended = pytest.mark.skip(f"takes long: set {VARIABLE}=1, or run `just spark`")
     for item in items:
         if not item.path.is_relative_to(here):
             continue
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_S))
         name = item.path.relative_to(here).as_posix()
-        if not EXTENDED and not name.startswith(IN_EVERY_RUN):
+        if not DEEP and not name.startswith(IN_EVERY_RUN):
             item.add_marker(extended)
 
 

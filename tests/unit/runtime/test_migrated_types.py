@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import tidelog
+from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, Portions, config, effects, words
 from tests.unit.runtime.test_changed_types import checkpoints, run, stopped
 from tidelog.catalog.audit import audit
@@ -97,10 +98,7 @@ def problems(store: MemoryStore) -> Any:
 JOBS = [counts, windows, kept, processed]
 
 
-@pytest.mark.parametrize("job", JOBS)
-@pytest.mark.parametrize("table", ["memory", "rocksdb"])
-@pytest.mark.parametrize("changelog", [True, False])
-@pytest.mark.parametrize("parallelism", [2, 3])
+@in_pairs(job=JOBS, table=["memory", "rocksdb"], changelog=[True, False], parallelism=[2, 3])
 def test_migrated_keys_keep_their_state_in_every_kind_of_state(
     job: Callable[..., tidelog.Job], table: str, changelog: bool, parallelism: int
 ) -> None:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"
 _SOURCES = ROOT / "native" / "spark-state-store" / "src"
 _LOGGING = _SOURCES / "test" / "resources" / "log4j2.properties"
+_STARTS_FAST = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _CHECKS = ("Checks.scala", "format/*.scala", "core/*.scala")
 
 
@@ -32,7 +33,12 @@ class ScalaChecks:
 
     def run(self, name: str, *arguments: Path) -> str:
         """Standard output of an object's main method, which must succeed."""
-        command = [str(find_java()), "-Xmx512m", f"-Dlog4j2.configurationFile={_LOGGING}"]
+        command = [
+            str(find_java()),
+            "-Xmx512m",
+            *_STARTS_FAST,
+            f"-Dlog4j2.configurationFile={_LOGGING}",
+        ]
         command += ["-cp", self._classpath]
         command += [f"tidelog.spark.{name}", *map(str, arguments)]
         run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)

@@ -4,8 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-import pytest
-
+from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, effects, run
 from tests.unit.runtime.ending.jobs import (
     checkpoints,
@@ -39,9 +38,11 @@ def stop_when_a_part_has_ended(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("kind", ["native", "canonical"])
-@pytest.mark.parametrize("elsewhere", [False, True], ids=["own", "other"])
-@pytest.mark.parametrize("parallelism", [3, 2])
+@in_pairs(
+    kind=["native", "canonical"],
+    elsewhere={"own": False, "other": True},
+    parallelism=[3, 2],
+)
 def test_a_job_goes_on_from_a_savepoint_of_a_part(
     kind: Any, elsewhere: bool, parallelism: int
 ) -> None:

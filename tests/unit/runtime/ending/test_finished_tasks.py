@@ -6,6 +6,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, run
 from tests.unit.runtime.ending.jobs import (
     checkpoints,
@@ -133,10 +134,12 @@ def test_the_pipeline_that_ends_first_commits_its_last_records_while_the_other_r
     run_for(side_by_side(left, right, first, second), store(), 8.0, look=look)
 
 
-@MODES
-@pytest.mark.parametrize("mode", ["off", "always"])
-@pytest.mark.parametrize("seconds", [1.5, 3.1, 4.2, 6.3, 8.4, 11.7])
-@pytest.mark.parametrize("parallelism", [1, 3])
+@in_pairs(
+    changelog={"log": True, "tables": False},
+    mode=["off", "always"],
+    seconds=[1.5, 3.1, 4.2, 6.3, 8.4, 11.7],
+    parallelism=[1, 3],
+)
 def test_a_crash_at_any_time_reads_nothing_twice(
     parallelism: int, seconds: float, mode: UnalignedMode, changelog: bool
 ) -> None:

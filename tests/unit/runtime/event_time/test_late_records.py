@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import tidelog
+from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, config, run
 from tidelog import Job, OutputTag, Replayable, StatefulProcessor
 from tidelog.errors import ConfigError, UserFunctionError
@@ -29,9 +30,7 @@ class Echo(StatefulProcessor):
         yield from rows
 
 
-@pytest.mark.parametrize("kind", ["window", "records", "process"])
-@pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("breaks", [False, True])
+@in_pairs(kind=["window", "records", "process"], parallelism=[1, 2], breaks=[False, True])
 def test_late_records_are_a_stream_of_their_own_each_once(
     kind: str, parallelism: int, breaks: bool
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     assert_in_order,
@@ -49,9 +50,7 @@ def store() -> MemoryStore:
     return MemoryStore("memory://pressure")
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 3])
-@pytest.mark.parametrize("mode", ["always", "timeout"])
-@pytest.mark.parametrize("changelog", [True, False])
+@in_pairs(parallelism=[1, 2, 3], mode=["always", "timeout"], changelog=[True, False])
 def test_every_checkpoint_resumes_with_all_records_once_and_in_order(
     parallelism: int, mode: Any, changelog: bool
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.depth import in_pairs
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
@@ -136,9 +137,7 @@ def test_without_drain_no_window_fires_and_with_drain_all_do() -> None:
     assert sum(record[2] for record in flushed.records) == read
 
 
-@pytest.mark.parametrize("changelog", [True, False])
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("stop", [False, True])
+@in_pairs(changelog=[True, False], after=[False, True], stop=[False, True])
 def test_a_failed_savepoint_is_told_the_job_goes_on_and_another_one_works(
     changelog: bool, after: bool, stop: bool
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.depth import in_pairs
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
 from tidelog.catalog.audit import audit
@@ -73,10 +74,12 @@ def objects(store: ObjectStore, checkpoint: Checkpoint) -> set[str]:
     return {need.name for need in inventory.needs(checkpoint)}
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("before", ["memory", "rocksdb"])
-@pytest.mark.parametrize("after", ["memory", "rocksdb"])
-@pytest.mark.parametrize("changelog", [(True, False), (False, True), (True, True)])
+@in_pairs(
+    format=FORMATS,
+    before=["memory", "rocksdb"],
+    after=["memory", "rocksdb"],
+    changelog=[(True, False), (False, True), (True, True)],
+)
 def test_a_savepoint_starts_a_job_on_another_store_whatever_table_and_log_it_has(
     format: SavepointFormat, before: str, after: str, changelog: tuple[bool, bool]
 ) -> None:
@@ -197,10 +200,7 @@ def _calls(format: SavepointFormat, changelog: bool) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("changelog", [True, False])
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("stop", [False, True])
+@in_pairs(format=FORMATS, changelog=[True, False], after=[False, True], stop=[False, True])
 def test_a_savepoint_survives_the_failure_of_any_of_its_calls_or_fails_and_another_works(
     format: SavepointFormat, changelog: bool, after: bool, stop: bool
 ) -> None:

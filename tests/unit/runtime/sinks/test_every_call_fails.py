@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from tests.support.depth import in_pairs
 from tests.support.pipelines import Portions, config, run
 from tests.unit.runtime.sinks.outputs import KINDS, Output, output
 from tests.unit.runtime.sinks.trap import Trap, lay, trapped
@@ -13,8 +14,8 @@ from tidelog import Job, Schedule, TidelogError
 from tidelog.storage.memory import MemoryStore
 
 NUMBERS = [(n,) for n in range(60)]
-LASTING = [pytest.param(1, id="one call"), pytest.param(1000, id="all calls from there on")]
-AFTER = [pytest.param(False, id="before"), pytest.param(True, id="after")]
+LASTING = {"one call": 1, "all calls from there on": 1000}
+AFTER = {"before": False, "after": True}
 
 
 def copy(out: Output, store: MemoryStore, *traps: Trap) -> None:
@@ -48,10 +49,7 @@ def every_call(
             return
 
 
-@pytest.mark.parametrize("after", AFTER)
-@pytest.mark.parametrize("lasting", LASTING)
-@pytest.mark.parametrize("turns", [(2,), (2, 3)], ids=["once", "twice"])
-@pytest.mark.parametrize("kind", KINDS)
+@in_pairs(kind=KINDS, turns={"once": (2,), "twice": (2, 3)}, lasting=LASTING, after=AFTER)
 def test_a_pre_commit_that_failed_is_made_up_for_by_the_next(
     kind: str, turns: tuple[int, ...], lasting: int, after: bool, request: pytest.FixtureRequest
 ) -> None:
@@ -62,9 +60,7 @@ def test_a_pre_commit_that_failed_is_made_up_for_by_the_next(
         complete(out, store)
 
 
-@pytest.mark.parametrize("after", AFTER)
-@pytest.mark.parametrize("lasting", LASTING)
-@pytest.mark.parametrize("kind", KINDS)
+@in_pairs(kind=KINDS, lasting=LASTING, after=AFTER)
 def test_a_commit_that_failed_is_made_up_for_by_the_next_start(
     kind: str, lasting: int, after: bool, request: pytest.FixtureRequest
 ) -> None:
@@ -77,9 +73,7 @@ def test_a_commit_that_failed_is_made_up_for_by_the_next_start(
         complete(out, store)
 
 
-@pytest.mark.parametrize("after", AFTER)
-@pytest.mark.parametrize("lasting", LASTING)
-@pytest.mark.parametrize("kind", KINDS)
+@in_pairs(kind=KINDS, lasting=LASTING, after=AFTER)
 def test_a_recovery_that_failed_is_made_up_for_by_the_next_start(
     kind: str, lasting: int, after: bool, request: pytest.FixtureRequest
 ) -> None:

@@ -1,0 +1,23 @@
+"""What runs outside of deep runs leave out."""
+
+from itertools import combinations, product
+
+import pytest
+
+from tests.support.depth import covering
+
+CASES = list(product(range(3), range(2), range(4), range(2)))
+
+
+@pytest.mark.parametrize("meeting", [2, 3])
+def test_so_many_values_meet_in_fewer_cases(meeting: int) -> None:
+    chosen = covering(CASES, meeting)
+    assert len(chosen) < len(CASES)
+    for positions in combinations(range(4), meeting):
+        met = {tuple(case[position] for position in positions) for case in chosen}
+        assert met == {tuple(case[position] for position in positions) for case in CASES}
+
+
+def test_no_more_values_than_meet_are_combined_in_full() -> None:
+    cases = list(product(range(3), range(2)))
+    assert sorted(covering(cases, 2)) == cases
