@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 import click
@@ -52,6 +51,9 @@ class LazyGroup(click.Group):
         """All commands by name, sorted."""
         found = dict(self._lazy)
         if self._entry_points is not None:
+            # With its parser of messages it takes as long as click, and few commands need it.
+            from importlib.metadata import entry_points  # noqa: PLC0415
+
             found |= {point.name: point.load() for point in entry_points(group=self._entry_points)}
         return dict(sorted(found.items()))
 
