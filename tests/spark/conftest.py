@@ -12,6 +12,7 @@ from tests.spark.support.faults import settings as faulty_settings
 from tests.spark.support.patience import TEST_S
 from tests.spark.support.place import Place
 from tests.spark.support.session import build
+from tests.spark.support.shared_classes import use_shared_classes
 from tests.support.depth import DEEP, VARIABLE
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.jvm import end_jvm_without
@@ -66,6 +67,12 @@ def missing() -> str | None:
     except ConfigError as error:
         return str(error)
     return None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_start_of_spark() -> None:
+    if missing() is None:
+        use_shared_classes()
 
 
 @pytest.fixture(scope="session")

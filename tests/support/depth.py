@@ -1,7 +1,7 @@
 """How much a run of tests tries: `TIDELOG_DEEP=1` tries all of it, as `just deep` does.
 
-Every kind of case is in every run. What a deep run adds is more of a kind: combinations of what is
-tried pair by pair otherwise, more examples, more kills, more seeds.
+Every value and every kind of case is in every run. What a deep run adds is more of a kind:
+combinations of what is tried pair by pair otherwise, more examples, more kills, more seeds.
 """
 
 import os
