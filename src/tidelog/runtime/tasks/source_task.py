@@ -8,7 +8,7 @@ least one of all unfinished splits, those not begun included.
 import asyncio
 import itertools
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Final
 
 from tidelog.effects import wait_for
@@ -16,7 +16,8 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier, Batch, Splits
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.parts import TaskParts
-from tidelog.runtime.tasks.split_reading import IDLE_S, Portion, SplitReading
+from tidelog.runtime.tasks.split_reading import Portion, SplitReading
+from tidelog.runtime.tasks.split_turns import SplitTurns
 from tidelog.runtime.tasks.splits import SourceSplits, SplitPositions, StoredSplit
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import LeastWatermark, combined
@@ -24,12 +25,6 @@ from tidelog.runtime.user_code import blame, close_all
 
 _PATIENCE_S: Final = 0.02
 """How long a split may read in its thread before others have their turn."""
-_SPLITS_AHEAD: Final = 8
-"""Splits that threads read beside the one whose turn it is: small files are opened meanwhile."""
-_GATHERED_RECORDS: Final = 1024
-"""Records of several splits that go into one batch, where batches need not tell splits apart."""
-_OPEN_READERS: Final = 64
-"""Readers between reads that hold what is scarce, such as an open file."""
 
 
 class SourceTask(Task):
@@ -45,13 +40,9 @@ class SourceTask(Task):
         self._positions = SplitPositions(parts.backend)
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
-        self._readings: dict[str, SplitReading] = {}
-        """The unfinished splits, by name."""
+        self._reads = SplitTurns(parts.effects.clock.monotonic)
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
-        self._turns: OrderedDict[str, None] = OrderedDict()
-        self._recent: dict[str, None] = {}
-        """Splits with an open reader, the one that was not read for longest first."""
         self._seen: set[str] = set()
         self._finding: asyncio.Future[list[str]] | None = None
         self._find_at = -math.inf
@@ -59,15 +50,16 @@ class SourceTask(Task):
         self._told: Splits | None = None
         self._draining = False
         self._mixes_splits = parts.chain.event_time is None and not parts.output.tells_splits
+        """Nothing asks which split a record is of: a batch may hold those of several."""
         parts.output.notify(self._wake.set)
 
     @property
     def splits(self) -> int:
-        return len(self._readings)
+        return len(self._reads)
 
     @property
     def idle_splits(self) -> int:
-        return len(self._readings) - len(self._holding)
+        return len(self._reads) - len(self._holding)
 
     def _start(self, barrier: Barrier) -> None:
         """Let the barrier follow the records read so far."""
@@ -111,7 +103,7 @@ class SourceTask(Task):
             self._leave_alignment()
             if self._finding is not None:
                 self._finding.cancel()
-            closings = [reading.close for reading in self._readings.values()]
+            closings = [reading.close for reading in self._reads]
             close_all(str(self.id), closings, quietly=not ended)
 
     async def _goes_on(self) -> bool:
@@ -126,7 +118,7 @@ class SourceTask(Task):
             if self._barriers:
                 await self._checkpoint(self._barriers.popleft(), self._now())
                 # Meanwhile there may be something to read.
-                for reading in self._readings.values():
+                for reading in self._reads:
                     reading.ask_again()
             else:
                 self._wake.clear()
@@ -141,7 +133,7 @@ class SourceTask(Task):
     async def _step(self) -> bool:
         """Read one split once, or wait until there is something; True at the end of the data."""
         await self._find_splits()
-        if self._found and not self._readings and self._source.rediscover_s is None:
+        if self._found and not self._reads and self._source.rediscover_s is None:
             return True
         reading = self._next()
         if reading is None:
@@ -180,8 +172,7 @@ class SourceTask(Task):
             split, self._source, stored.position, self.id.operator, self.parts.effects
         )
         reading.notify(self._wake.set)
-        self._readings[split] = reading
-        self._turns[split] = None
+        self._reads.add(reading)
         event_time = self.parts.chain.event_time
         if event_time is not None:
             if stored.latest is not None:
@@ -200,73 +191,38 @@ class SourceTask(Task):
 
     def _next(self) -> SplitReading | None:
         """The next split in turn that may have something and is not too far ahead of others."""
-        event_time, now = self.parts.chain.event_time, self._now()
-        latest = math.inf
-        if event_time is not None:
-            latest = self._alignment.least() + event_time.options.max_ahead_ms
-        for _ in range(len(self._turns)):
-            split = next(iter(self._turns))
-            self._turns.move_to_end(split)
-            reading = self._readings[split]
-            if reading.due_at > now:
-                continue
-            watermark = event_time.watermark_of(split) if event_time is not None else None
+        event_time = self.parts.chain.event_time
+        if event_time is None:
+            return self._reads.next(lambda _: True)
+        latest = self._alignment.least() + event_time.options.max_ahead_ms
+
+        def is_near(split: str) -> bool:
+            watermark = event_time.watermark_of(split)
             if watermark is None or watermark <= latest:
-                return reading
+                return True
             self._alignment.wait(self._wake.set)
-        return None
+            return False
+
+        return self._reads.next(is_near)
 
     async def _read(self, reading: SplitReading) -> None:
         reading.begin()
-        self._begin_others()
+        self._reads.begin_others()
         if reading.working and not reading.handed:
             await self._pause(_PATIENCE_S)
-        portion = reading.take()
-        self._keep_open(reading)
-        if portion is None or not (portion.records or portion.ended):
+        portion = self._reads.take(reading)
+        if portion is not None and portion.records:
+            read = {reading: portion}
+            if self._mixes_splits:
+                self._reads.gather(read)
+            await self._emit_read(read)
+        elif portion is not None and portion.ended:
+            self._finish_split(reading, portion)
+            await self._follow_splits()
+        else:
             self._alignment.gone(reading.split)
             self._not_heard(reading)
             await self._follow_splits()
-            return
-        if portion.records:
-            read = {reading: portion}
-            if self._mixes_splits:
-                self._gather(read)
-            await self._emit_read(read)
-        elif portion.ended:
-            self._finish_split(reading, portion)
-            await self._follow_splits()
-
-    def _begin_others(self) -> None:
-        """Let threads read the splits whose turns come next."""
-        if self._source.blocking:
-            now = self._now()
-            for split in itertools.islice(self._turns, _SPLITS_AHEAD):
-                if self._readings[split].due_at <= now:
-                    self._readings[split].begin()
-
-    def _keep_open(self, reading: SplitReading) -> None:
-        """Count the reader among the open ones, and let the one used longest ago rest."""
-        self._recent.pop(reading.split, None)
-        self._recent[reading.split] = None
-        if len(self._recent) > _OPEN_READERS:
-            split = next(iter(self._recent))
-            del self._recent[split]
-            self._readings[split].pause()
-
-    def _gather(self, read: dict[SplitReading, Portion]) -> None:
-        """Add what threads have read of the splits whose turns come next, up to a batch."""
-        records = sum(len(portion.records) for portion in read.values())
-        while records < _GATHERED_RECORDS:
-            reading = self._readings[next(iter(self._turns))]
-            if not reading.handed or reading in read:
-                return
-            self._turns.move_to_end(reading.split)
-            portion = reading.take()
-            self._keep_open(reading)
-            if portion is not None:
-                read[reading] = portion
-                records += len(portion.records)
 
     async def _emit_read(self, read: dict[SplitReading, Portion]) -> None:
         """Emit the records of one split, or of several where nothing asks which; keep positions."""
@@ -304,11 +260,8 @@ class SourceTask(Task):
 
     def _finish_split(self, reading: SplitReading, portion: Portion) -> None:
         split = reading.split
-        del self._turns[split]
+        self._reads.remove(reading)
         self._holding.drop(split)
-        self._recent.pop(split, None)
-        del self._readings[split]
-        reading.close()
         self._positions.put(split, StoredSplit(True, portion.position))
         self._alignment.gone(split)
         if self.parts.chain.event_time is not None:
@@ -317,21 +270,21 @@ class SourceTask(Task):
     async def _follow_splits(self) -> None:
         """Advance the watermark to that of the splits, and announce which splits are read."""
         event_time = self.parts.chain.event_time
-        if event_time is not None and self._readings:
+        if event_time is not None and self._reads:
             if self._holding:
                 made = self._holding.mark
             else:
-                made = combined((), self._readings, event_time.watermark_of)
+                made = combined((), self._reads.names, event_time.watermark_of)
             if made is not None:
                 await self._advance_watermark(made)
-        over = not self._readings and self._source.rediscover_s is None
+        over = not self._reads and self._source.rediscover_s is None
         await self._set_idle(self._found and not self._holding and not over)
         self._tell(None)
 
     def _tell(self, current: str | None) -> None:
         """Announce which splits are read to tasks that make watermarks of their records."""
         if self.parts.output.tells_splits and self._found:
-            told = Splits(tuple(self._readings), current)
+            told = Splits(self._reads.names, current)
             if told != self._told:
                 self._told = told
                 self.parts.output.tell(told)
@@ -343,28 +296,22 @@ class SourceTask(Task):
 
     async def _notice_idle(self) -> None:
         """Mark splits as idle whose reads have waited in their threads for too long."""
-        for reading in self._readings.values():
+        for reading in self._reads:
             if reading.waits:
                 self._not_heard(reading)
         await self._follow_splits()
 
     def _until_due(self) -> float | None:
         """Seconds until something is due; None: only an event can wake the task."""
-        event_time, now = self.parts.chain.event_time, self._now()
-        due = [self._find_at] if self._finding is None else []
+        event_time = self.parts.chain.event_time
         idle_after = event_time.options.idle_after_ms if event_time is not None else None
-        for reading in self._readings.values():
-            # A split that is due waits for others, which wake the task when they have moved on.
-            due.append(reading.due_at if reading.due_at > now else now + IDLE_S)
-            idle_at = reading.idle_at(idle_after)
-            if idle_at is not None and reading.waits and not reading.idle:
-                due.append(idle_at)
-        earliest = min(due, default=math.inf)
-        return None if earliest == math.inf else max(0.0, earliest - now)
+        find_at = self._find_at if self._finding is None else math.inf
+        earliest = min(find_at, self._reads.due_at(idle_after))
+        return None if earliest == math.inf else max(0.0, earliest - self._now())
 
     def _leave_alignment(self) -> None:
-        for split in self._readings:
-            self._alignment.gone(split)
+        for reading in self._reads:
+            self._alignment.gone(reading.split)
 
     async def _pause(self, seconds: float | None) -> None:
         """Wait for a barrier, a stop, something to read, or for time to pass."""
