@@ -109,18 +109,20 @@ def start(
     return sink.trigger(processingTime=interval).start()
 
 
-def watch(spark: "SparkSession", query: "StreamingQuery", interrupted: Event) -> None:
-    """Print a line per batch until the query ends; an interruption stops it."""
-    printed = -1
+def watch(
+    spark: "SparkSession", query: "StreamingQuery", interrupted: Event, batches: int | None
+) -> None:
+    """Print a line per batch until the query ends; so many batches or an interruption stop it."""
+    printed, count = -1, 0
     ended: bool | None = False
     while not ended:
-        if interrupted.is_set():
+        if interrupted.is_set() or (batches is not None and count >= batches):
             _stop_quietly(spark, query)
         ended = query.awaitTermination(1)
         for progress in query.recentProgress:
             # An idle query reports too, with the number of a batch that has not run.
             if progress.batchId > printed and "addBatch" in progress.durationMs:
-                printed = progress.batchId
+                printed, count = progress.batchId, count + 1
                 click.echo(_line(progress))
 
 
@@ -186,6 +188,7 @@ def _pairs(context: object, parameter: object, values: tuple[str, ...]) -> dict[
 @click.option("--include", default="*", show_default=True, help="Names of files to count.")
 @click.option("--bytes-per-batch", type=click.IntRange(1), default=16 << 20, show_default=True)
 @click.option("--files-per-batch", type=click.IntRange(1), help="Instead of --bytes-per-batch.")
+@click.option("--batches", type=click.IntRange(1), help="Stop after so many; the next run goes on.")
 @click.option("--partitions", type=click.IntRange(1), default=8, show_default=True)
 @click.option("--verify", is_flag=True, help="Run no query: only compare what is there.")
 @click.option("--top", type=click.IntRange(0), default=0, help="Show the N most frequent words.")
@@ -194,6 +197,7 @@ def _pairs(context: object, parameter: object, values: tuple[str, ...]) -> dict[
 def main(
     checkpoint: str,
     master: str,
+    batches: int | None,
     partitions: int,
     verify: bool,
     top: int,
@@ -214,7 +218,7 @@ def main(
         spark = session(master, conf, stock=stock)
         try:
             if not verify:
-                watch(spark, start(spark, checkpoint, **query), interrupted)
+                watch(spark, start(spark, checkpoint, **query), interrupted, batches)
             return report(spark, checkpoint, top)
         finally:
             spark.stop()

@@ -95,6 +95,22 @@ def test_small_files_go_together_by_their_bytes(tree: Tree, count: WordCount) ->
     assert listed(done.stdout) == tree.words()
 
 
+def test_a_run_of_a_few_batches_is_compared_and_the_next_one_goes_on(
+    tree: Tree, count: WordCount
+) -> None:
+    plant(tree, 60, seed=5)
+    count.options = ("--partitions", "2", "--files-per-batch", "1")
+    some = count.finish("--batches", "2")
+    assert some.returncode == 0, some.stderr
+    assert "verified: the state of batch " in some.stdout
+    assert "state of batch 59" not in some.stdout, "it stopped before the end"
+    assert "ERROR" not in some.stderr
+    count.options = ("--partitions", "2", "--files-per-batch", "30")
+    rest = count.finish(*ALL)
+    assert "batch 0: " not in rest.stdout, "it went on"
+    assert listed(rest.stdout) == tree.words()
+
+
 def test_ctrl_c_ends_a_run_with_a_comparison_and_no_error(tree: Tree, count: WordCount) -> None:
     plant(tree, 60, seed=4)
     count.options = ("--partitions", "2", "--files-per-batch", "1")
