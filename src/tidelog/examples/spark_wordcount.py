@@ -157,9 +157,10 @@ def _aside(work: Callable[[Event], int]) -> int:
         try:
             return result.result()
         except KeyboardInterrupt:
-            click.echo("stopping; Ctrl-C again to abort", err=True)
             interrupted.set()
         try:
+            # Within, or a second Ctrl-C right behind the message would be no abort.
+            click.echo("stopping; Ctrl-C again to abort", err=True)
             return result.result()
         except KeyboardInterrupt:
             _abort()
