@@ -23,7 +23,7 @@ from tidelog.runtime.sinks.postgres_tables import Tables
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
 KILLS = more_in_depth(2, 6)
-"""Of a job that still has lines to come; more follow while it ends."""
+"""Kills while a job still has input to read; more kills follow while it ends."""
 
 
 def write_words(run: Run, lines: int, files: int = 3) -> Counter[str]:

@@ -27,7 +27,7 @@ class Life:
     removed: int
     rules: dict[str, int]
     completes: bool
-    """It completes a checkpoint; otherwise the next one begins where it began."""
+    """Whether this run completes a checkpoint; if not, the next run restores what this one did."""
 
 
 lives = st.builds(

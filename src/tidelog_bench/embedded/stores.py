@@ -47,7 +47,7 @@ class ForwardingStore:
         return await self.call(self.inner.get, name, start, length)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        """List names."""
+        """The objects whose names begin with `prefix`, sorted, behind the name `start_after`."""
         async for info in self.inner.list(prefix, start_after):
             yield info
 

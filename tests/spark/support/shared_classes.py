@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tidelog.spark.plugin.jar import cache_directory
+from tidelog.spark.plugin.jvm import end_jvm
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 VARIABLE = "SPARK_SUBMIT_OPTS"
@@ -27,7 +28,7 @@ def use_shared_classes() -> None:
 
 
 def _archive() -> Path:
-    """Its path; whoever comes first makes it."""
+    """The path of the class archive, which the first process that asks for it creates."""
     java = find_java().resolve()
     digest = hashlib.sha256(f"{java} {java.stat().st_mtime_ns}".encode())
     for jar in sorted((find_spark().home / "jars").glob("*.jar")):
@@ -57,12 +58,10 @@ def main() -> None:
     from tests.spark.support.session import build  # noqa: PLC0415  (needs pyspark)
 
     session = build("local[2]", {})
-    gateway = session.sparkContext._gateway
+    context = type(session.sparkContext)
     session.range(10).groupBy("id").count().collect()
     session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
+    end_jvm(context)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def run_job(build: Callable[[Job, VirtualClock], None], parallelism: int) -> Non
 
 
 def assert_in_order_of_arrival(records: list[tuple[str, int, int, int]]) -> None:
-    """Of one split and key, what was read first came first."""
+    """Records with the same split and key arrived in the order in which they were read."""
     numbers = defaultdict(list)
     for key, split, number, _ in sorted(records, key=lambda record: record[3]):
         numbers[key, split].append(number)

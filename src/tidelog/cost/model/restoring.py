@@ -36,7 +36,7 @@ class Fetch:
     """What a restore of one process reads."""
 
     slots: Objects
-    """Retained checkpoints."""
+    """Slots of the retained checkpoints, whose manifests are read."""
     described: Objects
     """Descriptors that any retained checkpoint names."""
     descriptors: Objects

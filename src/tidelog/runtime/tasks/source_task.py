@@ -206,8 +206,9 @@ class SourceTask(Task):
         return self._reads.next(is_near)
 
     async def _read(self, reading: SplitReading) -> None:
-        reading.begin()
-        self._reads.begin_others()
+        if self._source.blocking:
+            reading.begin()
+            self._reads.begin_others()
         if reading.working and not reading.handed:
             await self._pause(_PATIENCE_S)
         portion = self._reads.take(reading)
@@ -227,7 +228,7 @@ class SourceTask(Task):
     async def _emit_read(self, read: dict[SplitReading, Portion]) -> None:
         """Emit the records of one split, or of several where nothing asks which; keep positions."""
         chain, split = self.parts.chain, next(iter(read)).split
-        records = [record for portion in read.values() for record in portion.records]
+        records = list(itertools.chain.from_iterable(portion.records for portion in read.values()))
         self.parts.metrics.records_in += len(records)
         with self.parts.output.work.working():
             chain.read_from(split)

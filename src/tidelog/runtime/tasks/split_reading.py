@@ -83,8 +83,8 @@ class SplitReading:
         return self.working and self.due_at == math.inf
 
     def begin(self) -> None:
-        """Start a thread that reads a blocking source, unless one reads already."""
-        if self._source.blocking and self._running is None and not self._handed:
+        """Start a thread that reads the split of a blocking source, unless one reads already."""
+        if self._running is None and not self._handed:
             loop = asyncio.get_running_loop()
             self._running = asyncio.ensure_future(
                 self._effects.offload.wait(self._work, loop.call_soon_threadsafe)
@@ -94,7 +94,7 @@ class SplitReading:
     def take(self) -> Portion | None:
         """The records read so far; None: nothing yet. Raises what the source raised."""
         portion = self._taken() if self._source.blocking else self._read(self._opened())
-        if portion is None and self._source.blocking and not self.working:
+        if portion is None and not self.working:
             return None  # a thread that read as much as it may: the next one goes on
         if portion is None or not (portion.records or portion.ended):
             pause = self._reader.delay_s if self._reader is not None else 0.0

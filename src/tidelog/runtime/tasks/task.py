@@ -71,7 +71,7 @@ class Task(ABC):
 
     @property
     def idle_splits(self) -> int:
-        """Those of them that event time does not wait for."""
+        """Unfinished splits of a source that are idle: event time does not wait for them."""
         return 0
 
     @abstractmethod

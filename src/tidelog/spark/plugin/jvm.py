@@ -41,8 +41,7 @@ def end_jvm_without(plugin: str) -> None:
     gateway = getattr(context, "_gateway", None)
     if gateway is None or _loads(gateway, plugin):
         return
-    process = getattr(gateway, "proc", None)
-    if process is None:
+    if getattr(gateway, "proc", None) is None:
         raise ConfigError(
             "the driver that spark-submit started",
             expected=f"{plugin} on its class path",
@@ -50,10 +49,19 @@ def end_jvm_without(plugin: str) -> None:
             action="pass the settings of `tidelog spark conf` to spark-submit",
         )
     Event.JVM_ENDED.log(logger, plugin=plugin)
-    gateway.shutdown()
+    end_jvm(context)
+
+
+def end_jvm(context: Any) -> None:
+    """End the JVM that pyspark started in this process and wait until it has gone.
+
+    `context` is the class pyspark.SparkContext; no session may run.
+    """
+    gateway = context._gateway
     context._gateway = context._jvm = None
-    process.stdin.close()  # the JVM ends when its standard input does
-    process.wait()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends when its standard input does
+    gateway.proc.wait()
 
 
 def _pyspark_context() -> Any:

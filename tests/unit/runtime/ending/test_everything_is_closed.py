@@ -285,7 +285,7 @@ def test_a_sink_is_closed_when_the_call_under_way_has_returned() -> None:
 
 
 class Waiting(Splits):
-    """Its reads wait in a thread, as a client library's do."""
+    """A source whose `read` blocks in a thread, as the client of a message broker does."""
 
     blocking = True
 

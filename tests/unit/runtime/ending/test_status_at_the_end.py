@@ -52,7 +52,7 @@ def test_after_a_restart_the_records_of_a_source_that_ended_in_part_are_counted(
 
 
 def test_a_materialization_that_the_end_of_the_job_cancels_has_not_failed() -> None:
-    """It hangs in the store when the task that it belongs to ends."""
+    # The upload of the table waits for the store when the task ends.
     store, looks, hung = SteerableStore(MemoryStore()), list[JobStatus](), 0
     job = Job("counting")
     counted = job.source(long()).key_by(str).aggregate(lambda _: 1, lambda a, b: a + b)

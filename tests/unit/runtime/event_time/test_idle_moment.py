@@ -13,7 +13,7 @@ IDLE_AFTER_MS = 150
 
 
 class Nothing(Source):
-    """Never opened."""
+    """A source with one split, which no test opens."""
 
     def discover(self) -> Iterable[str]:
         return ["only"]
