@@ -1,7 +1,8 @@
-"""Coroutines that run side by side, a bounded number at a time.
+"""Coroutines that run side by side, a bounded number at a time, and tasks that many wait for.
 
-Invariant: when one fails, or the caller is cancelled, all others have ended before the error is
-raised, so nothing goes on that nobody waits for.
+Invariants: when one fails, or the caller is cancelled, all others have ended before the error is
+raised, so nothing goes on that nobody waits for. A shared task goes on for the others when one
+caller gives up, until `SharedTasks.close`.
 """
 
 import asyncio
@@ -40,6 +41,36 @@ async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None =
         for coroutine in coroutines:
             coroutine.close()
         raise
+
+
+class SharedTasks:
+    """Tasks whose results several callers wait for."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin work that `wait` may be called for any number of times, also never."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def wait(self, task: asyncio.Task[T]) -> T:
+        """The task's result; raises its error. A caller that is cancelled leaves it to the rest."""
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Cancel what still runs, and wait until it has ended."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            # Python complains of an error that nobody asked for: all who waited have given up.
+            task.exception()
 
 
 async def gather_bounded(

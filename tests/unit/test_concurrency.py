@@ -1,10 +1,12 @@
 """Coroutines side by side: bounded, in order, and over when one has failed."""
 
 import asyncio
+import gc
+from typing import Any
 
 import pytest
 
-from tidelog.concurrency import together
+from tidelog.concurrency import SharedTasks, together
 
 
 def test_results_keep_their_order_and_no_more_than_allowed_run_at_once() -> None:
@@ -45,3 +47,47 @@ def test_when_one_fails_all_others_have_ended_before_its_error_is_raised() -> No
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(all_of_them())
+
+
+def test_a_shared_task_goes_on_for_the_others_when_one_gives_up() -> None:
+    async def steps() -> None:
+        tasks, answer = SharedTasks(), asyncio.Event()
+
+        async def work() -> str:
+            await answer.wait()
+            return "done"
+
+        task = tasks.start(work())
+        giving_up, staying = (asyncio.ensure_future(tasks.wait(task)) for _ in range(2))
+        await asyncio.sleep(0)
+        giving_up.cancel()
+        await asyncio.sleep(0)
+        answer.set()
+        assert await staying == "done"
+        assert giving_up.cancelled()
+
+    asyncio.run(steps())
+
+
+def test_close_ends_shared_tasks_and_nobody_hears_of_errors_that_nobody_waited_for() -> None:
+    async def steps() -> list[dict[str, Any]]:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        tasks = SharedTasks()
+
+        async def fail() -> None:
+            raise OSError("gone")
+
+        failing, hanging = tasks.start(fail()), tasks.start(asyncio.Event().wait())
+        waiting = asyncio.ensure_future(tasks.wait(failing))
+        waiting.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await tasks.close()
+        assert failing.done() and hanging.cancelled()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return complaints
+
+    complaints = asyncio.run(steps())
+    gc.collect()  # an error that nobody saw is told when its task is freed
+    assert complaints == []

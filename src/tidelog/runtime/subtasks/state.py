@@ -15,6 +15,7 @@ from tidelog.changelog.row_memory import RowMemory
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import Generation, SeqNo, SubtaskId
 from tidelog.materialize.materializer import Materializer, Turns
@@ -139,7 +140,7 @@ class SubtaskStates:
             await _discard(loading.values())
             raise
         finally:
-            await log.close()
+            await together([log.close(), *(each.close() for each in restorers.values())])
         for vertex in self.plan.vertices:
             staging = self.directory / f"{vertex.id}-staging"
             await self.effects.offload.run(shutil.rmtree, staging, True)

@@ -79,6 +79,10 @@ class Restorer:
         permits = asyncio.Semaphore(self.config.concurrency)
         self._files = TableFiles(self.store, self.effects, self.progress, permits, self.staging)
 
+    async def close(self) -> None:
+        """Cancel the fetches into the staging directory that are under way."""
+        await self._files.close()
+
     async def restore(self, state: SubtaskState, directory: Path, what: str) -> RestoredSubtask:
         """Build the subtask's table under `directory`, or beside it.
 

@@ -14,6 +14,7 @@ from tidelog.changelog.block import Block, open_block
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
+from tidelog.concurrency import SharedTasks
 from tidelog.effects import Offload
 from tidelog.state.restore.progress import RestoreProgress
 
@@ -34,11 +35,10 @@ class LoggedBlock:
             if self.readers <= 1 or not self.log.keep(self.block.raw_bytes):
                 self.skip()
                 return await self.log.offload.run(self.block.changes)
-            decoding = asyncio.ensure_future(self.log.offload.run(self.block.changes))
+            decoding = self.log.tasks.start(self.log.offload.run(self.block.changes))
             self._changes = decoding
         self.skip()
-        # Shielded: whoever gives up must not take it from the others.
-        return await asyncio.shield(decoding)
+        return await self.log.tasks.wait(decoding)
 
     def skip(self, readers: int = 1) -> None:
         """Take away readers that will not come."""
@@ -64,6 +64,8 @@ class SharedLog:
     offload: Offload
     progress: RestoreProgress
     limit_bytes: int
+    tasks: SharedTasks = field(default_factory=SharedTasks)
+    """The fetches, and the decodings that several readers wait for."""
     _wanted: Counter[LogRange] = field(default_factory=Counter)
     """How many readers have yet to come for a range."""
     _in_segment: dict[str, list[LogRange]] = field(default_factory=lambda: defaultdict(list))
@@ -99,17 +101,14 @@ class SharedLog:
             self._fetch(missing)
         entries = [self._entries[wanted] for wanted in ranges]
         for entry in entries:
-            await asyncio.shield(entry.fetching)
+            await self.tasks.wait(entry.fetching)
         for wanted, entry in zip(ranges, entries, strict=True):
             self._taken(wanted, entry)
         return [entry.blocks for entry in entries]
 
     async def close(self) -> None:
-        """Cancel the fetches that are under way."""
-        fetching = {entry.fetching for entry in self._entries.values()}
-        for each in fetching:
-            each.cancel()
-        await asyncio.gather(*fetching, return_exceptions=True)
+        """Cancel the fetches and decodings that are under way."""
+        await self.tasks.close()
         self._entries = {}
         self._inline = {}
 
@@ -135,7 +134,7 @@ class SharedLog:
                 if new and self._wanted[other] and self.keep(other.length):
                     ranges.append(other)
         entries: dict[LogRange, _Entry] = {}
-        fetching = asyncio.ensure_future(self._read(ranges, entries))
+        fetching = self.tasks.start(self._read(ranges, entries))
         entries.update((wanted, _Entry(fetching)) for wanted in ranges)
         self._entries.update(entries)
 

@@ -18,7 +18,7 @@ from tidelog.checkpoint.manifest import (
     decode_descriptor,
 )
 from tidelog.checkpoint.table_file import check_table_file
-from tidelog.concurrency import gather_bounded
+from tidelog.concurrency import SharedTasks, gather_bounded
 from tidelog.effects import Effects
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.state.restore.progress import RestoreProgress
@@ -40,6 +40,11 @@ class TableFiles:
     staging: Path | None = None
     """Where files lie that several tables need; None: each table fetches its own."""
     _staged: dict[str, "asyncio.Task[Path]"] = field(default_factory=dict)
+    _fetches: SharedTasks = field(default_factory=SharedTasks)
+
+    async def close(self) -> None:
+        """Cancel the fetches that are under way."""
+        await self._fetches.close()
 
     async def descriptor(self, ref: MaterializationRef, what: str) -> Descriptor:
         """What the materialization of `what` consists of; raises RestoreError when it is gone,
@@ -75,20 +80,20 @@ class TableFiles:
         fetching = self._staged.get(file.object)
         if fetching is None:
             staged = self.staging / str(len(self._staged))
-            fetching = asyncio.ensure_future(self._stage(file, staged))
+            fetching = self._fetches.start(self._stage(file, staged))
             self._staged[file.object] = fetching
-        # Shielded: whoever gives up must not take the file from the others.
-        await self.effects.offload.run(_link, await asyncio.shield(fetching), path)
+        await self.effects.offload.run(_link, await self._fetches.wait(fetching), path)
 
     async def _stage(self, file: TableObject, path: Path) -> Path:
-        await self.effects.offload.run(_make, path.parent)
+        await self.effects.offload.run_to_end(_make, path.parent)
         await self._download(file, path)
         return path
 
     async def _download(self, file: TableObject, path: Path) -> None:
         async with self.permits:
             data = await self._get(file.object, "a table file", file.size)
-            await self.effects.offload.run(_check_and_write, file, data, path)
+            # To its end: its thread would write behind the back of who removes the directory.
+            await self.effects.offload.run_to_end(_check_and_write, file, data, path)
             self.progress.fetched(len(data))
 
     async def _get(self, name: str, what: str, length: int | None = None) -> bytes:
