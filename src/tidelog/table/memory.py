@@ -60,6 +60,12 @@ class MemoryTable:
         view = keys[bisect_left(keys, lower) : end]
         return iter([(key, self._rows[key]) for key in view])
 
+    def columns(self, most_rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        keys = self._sorted_keys()
+        for at in range(0, len(keys), most_rows):
+            chunk = keys[at : at + most_rows]
+            yield chunk, list(map(self._rows.__getitem__, chunk))
+
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         kept = list(self.scan(lower, upper))
         self._rows = dict(kept)

@@ -86,9 +86,15 @@ class LocalEngine:
     name: ClassVar[str] = "local"
     session: ClassVar[None] = None
 
+    @property
+    def workers(self) -> int:
+        """Its processes, when the work is worth them."""
+        return self.jobs or cpu_count() or 1
+
     async def run(self, units: Sequence[Unit], progress: Progress) -> list[UnitResult]:
         """Check all units; raises the first error of any."""
-        jobs = min(self.jobs or _jobs_for(units), len(units))
+        worth = self.jobs or sum(unit.weight for unit in units) > _WORTH_PROCESSES
+        jobs = min(self.workers if worth else 1, len(units))
         if jobs > 1:
             return await self._run_elsewhere(units, progress, jobs)
         results = []
@@ -115,10 +121,6 @@ class LocalEngine:
         return list(results.values())
 
 
-def _jobs_for(units: Sequence[Unit]) -> int:
-    return (cpu_count() or 1) if sum(unit.weight for unit in units) > _WORTH_PROCESSES else 1
-
-
 COMMAND: Final = "tidelog verify"
 
 
@@ -131,6 +133,11 @@ class SparkEngine:
     config: WorkerConfig
 
     name: ClassVar[str] = "spark"
+
+    @property
+    def workers(self) -> int:
+        """The cores of its executors."""
+        return self.session.sparkContext.defaultParallelism
 
     async def run(self, units: Sequence[Unit], progress: Progress) -> list[UnitResult]:
         """Check all units; raises the first error of any, RestoreError when the job fails."""

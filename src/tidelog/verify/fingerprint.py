@@ -1,16 +1,24 @@
 """Fingerprints of rows: equal sets of rows have equal fingerprints, in whatever order they come.
 
 Invariants: fingerprints of disjoint sets add up to that of their union, so the parts of a table
-can be taken anywhere and summed; of two different sets they differ but for one chance in 2^128.
+can be taken anywhere and summed, and rows can be taken out again; of two sets that differ by
+damage or a defect they differ but for one chance in 2^128. No function for each row but those of
+C: a row costs a quarter of a microsecond.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from itertools import islice
+from struct import Struct
 from typing import Final, Self
 
-_BYTES: Final = 16
-_MODULUS: Final = 1 << 8 * _BYTES
+from xxhash import xxh3_128_intdigest
+
+_MODULUS: Final = 1 << 128
+AT_ONCE: Final = 512
+"""Rows that are in memory at a time: enough that what is done once for all of them costs nothing,
+few enough for large values."""
+_length: Final = Struct("<I").pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +31,30 @@ class Fingerprint:
     def __add__(self, other: Self) -> "Fingerprint":
         return Fingerprint(self.rows + other.rows, (self.total + other.total) % _MODULUS)
 
+    def __sub__(self, other: Self) -> "Fingerprint":
+        """Without rows that are in the set."""
+        return Fingerprint(self.rows - other.rows, (self.total - other.total) % _MODULUS)
+
     def __str__(self) -> str:
         """32 hexadecimal digits."""
         return f"{self.total:032x}"
 
 
-def row_hash(key: bytes, value: bytes) -> int:
-    """128 bits of BLAKE2b over a row; the key's length keeps it apart from the value."""
-    row = len(key).to_bytes(4, "little") + key + value
-    return int.from_bytes(blake2b(row, digest_size=_BYTES).digest(), "little")
+def of_columns(keys: Sequence[bytes], values: Sequence[bytes]) -> Fingerprint:
+    """The fingerprint of rows, given as columns of equal length: XXH3 of each row, in 128 bits; the
+    key's length keeps it apart from the value.
+    """
+    rows = map(b"".join, zip(map(_length, map(len, keys)), keys, values, strict=True))
+    return Fingerprint(len(keys), sum(map(xxh3_128_intdigest, rows)) % _MODULUS)
 
 
 def fingerprint(rows: Iterable[tuple[bytes, bytes]]) -> Fingerprint:
     """The fingerprint of some rows; they are not kept."""
-    count = total = 0
-    for key, value in rows:
-        total += row_hash(key, value)
-        count += 1
-    return Fingerprint(count, total % _MODULUS)
+    found, left = Fingerprint(), iter(rows)
+    while chunk := list(islice(left, AT_ONCE)):
+        keys, values = zip(*chunk, strict=True)
+        found += of_columns(keys, values)
+    return found
 
 
 def combined(parts: Iterable[Fingerprint]) -> Fingerprint:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from tidelog.checkpoint.finding import Finding
 from tidelog.concurrency import Progress
 from tidelog.effects import Effects
+from tidelog.errors import TidelogError
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.fingerprint import Fingerprint
 
@@ -61,11 +62,42 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class Misfit:
+    """Rows that break one rule."""
+
+    expected: str
+    first: str
+    """The first of these rows."""
+    rows: int = 1
+
+    @property
+    def found(self) -> str:
+        """What to report."""
+        return self.first if self.rows == 1 else f"{self.first}, and {self.rows - 1} rows more"
+
+
+@dataclass(frozen=True, slots=True)
+class WayResult:
+    """What one way to the state of a partition makes; some are compared after all are gone."""
+
+    partition: int
+    """Number of the partition in the plan."""
+    alternate: bool
+    """It begins at an older materialization than the checkpoint names."""
+    groups: Mapping[int, Fingerprint] = field(default_factory=dict)
+    """Fingerprints of all key groups that have rows."""
+    misfits: tuple[Misfit, ...] = ()
+    error: TidelogError | None = None
+    """Why the way cannot be gone: damage."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnitResult:
     """What the check of one unit found."""
 
     restored: tuple[Restored, ...] = ()
     findings: tuple[Finding, ...] = ()
+    ways: tuple[WayResult, ...] = ()
 
 
 class Unit(Protocol):
@@ -92,6 +124,11 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """The name that option --engine takes."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many units it checks at a time."""
         ...
 
     @property

@@ -90,6 +90,19 @@ class TableConformance:
         table.write([b"a", b"b", b"c", b"d"], [b"9", None, b"3", None])
         assert rows(table) == {b"a": b"9", b"c": b"3"}
 
+    def test_columns_are_all_rows_in_the_order_of_their_keys(self, table: Table) -> None:
+        assert list(table.columns(10)) == []
+        content = many_rows(seed=4)
+        put(table, content)
+        table.prepare_snapshot()
+        table.write([min(content), b"key-20000"], [None, b"late"])
+        expected = sorted({**content, b"key-20000": b"late"}.items())[1:]
+        chunks = list(table.columns(999))
+        assert [
+            row for keys, values in chunks for row in zip(keys, values, strict=True)
+        ] == expected
+        assert [len(keys) for keys, _ in chunks[:-1]] == [999] * (len(chunks) - 1)
+
     def test_a_clipped_table_has_the_rows_of_the_range_alone(self, table: Table) -> None:
         content = many_rows(seed=3)
         put(table, content)

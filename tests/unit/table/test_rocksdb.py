@@ -69,6 +69,8 @@ def test_a_damaged_block_fails_every_way_to_read_it(
         restored.get_many(keys)
     with pytest.raises(CorruptObjectError, match=files[0].name):
         list(restored.scan(b"", None))
+    with pytest.raises(CorruptObjectError, match=files[0].name):
+        list(restored.columns(1000))
 
 
 def test_create_refuses_a_directory_that_holds_a_table(

@@ -57,7 +57,8 @@ class StatePart:
 
     def restoring(self, workspace: Workspace) -> Restoring:
         """Restores the table that holds the state."""
-        return Restoring(workspace, str(SubtaskId(self.operator, self.state.index)))
+        what = str(SubtaskId(self.operator, self.state.index))
+        return Restoring.of(workspace, what, self.state.table)
 
     def rows(self, table: Table) -> Iterator[Row]:
         """The rows of the state, in the order of their keys."""

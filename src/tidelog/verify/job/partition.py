@@ -1,4 +1,4 @@
-"""One partition of a checkpoint: restored, read to its last row, and restored again another way.
+"""One partition of checkpoints: the ways to its states are gone, and what they make is compared.
 
 Invariants: damage is a finding that names the object and the checkpoints; the way over an older
 materialization is judged only when the partition itself is sound, and damage on that way is
@@ -8,6 +8,7 @@ reported by the partition that it belongs to.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tidelog.changelog.reader import SegmentReader
 from tidelog.checkpoint.finding import UNREADABLE, Finding
 from tidelog.checkpoint.manifest import StateInfo, SubtaskState
 from tidelog.checkpoint.retention import subtask_objects
@@ -16,17 +17,100 @@ from tidelog.errors import TidelogError
 from tidelog.ids import KeyGroup, Slot, SubtaskId
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.verify.findings import Check, finding_of
-from tidelog.verify.fingerprint import differing
+from tidelog.verify.fingerprint import combined, differing
 from tidelog.verify.job.alternate_history import OLDER_IS_DAMAGED, AlternateHistory
-from tidelog.verify.job.restoring import Restoring
+from tidelog.verify.job.restoring import BOUNDS, Restoring
 from tidelog.verify.job.rows import RowScan
-from tidelog.verify.unit import Redundancy, Restored, UnitResult, Workspace
+from tidelog.verify.job.scanned_table import ScannedTable
+from tidelog.verify.job.walker import Walker
+from tidelog.verify.job.ways import Walk, Way, walks
+from tidelog.verify.unit import Redundancy, Restored, UnitResult, WayResult, Workspace
 
 _SHOWN_GROUPS = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """The state of one subtask below its own log, and the ways that begin there."""
+
+    operator: str
+    state: SubtaskState
+    files: Mapping[str, str]
+    """The objects that hold the files of its materialization, by the files' names."""
+    key_groups: int
+    states: tuple[StateInfo, ...]
+    ways: tuple[Way, ...]
+
+    def scan(self) -> RowScan:
+        """A scan of its table that has taken nothing yet."""
+        first, last = self.state.first_key_group, self.state.last_key_group
+        owned = KeyGroupRange(KeyGroup(first), KeyGroup(last))
+        return RowScan(self.key_groups, owned, self.states)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of its table and of the log of its ways."""
+        log = {step.log: step.stored_bytes for way in self.ways for step in way.steps}
+        return sum(map(layer_bytes, self.state.layers)) + sum(log.values())
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionUnit:
+    """Ways to states of one subtask; a file that several of the tables need is read once."""
+
+    subtask: SubtaskId
+    bases: tuple[Base, ...]
+
+    @property
+    def label(self) -> str:
+        """Operator and subtask."""
+        return str(self.subtask)
+
+    @property
+    def weight(self) -> int:
+        """Table files and log of all ways."""
+        return sum(base.weight for base in self.bases)
+
+    async def check(self, workspace: Workspace) -> UnitResult:
+        """Go all ways; raises errors that are no finding."""
+        found: dict[Way, WayResult] = {}
+        kind = self.bases[0].state.table
+        try:
+            restoring = Restoring.of(workspace, self.label, kind, staged=len(self.bases) > 1)
+        except UNREADABLE as error:
+            ways = [way for base in self.bases for way in base.ways]
+            return UnitResult(ways=tuple(way.failed(error) for way in ways))
+        try:
+            for base in self.bases:
+                found |= await _go(base, restoring)
+        finally:
+            await restoring.close()
+        return UnitResult(ways=tuple(found.values()))
+
+
+async def _go(base: Base, restoring: Restoring) -> dict[Way, WayResult]:
+    """What the ways from one table make."""
+    workspace = restoring.workspace
+    reader = SegmentReader(workspace.store, 0, BOUNDS.concurrency)
+    found: dict[Way, WayResult] = {}
+    todo, scan = walks(base.ways), None
+    while todo:
+        walker = Walker(todo.pop(), base.state.upto, reader, workspace.effects.offload)
+        try:
+            async with restoring.table(base.state, base.files) as table:
+                scanned = ScannedTable(table, base.scan() if scan is None else scan.copy())
+                scanned.known = scan is not None
+                scan = await workspace.effects.offload.run(scanned.rows)
+                await walker.run(scanned, restoring.what)
+        except UNREADABLE as error:
+            walker.failed(error)
+        found |= walker.found
+        todo += [Walk(way) for way in walker.left]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
     """A subtask's state as some checkpoints hold it alike."""
 
     checkpoints: tuple[Slot, ...]
@@ -46,61 +130,37 @@ class PartitionUnit:
     @property
     def label(self) -> str:
         """Operator and subtask."""
-        return str(SubtaskId(self.operator, self.state.index))
+        return str(self.subtask)
 
     @property
-    def weight(self) -> int:
-        """Table files and log of both ways."""
-        ways = [self.state]
-        if isinstance(self.alternate, AlternateHistory):
-            ways += [self.alternate.older, self.alternate.newer]
-        return sum(map(_bytes, ways))
+    def subtask(self) -> SubtaskId:
+        """Whose state it is."""
+        return SubtaskId(self.operator, self.state.index)
 
-    async def check(self, workspace: Workspace) -> UnitResult:
-        """Restore, read, compare; raises errors that are no finding."""
-        restoring = Restoring(workspace, self.label)
-        scan = self._scan()
-        try:
-            async with restoring.table(self.state, self.files) as table:
-                await workspace.effects.offload.run(scan.take, table.scan(b"", None))
-        except UNREADABLE as error:
-            return UnitResult(findings=(self._unreadable(error),))
-        findings = [*self._misfits(scan)]
-        redundancy, reason, other = await self._compared(restoring, scan)
-        if other is not None:
-            findings.append(other)
+    def judged(self, direct: WayResult, other: WayResult | None) -> UnitResult:
+        """What its ways have made, compared; `other` is that over the older materialization."""
+        if direct.error is not None:
+            return UnitResult(findings=(self._unreadable(direct.error),))
+        findings = [*self._misfits(direct)]
+        redundancy: Redundancy = "not checked"
+        reason: str | None = OLDER_IS_DAMAGED
+        if not isinstance(self.alternate, AlternateHistory):
+            reason = self.alternate
+        elif other is not None and other.error is None:
+            groups = differing(direct.groups, other.groups)
+            redundancy, reason = ("different" if groups else "equal"), None
+            if groups:
+                findings.append(self._contradiction(self.alternate, groups))
         restored = Restored(
             partition=self.label,
             operator=self.operator,
             checkpoints=self.checkpoints,
             changes=sum(layer.seqno - layer.upto for layer in self.state.layers),
-            fingerprint=scan.total,
+            fingerprint=combined(direct.groups.values()),
             redundancy=redundancy,
             reason=reason,
         )
         return UnitResult((restored,), tuple(findings))
-
-    def _scan(self) -> RowScan:
-        first, last = self.state.first_key_group, self.state.last_key_group
-        owned = KeyGroupRange(KeyGroup(first), KeyGroup(last))
-        return RowScan(self.key_groups, owned, self.states)
-
-    async def _compared(
-        self, restoring: Restoring, scan: RowScan
-    ) -> tuple[Redundancy, str | None, Finding | None]:
-        if not isinstance(self.alternate, AlternateHistory):
-            return "not checked", self.alternate, None
-        other = self._scan()
-        older, newer = self.alternate.older, self.alternate.newer
-        try:
-            async with restoring.table(older, self.older_files, newer) as table:
-                await restoring.workspace.effects.offload.run(other.take, table.scan(b"", None))
-        except UNREADABLE:
-            return "not checked", OLDER_IS_DAMAGED, None
-        groups = differing(scan.groups, other.groups)
-        if not groups:
-            return "equal", None, None
-        return "different", None, self._contradiction(self.alternate, groups)
 
     def _contradiction(self, alternate: AlternateHistory, groups: list[int]) -> Finding:
         assert self.state.materialization is not None
@@ -119,8 +179,8 @@ class PartitionUnit:
             "which one with --against",
         )
 
-    def _misfits(self, scan: RowScan) -> Iterator[Finding]:
-        for misfit in scan.misfits.values():
+    def _misfits(self, direct: WayResult) -> Iterator[Finding]:
+        for misfit in direct.misfits:
             ref = self.state.materialization
             where = f"the table of {self.label}" + (f", {ref.descriptor} and log" if ref else "")
             yield Finding(
@@ -135,7 +195,3 @@ class PartitionUnit:
     def _unreadable(self, error: TidelogError) -> Finding:
         names = subtask_objects(self.state) | set(self.files.values())
         return finding_of(error, names, partition=self.label, unusable=self.checkpoints)
-
-
-def _bytes(state: SubtaskState) -> int:
-    return sum(map(layer_bytes, state.layers))

@@ -1,15 +1,15 @@
 """The work that a store makes: what is restored for which checkpoints, and by which other way.
 
-Invariants: a pure function of the inventory; every partition of every chosen checkpoint is in
-exactly one unit, or a structural finding says why it cannot be restored; what several checkpoints
-share is one unit.
+Invariants: a pure function of the inventory and the number of workers; every partition of every
+chosen checkpoint has one way in one unit, or a structural finding says why it cannot be restored;
+ways that begin at one table are in one unit.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-
-import msgspec
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapreplace
+from typing import Final
 
 from tidelog.catalog.inventory import Inventory
 from tidelog.changelog.segment import LogRange
@@ -17,26 +17,40 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState, is_canonical
 from tidelog.ids import Slot, SubtaskId
 from tidelog.verify.job.alternate_history import AlternateHistory, Chain, alternate_history
-from tidelog.verify.job.partition import PartitionUnit
+from tidelog.verify.job.partition import Base, Partition, PartitionUnit
 from tidelog.verify.job.segments import RangeUse, SegmentUnit
+from tidelog.verify.job.ways import Way, alternate_way, base_of, direct_way, table_of
 from tidelog.verify.unit import Unit
+
+_UNEVEN: Final = 1.25
+"""The worker with the most work may have so many times the mean before units are divided."""
 
 Place = tuple[str, int, int, int, str, Slot | None]
 """Operator, subtask, its key groups, kind of table: chains of one place can be compared."""
 
 
-def plan(inventory: Inventory, findings: Iterable[Finding], chosen: Collection[Slot]) -> list[Unit]:
-    """The units of the chosen checkpoints, largest first.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is restored, and the units that do it, largest first."""
+
+    partitions: tuple[Partition, ...]
+    units: tuple[Unit, ...]
+
+
+def plan(
+    inventory: Inventory, findings: Iterable[Finding], chosen: Collection[Slot], workers: int = 1
+) -> Plan:
+    """The plan for the chosen checkpoints, for so many workers.
 
     `findings` are the structural ones: what they concern is not read.
     """
     broken = _Broken.of(findings)
     checkpoints = inventory.slots.checkpoints
     sound = {slot: checkpoint for slot, checkpoint in checkpoints.items() if broken.allows(slot)}
-    units: list[Unit] = []
-    units += _partitions(inventory, sound, broken, chosen)
+    partitions = tuple(_partitions(inventory, sound, broken, chosen))
+    units: list[Unit] = list(_partition_units(partitions, workers))
     units += _segments(inventory, {slot: sound[slot] for slot in sound if slot in chosen})
-    return sorted(units, key=lambda unit: unit.weight, reverse=True)
+    return Plan(partitions, tuple(sorted(units, key=lambda unit: unit.weight, reverse=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +80,7 @@ def _partitions(
     checkpoints: Mapping[Slot, Checkpoint],
     broken: _Broken,
     chosen: Collection[Slot],
-) -> Iterator[PartitionUnit]:
+) -> Iterator[Partition]:
     chains: dict[Place, list[Chain]] = defaultdict(list)
     owners: dict[Place, dict[Slot, OperatorState]] = defaultdict(dict)
     for slot, checkpoint in checkpoints.items():
@@ -77,7 +91,7 @@ def _partitions(
                 owners[place][slot] = operator
     for place, found in chains.items():
         for same in _alike(chain for chain in found if chain.slot in chosen):
-            yield _unit(inventory, owners[place][same[0].slot], same, found)
+            yield _partition(inventory, owners[place][same[0].slot], same, found)
 
 
 def _place(checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState) -> Place:
@@ -91,31 +105,17 @@ def _alike(chains: Iterable[Chain]) -> Iterable[list[Chain]]:
     """Chains that make the same table out of the same bytes, together; oldest first."""
     groups: dict[SubtaskState, list[Chain]] = defaultdict(list)
     for chain in chains:
-        groups[_table_of(chain.state)].append(chain)
+        groups[table_of(chain.state)].append(chain)
     return groups.values()
 
 
-def _table_of(state: SubtaskState) -> SubtaskState:
-    """What of a subtask's state its table is made of."""
-    return msgspec.structs.replace(
-        state,
-        watermark=None,
-        transactions=(),
-        finished=False,
-        advancing=None,
-        in_flight=None,
-        barrier=None,
-        updates=0,
-    )
-
-
-def _unit(
+def _partition(
     inventory: Inventory, operator: OperatorState, same: list[Chain], all_: list[Chain]
-) -> PartitionUnit:
+) -> Partition:
     # States that were added since the first of them only add names.
     chain = same[0]
     way = alternate_history(chain, (other for other in all_ if other.slot != chain.slot))
-    return PartitionUnit(
+    return Partition(
         checkpoints=tuple(each.slot for each in same),
         operator=operator.id,
         key_groups=operator.key_groups,
@@ -140,6 +140,50 @@ def _users(way: AlternateHistory | str, chains: Iterable[Chain]) -> tuple[Slot, 
         return ()
     start = way.older.materialization
     return tuple(chain.slot for chain in chains if chain.state.materialization == start)
+
+
+_Kin = tuple[SubtaskId, str]
+"""Subtask and kind of table: tables of one can share files."""
+
+
+def _partition_units(partitions: Sequence[Partition], workers: int) -> list[PartitionUnit]:
+    """A unit per subtask, so that what its tables share is read once; where that would leave
+    workers without work, one per table.
+    """
+    kin: dict[_Kin, list[Base]] = defaultdict(list)
+    for base in _bases(partitions):
+        kin[SubtaskId(base.operator, base.state.index), base.state.table].append(base)
+    whole = [PartitionUnit(subtask, tuple(bases)) for (subtask, _), bases in kin.items()]
+    if _longest(whole, workers) * workers <= _UNEVEN * sum(unit.weight for unit in whole):
+        return whole
+    return [PartitionUnit(unit.subtask, (base,)) for unit in whole for base in unit.bases]
+
+
+def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
+    """What the worker with the most work has, when each takes the largest unit that is left."""
+    loads = [0] * workers
+    for weight in sorted((unit.weight for unit in units), reverse=True):
+        heapreplace(loads, loads[0] + weight)
+    return max(loads)
+
+
+def _bases(partitions: Iterable[Partition]) -> list[Base]:
+    """The tables that ways begin at, each with all its ways."""
+    ways: dict[tuple[object, ...], list[Way]] = defaultdict(list)
+    begun: dict[tuple[object, ...], Base] = {}
+
+    def add(partition: Partition, state: SubtaskState, files: Mapping[str, str], way: Way) -> None:
+        state = base_of(state)
+        key = partition.operator, partition.key_groups, partition.states, state
+        ways[key].append(way)
+        begun[key] = Base(partition.operator, state, files, *key[1:3], ())
+
+    for number, each in enumerate(partitions):
+        add(each, each.state, each.files, direct_way(number, each.state))
+        if isinstance(each.alternate, AlternateHistory):
+            way = alternate_way(number, each.alternate)
+            add(each, each.alternate.older, each.older_files, way)
+    return [replace(base, ways=tuple(ways[key])) for key, base in begun.items()]
 
 
 def _segments(

@@ -4,7 +4,6 @@ Invariants: memory is bounded whatever the size of the state; the table is close
 gone when the block ends; an error about a file of the table names the object it came from.
 """
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -14,16 +13,14 @@ from typing import Final
 
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.errors import CorruptObjectError, InvariantError, TidelogError
-from tidelog.state.restore.base_table import BaseTable
-from tidelog.state.restore.log_replay import LogReplay
 from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import RestoreConfig, Restorer, shared_log
+from tidelog.state.restore.restorer import RestoreConfig, Restorer
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table
 from tidelog.verify.unit import Workspace
 
 _MIB: Final = 1 << 20
-_CONFIG: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
+BOUNDS: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
 """Several partitions are restored side by side."""
 
 
@@ -33,31 +30,39 @@ class Restoring:
 
     workspace: Workspace
     what: str
+    restorer: Restorer
+
+    @classmethod
+    def of(cls, workspace: Workspace, what: str, kind: str, *, staged: bool = False) -> "Restoring":
+        """For tables of a kind. `staged`: a file that several states need is fetched once, and kept
+        until `close`. Raises RestoreError for a kind this release does not know.
+        """
+        store, effects = workspace.store, workspace.effects
+        progress = RestoreProgress.of(effects.clock, ())
+        staging = workspace.directory / "staged" if staged else None
+        factory = reading_factory(kind, what)
+        restorer = Restorer(store, effects, factory, progress, BOUNDS, staging)
+        return cls(workspace, what, restorer)
+
+    async def close(self) -> None:
+        """Cancel the fetches that are under way, and remove what is staged."""
+        await self.restorer.close()
+        if self.restorer.staging is not None:
+            await self.workspace.effects.offload.run(shutil.rmtree, self.restorer.staging, True)
 
     @asynccontextmanager
-    async def table(
-        self,
-        state: SubtaskState,
-        files: Mapping[str, str],
-        then: SubtaskState | None = None,
-    ) -> AsyncIterator[Table]:
-        """The table of a state; with `then` the log of that one is replayed on top.
+    async def table(self, state: SubtaskState, files: Mapping[str, str]) -> AsyncIterator[Table]:
+        """The table of a state.
 
         `files` are the objects that hold the files of the materialization, by the files' names.
-        Raises what `Restorer.restore` and `LogReplay.run` raise, and damage found while the
-        table is read as CorruptObjectError.
+        Raises what `Restorer.restore` raises, and damage found while the table is read as
+        CorruptObjectError.
         """
-        store, effects = self.workspace.store, self.workspace.effects
-        run = effects.offload.run
+        run = self.workspace.effects.offload.run
         directory = self.workspace.directory / "table"
-        progress = RestoreProgress.of(effects.clock, [state])
-        factory = reading_factory(state.table, f"subtask {state.index}")
-        restorer = Restorer(store, effects, factory, progress, _CONFIG)
         try:
-            restored = await restorer.restore(state, directory, self.what)
+            restored = await self.restorer.restore(state, directory, self.what)
             try:
-                if then is not None:
-                    await self._replay(restored.table, then, progress)
                 yield restored.table
             finally:
                 await run(restored.table.close)
@@ -67,25 +72,6 @@ class Restoring:
             raise _damaged_table(error, state, files) from error
         finally:
             await run(shutil.rmtree, directory, True)
-
-    async def _replay(self, table: Table, state: SubtaskState, progress: RestoreProgress) -> None:
-        opened: asyncio.Future[BaseTable] = asyncio.get_running_loop().create_future()
-        opened.set_result(BaseTable(table))
-        log = shared_log(self.workspace.store, self.workspace.effects, progress, _CONFIG)
-        inline = [log.inline(data, f"inline log of {self.what}") for data in state.inline]
-        replay = LogReplay(
-            log,
-            self.workspace.effects.offload,
-            progress,
-            state.own,
-            self.what,
-            _CONFIG.read_ahead_bytes,
-            _CONFIG.replay_bytes,
-        )
-        try:
-            await replay.run(inline, opened)
-        finally:
-            await log.close()
 
 
 def _damaged_table(

@@ -3,7 +3,7 @@
 Invariants: nothing is written to it; what a running job drops meanwhile is no damage.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tidelog.catalog.inventory import Inventory, read_inventory
@@ -14,10 +14,11 @@ from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.findings import Check
+from tidelog.verify.job.partition import Partition
 from tidelog.verify.job.plan import plan
 from tidelog.verify.job.structure import known_starts, structural_findings
 from tidelog.verify.report import Report, checkpoint_reports, not_checked
-from tidelog.verify.unit import Choice, Engine
+from tidelog.verify.unit import Choice, Engine, UnitResult
 
 
 async def verify_store(
@@ -35,8 +36,10 @@ async def verify_store(
     inventory = await read_inventory(store, progress)
     ids = _checkpoints(store, inventory, chosen)
     findings = structural_findings(inventory)
-    units = plan(inventory, findings.without_repeats(), [Slot(number) for number in ids])
-    results = await engine.run(units, progress)
+    slots = [Slot(number) for number in ids]
+    planned = plan(inventory, findings.without_repeats(), slots, engine.workers)
+    found = await engine.run(planned.units, progress)
+    results = [*_judged(planned.partitions, found), *found]
     present = await list_slots(store)
     confirmed = {
         (part.partition, checkpoint)
@@ -58,6 +61,13 @@ async def verify_store(
         unchecked=not_checked(results, present),
         all_seen=chosen == "all",
     )
+
+
+def _judged(partitions: Sequence[Partition], found: Iterable[UnitResult]) -> Iterator[UnitResult]:
+    """What the ways to each partition's state come to, whatever unit went them."""
+    ways = {(way.partition, way.alternate): way for result in found for way in result.ways}
+    for number, partition in enumerate(partitions):
+        yield partition.judged(ways[number, False], ways.get((number, True)))
 
 
 def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) -> Finding:

@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.spark.format.changelog import Changelog, Record, RecordKind
 from tidelog.table.port import Table
-from tidelog.verify.fingerprint import Fingerprint, row_hash
+from tidelog.verify.fingerprint import Fingerprint, fingerprint
 from tidelog.verify.query.changelogs import Version
 from tidelog.verify.query.snapshot import SnapshotFiles, rocks_factory
 from tidelog.verify.unit import Workspace
@@ -61,15 +61,11 @@ class ChangingTable:
             return
         keys = sorted(newest)
         values = [newest[key] for key in keys]
-        rows = total = 0
-        for key, old, new in zip(keys, self.table.get_many(keys), values, strict=True):
-            if old is not None:
-                rows -= 1
-                total -= row_hash(key, old)
-            if new is not None:
-                rows += 1
-                total += row_hash(key, new)
-        self.fingerprint += Fingerprint(rows, total)
+        olds = zip(keys, self.table.get_many(keys), strict=True)
+        old = fingerprint((key, value) for key, value in olds if value is not None)
+        news = zip(keys, values, strict=True)
+        new = fingerprint((key, value) for key, value in news if value is not None)
+        self.fingerprint += new - old
         self.table.write(keys, values)
 
 
