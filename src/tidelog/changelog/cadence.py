@@ -28,17 +28,29 @@ class Cadence:
         self._due_at: float | None = None
         self._expected_at = 0.0
         self._moving = 0
+        self.under_way = False
+        """A checkpoint was triggered and is neither durable nor given up."""
+        self._not_captured = 0
         self._changed = asyncio.Event()
 
     def expect(self, due_at: float | None) -> None:
         """No checkpoint is under way; the next one is due then (monotonic seconds)."""
         self._due_at = due_at
+        self.under_way = False
         self._expected_at = self._clock.monotonic()
         self._changed.set()
 
-    def triggered(self) -> None:
-        """A checkpoint was triggered: none is expected until the next call of `expect`."""
+    def triggered(self, subtasks: int) -> None:
+        """A checkpoint of so many subtasks was triggered: none is expected until the next call of
+        `expect`.
+        """
         self._due_at = None
+        self.under_way = True
+        self._not_captured = subtasks
+
+    def captured(self) -> None:
+        """A subtask has taken its part of the checkpoint that is under way."""
+        self._not_captured -= 1
 
     @contextmanager
     def moving(self) -> Iterator[None]:
@@ -49,6 +61,11 @@ class Cadence:
         finally:
             self._moving -= 1
             self._changed.set()
+
+    @property
+    def all_captured(self) -> bool:
+        """All subtasks have taken their parts of the checkpoint that is under way."""
+        return self.under_way and self._not_captured <= 0
 
     @property
     def busy(self) -> bool:

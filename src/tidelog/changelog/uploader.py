@@ -34,6 +34,10 @@ logger = logging.getLogger(__name__)
 
 LARGEST_SEGMENT: Final = 32 << 20
 """Raw bytes of a segment at most, unless a single block has more."""
+SHORT_WORK_BYTES: Final = 1 << 20
+"""Blocks up to this size are sealed and packed on the event loop while a checkpoint waits for them:
+a thread would wait longer for the interpreter's lock than the work takes.
+"""
 WAITS_LOGGED_EVERY_S: Final = 10.0
 """Under steady back-pressure writers wait many times a second."""
 
@@ -98,7 +102,10 @@ class Uploader:
 
     def submit(self, chain: SubtaskLogChain, batch: ChangeBatch) -> None:
         """Take over the changes of one flush."""
-        self._submit(chain, Piece.of_batch(batch, self.effects.clock.monotonic()))
+        piece = Piece.of_batch(batch, self.effects.clock.monotonic())
+        if self.cadence.under_way and piece.raw_bytes <= SHORT_WORK_BYTES:
+            piece.seal()
+        self._submit(chain, piece)
 
     def submit_block(self, chain: SubtaskLogChain, block: SealedBlock) -> None:
         """Take over a block that is sealed already."""
@@ -166,7 +173,7 @@ class Uploader:
                 await self._wait_for_work()
                 if self._defect is not None:
                     raise self._defect
-                if self._waiters:
+                if self._waiters and not self.cadence.all_captured:
                     await self.effects.clock.sleep(self.config.linger)
                 await self._seal_queue()
                 if self._waiters and self._fits_inline():
@@ -221,7 +228,9 @@ class Uploader:
 
     async def _seal_queue(self) -> None:
         todo = [entry.piece for entry in self._queue if entry.piece.sealed is None]
-        if todo:
+        if self._waiters and sum(piece.raw_bytes for piece in todo) <= SHORT_WORK_BYTES:
+            _seal(todo)
+        elif todo:
             await self.effects.offload.run(_seal, todo)
 
     def _fits_inline(self) -> bool:
@@ -295,7 +304,10 @@ class Uploader:
         started = self.effects.clock.monotonic()
         try:
             groups = [BlockGroup(r[0].chain.operator, r[0].chain.subtask, _blocks(r)) for r in runs]
-            packed = await self.effects.offload.run(pack, author, name, groups)
+            if sum(entry.piece.size for entry in taken) <= SHORT_WORK_BYTES:
+                packed = pack(author, name, groups)
+            else:
+                packed = await self.effects.offload.run(pack, author, name, groups)
             await self.store.put(name, packed.data)
         except TidelogError as error:
             size = sum(entry.piece.raw_bytes for entry in taken)

@@ -118,9 +118,9 @@ class Materializer:
     async def materialize(self) -> None:
         """Freeze the table at a flush boundary, upload what is new, cut the log behind it."""
         async with self.turns.freezing:
+            await self._flush_in_steps()
             await self.snapshots.prepare()
-            for _ in self.backend.flush_in_steps():
-                await self.effects.clock.sleep(0)
+            await self._flush_in_steps()
             # No await between flush and capture: the table holds exactly the changes below seqno.
             self.backend.flush()
             captured = self.snapshots.capture(self.backend.seqno)
@@ -129,6 +129,10 @@ class Materializer:
         ref = await self.snapshots.upload(captured, finish_by(self._due, self.config.interval, now))
         self.log.materialized(ref)
         self.snapshots.ledger.done([ref.descriptor])
+
+    async def _flush_in_steps(self) -> None:
+        for _ in self.backend.flush_in_steps(settle=True):
+            await self.effects.clock.sleep(0)
 
     def _observed(self) -> Observed:
         chain, base = self.log.chain, self.log.base

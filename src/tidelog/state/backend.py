@@ -2,7 +2,8 @@
 
 Invariants:
 - every change reaches the table and the log in the same flush, so at a flush boundary the table
-  equals "last materialization plus log up to `seqno`";
+  equals "last materialization plus log up to `seqno`"; rows may wait in front of the table, where
+  every read and snapshot finds them;
 - `seqno` counts the changes flushed and never goes back;
 - the table and the buffer belong to one task; nothing else touches them.
 """
@@ -16,7 +17,7 @@ import msgspec
 from tidelog.changelog.block import SealedBlock, seal_metadata
 from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.row_memory import RowAccount, RowMemory
+from tidelog.changelog.row_memory import ROW_SLOT_BYTES, RowAccount, RowMemory
 from tidelog.changelog.write_buffer import StateRows, WriteBuffer
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
@@ -26,6 +27,7 @@ from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
 from tidelog.table.port import Table
+from tidelog.table.write_behind import SETTLED_AT_ONCE, WriteBehind
 
 _NO_CHANGE = SeqNo(0)
 SWEPT_PER_STEP = 2048
@@ -81,6 +83,8 @@ class KeyedBackend:
     log: ChangeSink
     now_ms: Callable[[], int]
     monotonic: Callable[[], float]
+    behind: WriteBehind | None = None
+    """The table, when its writes may wait; None: a flush writes to it."""
     cadence: Cadence | None = None
     """When checkpoints come; None: they come without notice."""
     config: FlushConfig = field(default_factory=FlushConfig)
@@ -124,6 +128,8 @@ class KeyedBackend:
         `observe` sees the values of every flush before anything is written, and may refuse them.
         """
         self._metadata_due = True
+        if scanned and self.behind is not None:
+            self.behind.through = True
         cache_rows = self.config.cache_rows if cached else 0
         return self._buffer.state(
             encode, decode, cache_rows=cache_rows, scanned=scanned, observe=observe
@@ -143,15 +149,18 @@ class KeyedBackend:
         self._buffer.grew(elements, newest)
 
     def rows_bytes(self) -> int:
-        """About how much memory the rows take that are buffered or cached."""
-        return self._buffer.memory_bytes
+        """About how much memory the rows take that are buffered, cached or wait for the table."""
+        size = self._buffer.memory_bytes
+        if self.behind is not None:
+            size += self.behind.waiting_bytes + self.behind.waiting * ROW_SLOT_BYTES
+        return size
 
     def flush_due(self) -> bool:
         """The buffer is full or old.
 
         To be asked after every few records: this is where memory is counted.
         """
-        self._account.holds(self._buffer.memory_bytes)
+        self._account.holds(self.rows_bytes())
         size = len(self._buffer)
         if size == 0:
             self._flushed_at = self.monotonic()
@@ -180,11 +189,11 @@ class KeyedBackend:
     def _shed(self) -> Iterator[None]:
         """Free the memory of all rows: those that only the buffer has go to table and log."""
         self._buffer.drop_cached()
-        for steps in (self._free(), self.flush_in_steps(cache=False)):
+        for steps in (self._free(), self.flush_in_steps(cache=False, settle=True)):
             for _ in steps:
-                self._account.holds(self._buffer.memory_bytes)
+                self._account.holds(self.rows_bytes())
                 yield
-        self._account.holds(self._buffer.memory_bytes)
+        self._account.holds(self.rows_bytes())
 
     def _free(self) -> Iterator[None]:
         while self._buffer.free():
@@ -196,7 +205,7 @@ class KeyedBackend:
         self._account.close()
 
     def flush(self) -> None:
-        """Write all buffered changes to table and log.
+        """Write all buffered changes to table and log; rows may go on waiting for the table.
 
         Raises the table's errors, StateSchemaError for a value that cannot be encoded, and the
         same error ever after: changes that left the buffer and reached neither table nor log are
@@ -206,11 +215,12 @@ class KeyedBackend:
         while len(self._buffer):
             self._flush_some()
 
-    def flush_in_steps(self, *, cache: bool = True) -> Iterator[None]:
+    def flush_in_steps(self, *, cache: bool = True, settle: bool = False) -> Iterator[None]:
         """Like `flush`, some rows at a time; between two steps others may have their turn.
 
-        Without `cache` the rows leave memory. What is put in between is flushed as far as its
-        turn comes; whoever wants nothing left calls `flush` at the end.
+        Without `cache` the rows leave memory; with `settle` none waits for the table any more. What
+        is put in between is flushed as far as its turn comes; whoever wants nothing left calls
+        `flush` at the end.
         """
         left = len(self._buffer)
         while left > 0:
@@ -218,6 +228,15 @@ class KeyedBackend:
             if left > 0:
                 yield
         yield from self._free()
+        if settle:
+            yield from self._settle()
+
+    def _settle(self) -> Iterator[None]:
+        """Bring the rows to the table that waited for it when this began."""
+        left = 0 if self.behind is None else self.behind.waiting
+        while left > 0 and self.behind is not None and self.behind.settle():
+            left -= SETTLED_AT_ONCE
+            yield
 
     def _flush_some(self, *, cache: bool = True) -> int:
         """One batch of rows goes to table and log; says how many rows."""
@@ -270,12 +289,15 @@ class KeyedBackend:
             ) from cause
 
     def tidy(self) -> Iterator[None]:
-        """Remove expired rows as far as it is due, and free rows that are not cached any more.
+        """Remove expired rows as far as it is due, free rows that are not cached any more, and
+        bring rows to the table when too many wait for it.
 
         Some at a time: one step per item. Between two steps others may have their turn. Reads are
         right without.
         """
         yield from self._free()
+        if self._too_many_wait():
+            yield from self._settle()
         for sweep in self.sweeps:
             now_ms = self.now_ms()
             left = min(sweep.owed(now_ms), MOST_SWEPT)
@@ -283,6 +305,13 @@ class KeyedBackend:
                 self.metrics.expired += sweep.step(now_ms, min(left, SWEPT_PER_STEP))
                 left -= SWEPT_PER_STEP
                 yield
+
+    def _too_many_wait(self) -> bool:
+        if self.behind is None or self.behind.waiting <= self.config.rows:
+            return False
+        # A checkpoint that is under way gets the processor first, within bounds.
+        calm = self.cadence is None or not self.cadence.under_way
+        return calm or self.behind.waiting > 4 * self.config.rows
 
     def begin_chain(self) -> None:
         """A materialization was taken here: the log that follows starts with state metadata."""

@@ -79,7 +79,9 @@ async def _run(shape: Shape, config: UploadConfig) -> Checkpoints:
                 await effects.clock.sleep(moment - effects.clock.monotonic())
                 for chain in chains:
                     _flush(uploader, chain, value)
-            cadence.triggered()
+            cadence.triggered(len(chains))
+            for _ in chains:
+                cadence.captured()
             await asyncio.gather(*(uploader.persist(chain.capture()) for chain in chains))
             took.append(effects.clock.monotonic() - due)
             for chain in chains:

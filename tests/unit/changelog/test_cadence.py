@@ -39,7 +39,7 @@ def test_a_transfer_that_would_reach_into_the_next_checkpoint_waits_for_the_one_
         fits, reaches_over = waiting(cadence, 0.3), waiting(cadence, 0.5)
         await clock.advance(0.0)
         assert fits.done() and not reaches_over.done()
-        cadence.triggered()
+        cadence.triggered(1)
         await clock.advance(0.5)
         assert not reaches_over.done()
         cadence.expect(2.0)
@@ -56,7 +56,7 @@ def test_one_that_never_fits_starts_right_behind_a_checkpoint() -> None:
         transfer = waiting(cadence, 5.0)
         await clock.advance(0.2)
         assert not transfer.done()
-        cadence.triggered()
+        cadence.triggered(1)
         cadence.expect(2.0)
         await clock.advance(0.0)
         assert transfer.done()
@@ -67,7 +67,7 @@ def test_one_that_never_fits_starts_right_behind_a_checkpoint() -> None:
 def test_between_barriers_only_short_transfers_start() -> None:
     async def steps(clock: VirtualClock, cadence: Cadence) -> None:
         cadence.expect(1.0)
-        cadence.triggered()
+        cadence.triggered(1)
         short, long = waiting(cadence, 0.01), waiting(cadence, 0.5)
         await clock.advance(0.0)
         assert short.done() and not long.done()
@@ -78,7 +78,7 @@ def test_between_barriers_only_short_transfers_start() -> None:
 
 def test_patience_ends_so_tables_make_progress_under_any_cadence() -> None:
     async def steps(clock: VirtualClock, cadence: Cadence) -> None:
-        cadence.triggered()
+        cadence.triggered(1)
         with cadence.moving():
             transfer = waiting(cadence, 0.5, patience=2.0)
             await clock.advance(1.9)
@@ -97,7 +97,7 @@ def test_the_lead_before_a_checkpoint_comes_once() -> None:
         await clock.advance(0.15)
         assert cadence.leads(since=0.0, lead_s=0.2)
         assert not cadence.leads(since=0.81, lead_s=0.2)
-        cadence.triggered()
+        cadence.triggered(1)
         assert not cadence.leads(since=0.0, lead_s=0.2)
 
     scenario(steps)

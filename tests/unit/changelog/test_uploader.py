@@ -16,7 +16,7 @@ from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
 from tidelog.changelog.chain import ChainState, SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import read_footer
-from tidelog.changelog.uploader import UploadConfig, Uploader
+from tidelog.changelog.uploader import SHORT_WORK_BYTES, UploadConfig, Uploader
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import StorageError, StoreUnreachableError
 from tidelog.ids import Generation, SeqNo
@@ -95,6 +95,24 @@ def test_the_linger_packs_the_blocks_of_all_subtasks_into_one_object() -> None:
         segment = read_footer(rig.memory._objects[rig.segments[0]], rig.segments[0])
         assert {entry.subtask for entry in segment.entries} == set(range(8))
         assert all(changes(state) == [(0, 1)] for state in states)
+
+    scenario(rig, steps)
+
+
+def test_nothing_lingers_once_all_subtasks_have_taken_their_parts() -> None:
+    rig = Rig(linger=10.0)
+
+    async def steps() -> None:
+        rig.cadence.triggered(2)
+        answers = []
+        for number in range(2):
+            chain = rig.chain(number)
+            rig.write(chain, 100)
+            rig.cadence.captured()
+            answers.append(rig.persist(chain))
+        await rig.clock.advance(0.0)
+        assert [changes(answer.result()) for answer in answers] == [[(0, 1)], [(0, 1)]]
+        assert len(rig.segments) == 1
 
     scenario(rig, steps)
 
@@ -504,7 +522,7 @@ def test_metadata_submitted_during_a_sealing_does_not_overtake_the_changes_befor
     )
 
     async def steps() -> None:
-        rig.write(chain)
+        rig.write(chain, SHORT_WORK_BYTES + 1)  # more goes to a thread
         first = rig.persist(chain)
         await rig.clock.advance(0.02)
         assert changes(first.result()) == [(0, 1)]

@@ -81,7 +81,7 @@ class Output:
         for edge in self._edges:
             if edge.tag == tag:
                 divisible = edge.partitioner.divisible
-                for piece in edge.portion.pieces(batch) if divisible else (batch,):
+                for piece in edge.portion.pieces(batch, self.work.turn) if divisible else (batch,):
                     await self._route(edge, piece, batch)
 
     async def _route(self, edge: OutputEdge, piece: Batch, whole: Batch) -> None:

@@ -200,7 +200,7 @@ class CheckpointDriver:
                 )
 
     def _trigger(self, decision: Trigger[SubtaskId]) -> None:
-        self.cadence.triggered()
+        self.cadence.triggered(sum(not task.exited for task in self.tasks))
         self._started = self._now()
         # A savepoint holds no in-flight data.
         order = self.order if decision.savepoint is None else "aligned"

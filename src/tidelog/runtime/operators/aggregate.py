@@ -84,7 +84,7 @@ class Aggregate(Operator):
         if self._emit_updates:
             return
         # The final values are read from the table alone.
-        for _ in self._backend.flush_in_steps():
+        for _ in self._backend.flush_in_steps(settle=True):
             yield PAUSE
         done = _Emitted(self._backend)
         records, decode = self._all(done), msgspec.msgpack.Decoder().decode

@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST, Portion, Turn
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST, Portion
 from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.runtime.user_code import blame, close_all
 
@@ -26,7 +26,7 @@ class OperatorChain:
         self._operators = operators
         self._portions = [Portion() for _ in operators]
         self._work = work
-        self.turn = Turn(work.clock.monotonic)
+        self.turn = work.turn
         self._assigning = [op for _, op in operators if isinstance(op, AssignEventTime)]
         self._opened: list[tuple[str, Operator]] = []
         self._rows_bytes: Callable[[], int] = int
@@ -107,7 +107,7 @@ class OperatorChain:
             if isinstance(batch, SideBatch) or not batch.records:
                 yield batch
                 continue
-            for piece in portion.pieces(batch) if operator.divisible else (batch,):
+            for piece in portion.pieces(batch, turn) if operator.divisible else (batch,):
                 started, before = turn.now(), rows_bytes()
                 with blame(name):
                     produced = operator.process(piece)

@@ -3,6 +3,9 @@
 Invariant: between two looks at the turn an operator does a bounded piece of work: a portion of
 records as long as records lately took, one timer, one buffer of output. So whatever a job does,
 nothing but a single call of a user's function holds the event loop for much longer than a turn.
+
+A checkpoint passes through the loop a dozen times, from the barrier to its manifest, and waits
+for a turn of every task each time: while one is under way turns are short.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +16,8 @@ from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.messages import Batch
 
 TURN_S: Final = 0.01
+_SHORT: Final = 16
+"""A turn is so many times shorter while a checkpoint is under way."""
 OUTPUT_RECORDS: Final = 2048
 """Records per buffer where an operator cuts its own output ..."""
 OUTPUT_BYTES: Final = 1 << 20
@@ -33,16 +38,18 @@ REST: Final = Batch([])
 class Turn:
     """The present turn of a task, by the clock."""
 
-    __slots__ = ("now", "until")
+    __slots__ = ("now", "short", "until")
 
-    def __init__(self, now: Callable[[], float] = float) -> None:
+    def __init__(self, now: Callable[[], float] = float, short: Callable[[], bool] = bool) -> None:
         self.now = now
         """Seconds; a clock that stands still never ends a turn."""
-        self.until = now() + TURN_S
+        self.short = short
+        """Whether something urgent waits for the event loop."""
+        self.begin()
 
     def begin(self) -> None:
         """Other tasks have run: a new turn begins."""
-        self.until = self.now() + TURN_S
+        self.until = self.now() + (TURN_S / _SHORT if self.short() else TURN_S)
 
     def over(self) -> bool:
         """Whether to let other tasks run."""
@@ -58,16 +65,13 @@ class Portion:
         self.most = most
         self.size = _FIRST
 
-    def pieces(self, batch: Batch) -> Iterator[Batch]:
+    def pieces(self, batch: Batch, turn: Turn) -> Iterator[Batch]:
         """The buffer cut into portions, each of the size that is current when it is taken."""
         total = len(batch.records)
-        if total <= self.size:
-            yield batch
-            return
         at = 0
         while at < total:
-            end = at + self.size
-            yield batch.part(at, end)
+            end = at + (max(1, self.size // _SHORT) if turn.short() else self.size)
+            yield batch if at == 0 and end >= total else batch.part(at, end)
             at = end
 
     def took(self, count: int, seconds: float, made: int = 0) -> None:

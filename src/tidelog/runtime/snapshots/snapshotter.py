@@ -176,6 +176,7 @@ class _PendingLog:
     log: SubtaskLog
 
     async def settle(self) -> SubtaskState:
+        self.log.uploader.cadence.captured()
         durable = await self.log.uploader.persist(self.chain)
         state = with_state(self.state, self.base.materialization, durable.ranges, durable.inline)
         return msgspec.structs.replace(state, inherited=self.base.inherited)

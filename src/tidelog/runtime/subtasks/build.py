@@ -242,7 +242,8 @@ class Deployment:
     async def _output(
         self, subtask: SubtaskId, vertex: Vertex, wiring: Wiring
     ) -> Output | SinkOutput:
-        work = WorkTime(self.states.effects.clock, self._long_calls)
+        cadence = self.states.cadence
+        work = WorkTime(self.states.effects.clock, self._long_calls, lambda: cadence.under_way)
         last, offload = vertex.nodes[-1], self.states.effects.offload
         sink = last.sink
         if sink is None:

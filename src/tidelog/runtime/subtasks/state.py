@@ -38,6 +38,7 @@ from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
 from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.write_behind import WriteBehind
 
 
 @dataclass(slots=True)
@@ -154,9 +155,12 @@ class SubtaskStates:
         factory = MemoryTableFactory() if finished else self._factory(vertex)
         if self._whole(task) and loaded is not None:
             loaded = replace(loaded, ranges=(), inline=(), known={})
-        snapshots = self._snapshots(task, factory, loaded)
         log = None if finished else self._log(task, loaded, state)
-        backend = self._backend(task, vertex, registry, snapshots.table, log)
+        table = loaded.table if loaded else factory.create(self.directory / str(task))
+        # Without a log every checkpoint is a snapshot of the table, so nothing may wait for it.
+        behind = None if log is None else WriteBehind(table)
+        snapshots = self._snapshots(task, factory.kind, behind or table, loaded)
+        backend = self._backend(task, vertex, registry, snapshots.table, behind, log)
         if state is not None:
             backend.seqno, backend.updates = state.seqno, state.updates
             backend.event_time = EventTime.restored(state.watermark, state.ahead)
@@ -186,6 +190,7 @@ class SubtaskStates:
         vertex: Vertex,
         registry: StateRegistry,
         table: Table,
+        behind: WriteBehind | None,
         log: SubtaskLog | None,
     ) -> KeyedBackend:
         return KeyedBackend(
@@ -193,6 +198,7 @@ class SubtaskStates:
             key_groups=self.config.key_groups,
             owned=range_of(task.subtask, self.config.key_groups, vertex.parallelism),
             table=table,
+            behind=behind,
             log=log if log is not None else NoLog(),
             now_ms=self.effects.clock.now_ms,
             monotonic=self.effects.clock.monotonic,
@@ -202,7 +208,7 @@ class SubtaskStates:
         )
 
     def _snapshots(
-        self, task: SubtaskId, factory: TableFactory, loaded: RestoredSubtask | None
+        self, task: SubtaskId, kind: str, table: Table, loaded: RestoredSubtask | None
     ) -> TableSnapshots:
         return TableSnapshots(
             store=self.store,
@@ -211,8 +217,8 @@ class SubtaskStates:
             generation=self.generation,
             operator=task.operator,
             subtask=task.subtask,
-            table=loaded.table if loaded else factory.create(self.directory / str(task)),
-            table_kind=factory.kind,
+            table=table,
+            table_kind=kind,
             directory=self.directory / f"{task}-snapshots",
             lane=self.lane,
             known=dict(loaded.known) if loaded else {},

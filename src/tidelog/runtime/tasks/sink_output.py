@@ -63,7 +63,7 @@ class SinkOutput:
         """Write a buffer; one of a side output is dropped, as nothing consumes it here."""
         if batch.records and not isinstance(batch, SideBatch):
             self.records += len(batch.records)
-            for piece in self._portion.pieces(batch):
+            for piece in self._portion.pieces(batch, self.work.turn):
                 await self._write(piece.records)
 
     async def _write(self, records: list[Any]) -> None:

@@ -18,6 +18,7 @@ from tidelog.events import Event
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.in_flight.capture import InFlight
+from tidelog.runtime.operators.turn import Turn
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.tasks.parts import TaskParts
 
@@ -66,8 +67,14 @@ class TaskCheckpoints:
     ) -> PendingSnapshot | None:
         """The state at the barrier; None: it is declined, or the checkpoint was given up."""
         parts, checkpoint = self._parts, barrier.checkpoint
-        for _ in parts.backend.flush_in_steps():
-            await parts.effects.clock.sleep(0)
+        log = parts.snapshotter.log
+        of_table = barrier.canonical or log is None or not log.complete
+        # A whole turn at a time: the checkpoint waits for this, and turns of others are short.
+        turn = Turn(parts.effects.clock.monotonic)
+        for _ in parts.backend.flush_in_steps(settle=of_table):
+            if turn.over():
+                await parts.effects.clock.sleep(0)
+                turn.begin()
         # Outside of the decline: a task whose changes cannot be written has no state any more.
         parts.backend.flush()
         try:
@@ -171,6 +178,7 @@ class TaskCheckpoints:
             return _with_in_flight(await settling, ref)
         finally:
             settling.cancel()
+            await asyncio.gather(settling, return_exceptions=True)
 
 
 def _with_in_flight(state: SubtaskState, ref: InFlightRef | None) -> SubtaskState:

@@ -4,10 +4,12 @@ Invariant: a moment counts as work or as waiting, never as both.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.effects import Clock
 from tidelog.events import Event
+from tidelog.runtime.operators.turn import Turn
 
 LONG_CALL_S: Final = 0.2
 """A call that holds the event loop for so long is reported."""
@@ -32,8 +34,15 @@ class LongCalls:
 class WorkTime:
     """The stopwatch of one task; seconds since the start, spans that ended."""
 
-    def __init__(self, clock: Clock, calls: LongCalls | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        calls: LongCalls | None = None,
+        urgent: Callable[[], bool] = bool,
+    ) -> None:
         self.clock = clock
+        self.turn = Turn(clock.monotonic, urgent)
+        """The present turn of the task; turns are short while something is `urgent`."""
         self._calls = calls if calls is not None else LongCalls()
         self.longest_call_s = 0.0
         """The longest time in which an operator held the event loop."""
