@@ -212,8 +212,9 @@ def test_windows_of_another_span_are_refused(size_ms: int, slide_ms: int) -> Non
     store, sink = MemoryStore(), Outside()
     with pytest.raises(UserFunctionError):
         start(windows(12, 4, sink, fails_from=20), store)
-    with pytest.raises(StateSchemaError, match="windows"):
+    with pytest.raises(StateSchemaError, match="windows") as refused:
         start(windows(size_ms, slide_ms, sink), store)
+    assert "--allow-dropped-state window" in refused.value.action
     start(windows(12, 4, sink), store)
     undisturbed = Outside()
     start(windows(12, 4, undisturbed), MemoryStore())

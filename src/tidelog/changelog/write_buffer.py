@@ -22,6 +22,8 @@ _ABSENT: Final = object()
 _FEW: Final = 64
 """Up to this many new keys are sorted in one by one, which beats a merge of the whole order."""
 
+_IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
+
 _SAMPLE_EVERY: Final = 64
 """Rows put one by one, of which one is measured."""
 
@@ -171,13 +173,23 @@ class StateRows:
         """Remove a row; removing an absent one is no error."""
         self.put(key, None)
 
-    def scan(self, lower: bytes, upper: bytes) -> Iterator[tuple[bytes, Any]]:
-        """Rows with lower <= key < upper in key order, as they are when the scan starts."""
+    def scan(
+        self, lower: bytes, upper: bytes, *, copied: bool = False
+    ) -> Iterator[tuple[bytes, Any]]:
+        """Rows with lower <= key < upper in key order, as they are when the scan starts.
+
+        With `copied` the values are no objects of the buffer: the caller may change them.
+        """
         assert self._scanned, "the state was not declared as scanned"
         order = self._ordered()
         changed = order[bisect_left(order, lower) : bisect_left(order, upper)]
         fresh = [(key, self._values[key]) for key in changed]
-        return _merge(fresh, self._table.scan(lower, upper), self._decode)
+        rows = map(self._copied, fresh) if copied else fresh
+        return _merge(rows, self._table.scan(lower, upper), self._decode)
+
+    def _copied(self, row: tuple[bytes, Any]) -> tuple[bytes, Any]:
+        key, value = row
+        return row if type(value) in _IMMUTABLE else (key, self._decode(self._encode(value)))
 
     def drain(self, most: int, *, cache: bool) -> tuple[list[bytes], list[bytes | None]]:
         """Take at most `most` changed rows, encoded, as sorted columns; the cache keeps them.

@@ -11,7 +11,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import StateSchemaError
-from tidelog.state.schema.evolution import objection
+from tidelog.state.schema.evolution import DECLARED, objection
 from tidelog.state.schema.types import Declared, KnownTypes, parse_type
 
 Definition = tuple[str, str, tuple[str, ...]]
@@ -92,6 +92,15 @@ class StateRegistry:
         known = self._values.get(info.name)
         return info if known is None else msgspec.structs.replace(info, types=known.names())
 
+    def _renaming(self, known: StateInfo) -> str:
+        if known.kind in DECLARED:
+            return "the changed state a new name"
+        # An operator of the library names its states itself.
+        return (
+            "the operator another name= and let go of what it has with --allow-dropped-state "
+            f"{self.operator} (JobConfig.allow_dropped_state)"
+        )
+
     def _check(self, known: StateInfo, wanted: StateInfo) -> None:
         reason = objection(known, wanted)
         if reason is not None:
@@ -100,7 +109,7 @@ class StateRegistry:
                 expected=f"{_describe(known)}, as the checkpoint has it, or a definition that can "
                 "read its values",
                 found=f"{_describe(wanted)}: {reason}",
-                action="use the stored definition, or give the changed state a new name",
+                action=f"use the stored definition, or give {self._renaming(known)}",
                 retry_safe=True,
             )
 

@@ -175,7 +175,8 @@ def _split(rng: Random, first: int, length: int, keys: _Keys, at_once: bool) -> 
 
 def _branch(rng: Random, number: int, timed: bool) -> Branch:
     size = rng.choice((500, 1000))
-    slide = rng.choice((size, size // 2))
+    # Of the two slides one ends windows where others start, and one between their starts.
+    slide = rng.choice((size, {500: 200, 1000: 500}[size]))
     keyed: list[Stage] = [Totals(), Numbers(rng.choice((0, 0, 4000)))]
     if timed:
         keyed += [InBuckets(), Windows(size, slide), RecordWindows(size, slide)] * 2

@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
+from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.evolution import objection
 from tidelog.state.schema.schema import parse_schema
@@ -119,6 +120,23 @@ def test_the_span_of_windows_is_no_schema_that_can_grow() -> None:
     before = info("msgpack", "size 5 ms", kind="window-aggregate", canonical=False)
     after = info("msgpack", "size 6 ms", kind="window-aggregate", canonical=False)
     assert "became" in (objection(before, after) or "")
+
+
+def test_windows_of_a_build_without_slices_are_refused_with_the_way_on() -> None:
+    span = WindowSpan(60_000, 10_000)
+    name, kind, schema = AggregateWindow.state(span)
+    stored = StateInfo(0, name, kind, schema[:2], None)
+    assert stored.schema == ("msgpack", "size 60000 ms, slide 10000 ms")
+    with pytest.raises(StateSchemaError, match="once per window, and this one once per") as refused:
+        StateRegistry("counts", [stored]).register(name, kind, schema)
+    assert "another name= and let go" in refused.value.action
+    assert "--allow-dropped-state counts" in refused.value.action
+
+
+def test_windows_that_share_nothing_are_stored_as_ever() -> None:
+    name, kind, schema = RecordsWindow.state(WindowSpan(60_000, 60_000))
+    stored = StateInfo(7, name, kind, ("msgpack", "size 60000 ms, slide 60000 ms"), None)
+    assert StateRegistry("counts", [stored]).register(name, kind, schema).id == 7
 
 
 def test_a_state_that_was_widened_can_be_widened_again_over_its_oldest_values() -> None:

@@ -1,9 +1,15 @@
 """Event-time windows: tumbling and sliding, aggregated or with the records kept.
 
-Invariants: a record belongs to every window whose span [start, start + size) holds its time; a
-window fires once, when the watermark passes its end, and leaves no state; records of which all
-windows fired are late: dropped, or sent to a side output. A kept record is appended blindly: one
-small row, never a rewrite.
+Sliding windows share slices, as in Flink's window functions: every start and every end of a window
+begins one, so a window is whole slices, at most two for each of its slides. A tumbling window is
+one slice.
+
+Invariants: a record belongs to every window whose span [start, start + size) holds its time, and
+is kept once, in its slice; a slice goes when the last window that has it fires. A key has a timer
+at the end of the first unfired window of each of its slices, so its windows fire in the order of
+time, each once, when the watermark passes its end. Records of which all windows fired are late:
+dropped, or sent to a side output. A kept record is appended blindly: one small row, never a
+rewrite.
 """
 
 from collections import defaultdict
@@ -14,7 +20,6 @@ from typing import Any, cast
 
 import msgspec
 
-from tidelog.changelog.change import prefix_end
 from tidelog.errors import ConfigError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
 from tidelog.runtime.operators.operator import (
@@ -29,6 +34,7 @@ from tidelog.state.event_time import EventTime
 from tidelog.state.handles.timers import Timers
 from tidelog.state.key_groups import decode_key
 from tidelog.state.registry import Definition
+from tidelog.state.schema.evolution import IN_SLICES
 from tidelog.state.schema.types import ValueTypes
 
 _TIME_BYTES = 8
@@ -54,10 +60,20 @@ class WindowSpan:
                 action="change one of them",
             )
 
-    def starts(self, time_ms: int) -> range:
-        """Starts of the windows that hold a time, newest first."""
-        newest = time_ms - time_ms % self.slide_ms
-        return range(newest, time_ms - self.size_ms, -self.slide_ms)
+    @property
+    def tumbling(self) -> bool:
+        """Whether each window is one slice, which no other window has."""
+        return self.slide_ms == self.size_ms
+
+    def slice_of(self, time_ms: int) -> int:
+        """Start of the slice that holds a time: no window starts or ends between the two."""
+        into_slide, last_end = time_ms % self.slide_ms, self.size_ms % self.slide_ms
+        return time_ms - into_slide + (last_end if into_slide >= last_end else 0)
+
+    def first_after(self, slice_ms: int, passed_ms: int) -> int:
+        """Start of the first window with this slice that ends behind `passed_ms`."""
+        too_early = max(slice_ms, passed_ms + 1) - self.size_ms
+        return too_early - too_early % self.slide_ms + self.slide_ms
 
 
 class _Window(Operator):
@@ -76,9 +92,9 @@ class _Window(Operator):
     @classmethod
     def state(cls, span: WindowSpan) -> Definition:
         """The state of windows of this span."""
-        # Stored rows know their windows' starts alone: another span would misread them.
+        # Stored rows know their slices' starts alone: another span would misread them.
         text = f"size {span.size_ms} ms, slide {span.slide_ms} ms"
-        return "windows", cls.kind, ("msgpack", text)
+        return "windows", cls.kind, ("msgpack", text, *(() if span.tumbling else (IN_SLICES,)))
 
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend
@@ -100,18 +116,20 @@ class _Window(Operator):
                 action="call .event_time(...) before .key_by(...)",
             )
         on_time, late = self._divided(keyed)
+        event_time, last_ms = self._backend.event_time, self._span.size_ms - 1
         for (group, key, start), records in on_time.items():
             self._backend.key_prefix, self._backend.key = group, key
-            self._add(group + self._state + key + _encoded(start), records)
-            self._timers.register(start + self._span.size_ms - 1)
+            if self._add(group + self._state + key + _encoded(start), records):
+                first = self._span.first_after(start, event_time.of(group))
+                self._timers.register(first + last_ms)
         self.late_records += len(late.records)
         return () if self._late is None else (late,)
 
     def _divided(
         self, batch: KeyedBatch
     ) -> tuple[dict[tuple[bytes, bytes, int], list[Any]], SideBatch]:
-        """(records by key group, key and start of each window that has not fired; late records)."""
-        starts_of, size = self._span.starts, self._span.size_ms
+        """(records by key group, key and start of their slice; late records)."""
+        slice_of, size, slide = self._span.slice_of, self._span.size_ms, self._span.slide_ms
         event_time = self._backend.event_time
         passed, ahead = event_time.watermark, event_time.ahead
         assigned: dict[tuple[bytes, bytes, int], list[Any]] = defaultdict(list)
@@ -119,15 +137,11 @@ class _Window(Operator):
         assert batch.times is not None
         fields = zip(batch.groups, batch.keys, batch.times, batch.records, strict=True)
         for group, key, time, record in fields:
-            on_time = False
             if ahead:
                 passed = event_time.of(group)
-            for start in starts_of(time):
-                if start + size - 1 <= passed:
-                    break
-                on_time = True
-                assigned[group, key, start].append(record)
-            if not on_time:
+            if time - time % slide + size - 1 > passed:
+                assigned[group, key, slice_of(time)].append(record)
+            else:
                 late.append(record)
                 times.append(time)
         return assigned, SideBatch(late, times, self._late or "")
@@ -139,12 +153,12 @@ class _Window(Operator):
     def _fire(self, event_time: EventTime) -> Iterator[Batch]:
         outputs = Outputs(self._turn)
         fired = 0
-        for time, key in self._timers.expired(event_time.watermark, event_time.ahead):
+        for time, key in self._timers.expired_in_turn(event_time.watermark, event_time.ahead):
             self._backend.use_encoded_key(key)
             start = time - self._span.size_ms + 1
-            row = self._backend.key_prefix + self._state + key + _encoded(start)
-            taken = yield from self._take(row, decode_key(key), start)
-            outputs.records.append(taken)
+            stays = yield from self._take(decode_key(key), start, outputs)
+            if stays:
+                self._timers.register(time + self._span.slide_ms)
             self._timers.delete(time)
             fired += 1
             if fired == TIMERS_PER_STEP or outputs.due:
@@ -154,14 +168,36 @@ class _Window(Operator):
         if outputs.records:
             yield outputs.cut()
 
+    def _held(self, start: int) -> Generator[Batch, None, tuple[list[Any], bool]]:
+        """What the rows of a window of the current key have, by slice, and whether some stay.
+
+        Those that no later window has are deleted. Yields only `REST`.
+        """
+        prefix = self._backend.key_prefix + self._state + self._backend.key
+        lower, upper = prefix + _encoded(start), prefix + _encoded(start + self._span.size_ms)
+        kept = prefix + _encoded(start + self._span.slide_ms)
+        held: list[Any] = []
+        gone: list[bytes] = []
+        # What the user's functions get they may change, and later windows are to have it as it was.
+        for row, value in self._rows.scan(lower, upper, copied=not self._span.tumbling):
+            held.append(value)
+            if row < kept:
+                gone.append(row)
+            if self._turn.over():
+                yield REST
+        for row in gone:
+            self._rows.delete(row)
+        return held, len(gone) < len(held)
+
     def _observe(self, held: list[Any]) -> None:
         self._types.observe(held)
 
-    def _add(self, row: bytes, records: list[Any]) -> None:
+    def _add(self, row: bytes, records: list[Any]) -> bool:
+        """Add records to the slice of this row; whether it may have no timer yet."""
         raise NotImplementedError
 
-    def _take(self, row: bytes, key: Any, start: int) -> Generator[Batch, None, Any]:
-        """The output of a window, which leaves no state; yields only `REST`."""
+    def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
+        """Emit a window of the current key; whether slices of it stay. Yields only `REST`."""
         raise NotImplementedError
 
 
@@ -182,22 +218,35 @@ class AggregateWindow(_Window):
         self._value_of = value_of
         self._combine = combine
 
-    def _add(self, row: bytes, records: list[Any]) -> None:
+    def _add(self, row: bytes, records: list[Any]) -> bool:
         value = reduce(self._combine, map(self._value_of, records))
         before = self._rows.get(row)
+        self._rows.put(row, self._combined(before, value))
+        return before is None
+
+    def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
+        if self._span.tumbling:
+            row = self._backend.key_prefix + self._state + self._backend.key + _encoded(start)
+            outputs.records.append((key, start, self._rows.get(row)))
+            self._rows.delete(row)
+            return False
+        values, stays = yield from self._held(start)
+        combined = None
+        for value in values:
+            combined = self._combined(combined, value)
+            if self._turn.over():
+                yield REST
+        if values:
+            outputs.records.append((key, start, combined))
+        return stays
+
+    def _combined(self, before: Any, value: Any) -> Any:
         try:
-            combined = value if before is None else self._combine(before, value)
+            return value if before is None else self._combine(before, value)
         except Exception:
-            # A value of a changed type often cannot be combined with the one that is stored.
+            # A value of a changed type often cannot be combined with one that is stored.
             self._types.observe([value])
             raise
-        self._rows.put(row, combined)
-
-    def _take(self, row: bytes, key: Any, start: int) -> Generator[Batch, None, Any]:
-        yield from ()
-        value = self._rows.get(row)
-        self._rows.delete(row)
-        return key, start, value
 
 
 class RecordsWindow(_Window):
@@ -220,21 +269,16 @@ class RecordsWindow(_Window):
             [record for records in held if records is not None for record in records]
         )
 
-    def _add(self, row: bytes, records: list[Any]) -> None:
+    def _add(self, row: bytes, records: list[Any]) -> bool:
         append(self._backend, self._rows, row, records)
+        return True
 
-    def _take(self, row: bytes, key: Any, start: int) -> Generator[Batch, None, Any]:
-        records: list[Any] = []
-        parts: list[bytes] = []
-        for part, held in self._rows.scan(row, prefix_end(row)):
-            records += held
-            parts.append(part)
-            if self._turn.over():
-                yield REST
-        for part in parts:
-            self._rows.delete(part)
+    def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
+        parts, stays = yield from self._held(start)
+        records = [record for part in parts for record in part]
         with blame("window function"):
-            return self._function(key, start, records)
+            outputs.records.append(self._function(key, start, records))
+        return stays
 
 
 def _encoded(start: int) -> bytes:

@@ -81,6 +81,24 @@ class Timers:
             if due <= limit:
                 yield from self._expired_in(group, limit)
 
+    def expired_in_turn(
+        self, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD
+    ) -> Iterator[tuple[int, bytes]]:
+        """Like `expired`, with those that are registered meanwhile, each in its place by time.
+
+        A timer that fires may register later ones only, or this would never end.
+        """
+        for group in self._due:
+            limit = max(limit_ms, ahead.get(group, limit_ms))
+            again = self._due[group] <= limit
+            while again:
+                for time, key in self._expired_in(group, limit):
+                    if self._due[group] < time:
+                        break
+                    yield time, key
+                # Where it is the latest time there is, no timer is left.
+                again = self._due[group] <= min(limit, _LATEST - 1)
+
     def drained(self) -> Iterator[tuple[int, bytes]]:
         """Every timer there is, then those that handlers registered meanwhile, and so on.
 

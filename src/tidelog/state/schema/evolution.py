@@ -20,13 +20,18 @@ _WIDER: Final = {
 }
 _SAME_BYTES: Final = {"tinyint", "smallint", "int", "bigint"}, {"float", "double"}
 """Types that store equal values as equal bytes: a key that is one of these is found again."""
-_PARSED: Final = frozenset({"value", "list", "map"})
+IN_SLICES: Final = "in slices"
+"""Ends the schema of windows that share slices."""
+DECLARED: Final = frozenset({"value", "list", "map"})
+"""Kinds of the states that a program declares and names by itself."""
 
 
 def objection(stored: StateInfo, wanted: StateInfo) -> str | None:
     """Why values stored as one definition cannot be read as the other; None when they can."""
     if stored.kind != wanted.kind:
         return f"the kind was {stored.kind} and is {wanted.kind}"
+    if wanted.schema == (*stored.schema, IN_SLICES):
+        return "an earlier build kept each record once per window, and this one once per slice"
     return _of_ttl(stored, wanted) or _of_schema(stored, wanted)
 
 
@@ -42,7 +47,7 @@ def _of_schema(stored: StateInfo, wanted: StateInfo) -> str | None:
     if stored.schema == wanted.schema:
         return None
     try:
-        if stored.kind in _PARSED and len(stored.schema) == len(wanted.schema):
+        if stored.kind in DECLARED and len(stored.schema) == len(wanted.schema):
             return _of_parsed(stored.schema, wanted.schema)
     except StateSchemaError:
         pass  # a canonical text does not quote names with a space

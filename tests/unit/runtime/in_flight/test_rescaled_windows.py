@@ -25,34 +25,43 @@ from tidelog.storage.memory import MemoryStore
 
 KEYS = [f"k{n}" for n in range(16)]
 SIZE_MS = 10
+SLIDE_MS = 6
 LATE = 1_000
 """What a late record adds: it counts for a window that has not fired, or not at all."""
 
 
-def records() -> list[tuple[str, int, int]]:
+def records(build: Any) -> list[tuple[str, int, int]]:
     """(key, time, value): windows that all fire at once, then records late for them, twice.
 
     Times begin below zero, as before 1970.
     """
+    # Sliding windows are more, and fire in more steps.
+    keys = KEYS[:6] if build is sliding_sums else KEYS
     made: list[tuple[str, int, int]] = []
     for start in (-40, 0):
-        made += [(key, start + 3 * n, n + 1) for n in range(6) for key in KEYS]
+        made += [(key, start + 3 * n, n + 1) for n in range(6) for key in keys]
         made += [("mark", start + 25, 0)] * 4
-        made += [(key, start + 1, LATE) for key in KEYS for _ in range(3)]
+        made += [(key, start + 1, LATE) for key in keys for _ in range(3)]
     return made
 
 
-def expected() -> dict[tuple[str, int], int]:
+def expected(build: Any) -> dict[tuple[str, int], int]:
     """Sum of what is on time by key and start of the window."""
+    slide_ms = SLIDE_MS if build is sliding_sums else SIZE_MS
     sums: dict[tuple[str, int], int] = defaultdict(int)
-    for key, time, value in records():
+    for key, time, value in records(build):
         if value != LATE:
-            sums[key, time - time % SIZE_MS] += value
+            for start in range(time - time % slide_ms, time - SIZE_MS, -slide_ms):
+                sums[key, start] += value
     return dict(sums)
 
 
 def window_sums(timed: Any) -> Any:
     return timed.window(SIZE_MS, value_of=lambda r: r[2], combine=lambda a, b: a + b)
+
+
+def sliding_sums(timed: Any) -> Any:
+    return timed.window(SIZE_MS, SLIDE_MS, value_of=lambda r: r[2], combine=lambda a, b: a + b)
 
 
 class Sums(StatefulProcessor):
@@ -83,12 +92,12 @@ def by_timers(timed: Any) -> Any:
     return timed.transform_with_state(Sums, time_mode="event")
 
 
-BUILDS = [window_sums, by_timers]
+BUILDS = [window_sums, sliding_sums, by_timers]
 
 
 def job(build: Any, sink: Outside, clock: VirtualClock) -> Job:
     job = Job("windows")
-    source = Eager({"only": records()}, portion=4)
+    source = Eager({"only": records(build)}, portion=4)
     timed = job.source(source).event_time(lambda r: r[1])
     fired = build(timed.key_by(lambda r: r[0]))
     # Takes so long that a checkpoint passes between any two steps of a firing.
@@ -101,10 +110,12 @@ def settings(parallelism: int, interval: float = 0.1) -> JobConfig:
     return pressed(parallelism=parallelism, channel_buffers=8, schedule=schedule)
 
 
-def check(sink: Outside, what: str) -> None:
+def check(sink: Outside, build: Any, what: str) -> None:
     fired = Counter((key, start) for key, start, _ in sink.records)
     assert [window for window, times in fired.items() if times > 1] == [], what
-    assert {(key, start): value % LATE for key, start, value in sink.records} == expected(), what
+    assert {(key, start): value % LATE for key, start, value in sink.records} == expected(build), (
+        what
+    )
 
 
 def firing(checkpoint: Checkpoint) -> set[tuple[int, int, int]]:
@@ -128,7 +139,7 @@ def test_every_step_of_a_firing_is_resumed_in_another_shape(
     for interval in (0.1, 0.25):
         sink, objects, clock = Outside(), MemoryStore("memory://windows"), VirtualClock()
         run_pressed(job(build, sink, clock), objects, settings(before, interval), clock)
-        check(sink, "without a restart")
+        check(sink, build, "without a restart")
         for checkpoint in checkpoints(objects):
             if firing(checkpoint) <= steps:
                 continue
@@ -142,5 +153,5 @@ def test_every_step_of_a_firing_is_resumed_in_another_shape(
                 restore_slot=checkpoint.slot,
                 seed=2,
             )
-            check(again, f"from slot {checkpoint.slot}: {firing(checkpoint)}")
+            check(again, build, f"from slot {checkpoint.slot}: {firing(checkpoint)}")
     assert len(steps) >= 16, "checkpoints amid four firings"

@@ -1,0 +1,187 @@
+"""Windows against a plain dict: whatever their span, however records, watermarks, flushes and
+restarts amid a firing follow each other.
+
+Functions that change what they get are part of it: a slice is in several windows.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+from unittest import mock
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from tests.property.profiles import looking
+from tests.support.clock import VirtualClock
+from tests.unit.state.conftest import Bench
+from tidelog.changelog.change import ROW_PREFIX_BYTES
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.channels.partition import ByKey
+from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.turn import PAUSE
+from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
+from tidelog.state.key_groups import encode_key, key_group
+from tidelog.state.processor import MAX_WATERMARK
+
+KEYS: Final = "abcdefgh"
+GROUPS: Final = 4
+_Window = tuple[str, int]
+
+spans = st.integers(1, 24).flatmap(lambda size: st.tuples(st.just(size), st.integers(1, size)))
+record = st.tuples(st.sampled_from(KEYS), st.integers(-45, 60))
+step = st.one_of(
+    st.tuples(st.just("records"), st.lists(record, min_size=1, max_size=12)),
+    st.tuples(st.just("records"), st.lists(record, min_size=1, max_size=12)),
+    st.tuples(st.just("watermark"), st.integers(-50, 70), st.integers(0, 6)),
+    st.tuples(st.just("flush")),
+    st.tuples(st.just("restart")),
+)
+
+
+class Model:
+    """What windows are to do, record by record."""
+
+    def __init__(self, size: int, slide: int) -> None:
+        self.size, self.slide = size, slide
+        self.watermark = -(1 << 63)
+        self.open: dict[_Window, list[int]] = defaultdict(list)
+        self.late: list[int] = []
+
+    def starts(self, time: int) -> list[int]:
+        """Starts of the windows of a time that have not fired."""
+        passed = max(time - self.size + 1, self.watermark - self.size + 2)
+        return [start for start in range(passed, time + 1) if start % self.slide == 0]
+
+    def add(self, number: int, key: str, time: int) -> None:
+        starts = self.starts(time)
+        for start in starts:
+            self.open[key, start].append(number)
+        if not starts:
+            self.late.append(number)
+
+    def fire(self, watermark: int) -> dict[_Window, list[int]]:
+        self.watermark = max(watermark, self.watermark)
+        due = [window for window in self.open if window[1] + self.size - 1 <= self.watermark]
+        return {window: sorted(self.open.pop(window)) for window in due}
+
+
+class Subject:
+    """The operator with its state; it can be restarted."""
+
+    def __init__(self, kind: str, size: int, slide: int) -> None:
+        self.kind, self.span = kind, WindowSpan(size, slide)
+        self.bench = Bench()
+        self.count = self.late = 0
+        self._open()
+
+    def _open(self) -> None:
+        self.window: Any
+        if self.kind == "records":
+            self.window = RecordsWindow(self.span, _emptied, "late")
+        elif self.kind == "lists":
+            self.window = AggregateWindow(self.span, lambda r: [r[0]], _extended, "late")
+        else:
+            self.window = AggregateWindow(self.span, lambda r: 1 << r[0], int.__or__, "late")
+        context = OperatorContext("windows", 0, 1, VirtualClock(), self.bench.backend)
+        self.window.open(context)
+
+    def restart(self) -> None:
+        """Come back from a checkpoint that is taken now."""
+        self.bench.backend.flush()
+        event_time = self.bench.backend.event_time
+        self.bench.reopen().event_time = event_time
+        self._open()
+
+    def add(self, records: list[list[Any]]) -> list[int]:
+        """Give records; the numbers of those that are late."""
+        times = [time for *_, time in records]
+        batch = Batch([list(record) for record in records], times)
+        ((_, routed),) = ByKey(lambda r: r[1], 1, GROUPS).route(batch)
+        return [r[0] for made in self.window.process(routed) for r in made.records]
+
+    def fire(self, watermark: int, pauses: int) -> Iterator[tuple[str, int, list[int]]]:
+        """Windows that fire; after so many pauses there is a restart, which goes on."""
+        before = self.bench.backend.event_time.watermark
+        for batch in self.window.watermark(watermark):
+            yield from map(self._read, batch.records)
+            pauses -= batch is PAUSE
+            if batch is PAUSE and pauses == 0:
+                self.bench.backend.event_time.watermark = before
+                self.restart()
+                yield from self.fire(watermark, 0)
+                return
+
+    def _read(self, fired: tuple[str, int, Any]) -> tuple[str, int, list[int]]:
+        key, start, value = fired
+        if self.kind == "sums":
+            value = [number for number in range(value.bit_length()) if value >> number & 1]
+        return key, start, sorted(value)
+
+    def rows(self) -> dict[str, int]:
+        """Rows of the table by kind of state."""
+        self.bench.backend.flush()
+        kinds = {info.id: info.kind for info in self.bench.backend.registry.infos()}
+        found: dict[str, int] = defaultdict(int)
+        for row, _ in self.bench.table.scan(b"", None):
+            found[kinds[int.from_bytes(row[2:ROW_PREFIX_BYTES], "big")]] += 1
+        return found
+
+
+def _emptied(key: str, start: int, records: list[Any]) -> tuple[str, int, list[int]]:
+    return key, start, [record.pop(0) for record in records]
+
+
+def _extended(left: list[int], right: list[int]) -> list[int]:
+    left.extend(right)
+    right.clear()
+    return left
+
+
+def in_order(fired: list[tuple[str, int, list[int]]]) -> bool:
+    """Whether the windows of each key group come in the order of time, each once."""
+    groups: dict[int, list[_Window]] = defaultdict(list)
+    for key, start, _ in fired:
+        groups[key_group(encode_key(key), GROUPS)].append((key, start))
+    return all(
+        len(set(windows)) == len(windows)
+        and [start for _, start in windows] == sorted(start for _, start in windows)
+        for windows in groups.values()
+    )
+
+
+@looking(300)
+@given(st.sampled_from(["sums", "lists", "records"]), spans, st.lists(step, max_size=14))
+def test_windows_are_those_of_a_dict(kind: str, span: tuple[int, int], steps: list[Any]) -> None:
+    subject, model = Subject(kind, *span), Model(*span)
+    slices: dict[tuple[str, tuple[int, ...]], int] = {}
+    with mock.patch("tidelog.runtime.operators.window.TIMERS_PER_STEP", 1):
+        for what, *values in [*steps, ("watermark", MAX_WATERMARK, 0)]:
+            match what, values:
+                case "records", [records]:
+                    numbered = [[subject.count + n, *r] for n, r in enumerate(records)]
+                    subject.count += len(numbered)
+                    for number, key, time in numbered:
+                        if model.starts(time):
+                            of_all = Model(*span).starts(time)
+                            slices[key, tuple(of_all)] = of_all[-1]
+                        model.add(number, key, time)
+                    late = subject.add(numbered)
+                    assert sorted(late) == model.late
+                    model.late.clear()
+                case "watermark", [watermark, pauses]:
+                    watermark = max(watermark, model.watermark)
+                    fired = list(subject.fire(watermark, pauses))
+                    assert in_order(fired)
+                    assert {(k, start): held for k, start, held in fired} == model.fire(watermark)
+                    passed = model.watermark - span[0] + 1
+                    slices = {s: last for s, last in slices.items() if last > passed}
+                    rows = subject.rows()
+                    if kind != "records":
+                        assert rows["window-aggregate"] == len(slices)
+                    assert rows["timers"] <= 2 * len(slices)
+                case "flush", _:
+                    subject.bench.backend.flush()
+                case "restart", _:
+                    subject.restart()
+    assert subject.rows() == {}

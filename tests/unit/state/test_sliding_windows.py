@@ -1,0 +1,143 @@
+"""Sliding windows keep a record once, whatever the number of windows that hold it."""
+
+from collections.abc import Iterable
+from operator import add
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside, run
+from tests.unit.state.conftest import Bench
+from tidelog import Job, Replayable
+from tidelog.changelog.change import ROW_PREFIX_BYTES
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.channels.partition import ByKey
+from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
+from tidelog.state.schema.decode import RowDecoder
+from tidelog.storage.memory import MemoryStore
+
+SPANS = [(60, 10), (60, 25), (7, 5), (5, 1), (10, 10)]
+
+
+def opened(bench: Bench, window: Any) -> Any:
+    window.open(OperatorContext("windows", 0, 1, VirtualClock(), bench.backend))
+    return window
+
+
+def give(window: Any, times: Iterable[int]) -> None:
+    times = list(times)
+    for _, batch in ByKey(lambda _: "k", 1, 4).route(Batch([1] * len(times), times)):
+        assert list(window.process(batch)) == []
+
+
+def fire(window: Any, watermark: int) -> list[Any]:
+    return [record for batch in window.watermark(watermark) for record in batch.records]
+
+
+def rows(bench: Bench, kind: str) -> int:
+    """Rows that the table has of states of a kind."""
+    bench.backend.flush()
+    states = {info.id for info in bench.backend.registry.infos() if info.kind == kind}
+    keys = [key for key, _ in bench.table.scan(b"", None)]
+    return sum(int.from_bytes(key[2:ROW_PREFIX_BYTES], "big") in states for key in keys)
+
+
+def starts(time: int, size: int, slide: int) -> list[int]:
+    return [start for start in range(time - size + 1, time + 1) if start % slide == 0]
+
+
+@pytest.mark.parametrize(("size", "slide"), SPANS)
+def test_a_slice_is_the_times_that_are_in_the_same_windows(size: int, slide: int) -> None:
+    span = WindowSpan(size, slide)
+    times = range(-3 * size, 3 * size)
+    assert all(span.slice_of(t) <= t and starts(span.slice_of(t), size, slide) for t in times)
+    for time in times:
+        windows = starts(time, size, slide)
+        assert starts(span.slice_of(time), size, slide) == windows
+        alike = span.slice_of(time - 1) == span.slice_of(time)
+        assert alike == (starts(time - 1, size, slide) == windows)
+        for passed in times:
+            left = [start for start in windows if start + size - 1 > passed]
+            if left:
+                assert span.first_after(span.slice_of(time), passed) == left[0]
+
+
+def test_a_record_of_many_windows_is_one_row_and_its_key_has_one_timer(bench: Bench) -> None:
+    window = opened(bench, AggregateWindow(WindowSpan(3_600, 10), lambda _: 1, add))
+    give(window, [0, 3, 9])
+    assert rows(bench, "window-aggregate") == 1
+    logged = sum(map(len, bench.log.batches))
+    give(window, [5])
+    bench.backend.flush()
+    assert sum(map(len, bench.log.batches)) == logged + 1, "the slice alone; its timer is known"
+    fired = fire(window, 3_600)
+    assert fired == [("k", start, 4) for start in range(-3_590, 1, 10)]
+    assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
+
+
+def test_records_are_kept_once(bench: Bench) -> None:
+    def held(key: Any, start: int, records: list[Any]) -> tuple[int, int]:
+        return start, len(records)
+
+    window = opened(bench, RecordsWindow(WindowSpan(60, 10), held))
+    give(window, range(60))
+    bench.backend.flush()
+    states = RowDecoder(bench.backend.registry.infos())
+    found = [states.decode(*row) for row in bench.table.scan(b"", None)]
+    kept = [row.value for row in found if row.kind == "window-records"]
+    assert kept == [[1] * 10] * 6
+    assert dict(fire(window, 10_000)) == {s: 60 - abs(s) for s in range(-50, 60, 10)}
+    assert rows(bench, "window-records") == rows(bench, "timers") == 0
+
+
+def test_a_record_adds_to_the_windows_that_have_not_fired(bench: Bench) -> None:
+    window = opened(bench, AggregateWindow(WindowSpan(30, 10), lambda _: 1, add))
+    give(window, [25])
+    assert fire(window, 29) == [("k", 0, 1)]
+    give(window, [22, 9, -1])
+    assert window.late_records == 2
+    assert fire(window, 49) == [("k", 10, 2), ("k", 20, 2)]
+    give(window, [22])
+    assert window.late_records == 3
+    assert fire(window, 1_000) == []
+
+
+def test_windows_without_records_are_not_emitted(bench: Bench) -> None:
+    window = opened(bench, AggregateWindow(WindowSpan(20, 10), lambda _: 1, add))
+    give(window, [0, 100])
+    assert fire(window, 10_000) == [("k", s, 1) for s in (-10, 0, 90, 100)]
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_functions_may_change_what_they_get(bench: Bench, flushed: bool) -> None:
+    """A slice is combined into several windows, and each finds it as it was."""
+
+    def extended(left: list[int], right: list[int]) -> list[int]:
+        left.extend(right)
+        return left
+
+    window = opened(bench, AggregateWindow(WindowSpan(30, 10), lambda r: [r], extended))
+    give(window, [0, 10, 20])
+    if flushed:
+        bench.backend.flush()
+    fired = []
+    for batch in window.watermark(1_000):
+        for record in batch.records:
+            fired.append((record[1], len(record[2])))
+            record[2].append(0)
+    assert fired == [(-20, 1), (-10, 2), (0, 3), (10, 2), (20, 1)]
+
+
+def test_sums_of_sliding_windows_through_a_job_count_each_record_in_each_of_its_windows() -> None:
+    times = [-95, -40, -39, 0, 1, 24, 25, 26, 59, 60, 61, 200]
+    sink, job = Outside(), Job("sliding")
+    timed = job.source(Replayable(times)).event_time(lambda time: time)
+    timed.key_by(lambda _: "k").window(60, 25, value_of=lambda _: 1, combine=add).sink(sink)
+    run(job, MemoryStore())
+    windows = [start for time in times for start in starts(time, 60, 25)]
+    assert [start for _, start, _ in sink.records] == sorted(set(windows))
+    assert {start: count for _, start, count in sink.records} == {
+        start: windows.count(start) for start in windows
+    }
