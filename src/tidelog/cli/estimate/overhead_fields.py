@@ -54,8 +54,9 @@ def _operator(operator: OperatorReport) -> dict[str, Any]:
 
 def _windows(windows: WindowReport) -> dict[str, Any]:
     return {
-        **fields_of(windows, "peak"),
+        **fields_of(windows, "peak", "shared"),
         "windows_per_record": windows.windows_per_record,
+        "slices_per_record": windows.slices_per_record,
         "bytes_per_record": windows.bytes_per_record,
         **_peak(windows.peak),
     }

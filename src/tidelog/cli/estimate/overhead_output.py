@@ -67,7 +67,7 @@ def _show_windows(output: Output, report: Report) -> None:
         output.line()
         output.line(f"{operator.id}: {_windows(windows)}")
         output.line(
-            "  2 x (windows + timers) x bytes x interval = "
+            "  2 x (slices + timers) x bytes x interval = "
             f"{size(round(windows.peak.predicted_bytes))}, measured "
             f"{size(round(windows.peak.measured_bytes))}, ratio {_ratio(windows.peak.ratio)}"
         )
@@ -83,7 +83,7 @@ def _windows(windows: WindowReport) -> str:
         f"{span(windows.slide_ms / 1000)}, {per_record:g} per record"
     )
     return (
-        f"{spans}; {_short(windows.windows_per_s)} windows/s of {_short(windows.window_bytes)} B, "
+        f"{spans}; {_short(windows.slices_per_s)} slices/s of {_short(windows.slice_bytes)} B, "
         f"{_short(windows.timers_per_s)} timers/s of {_short(windows.timer_bytes)} B"
     )
 
@@ -92,7 +92,7 @@ def _writes(windows: WindowReport) -> str:
     per_record = windows.bytes_per_record
     record = "" if per_record is None else f"; a record that opens all of its: {per_record:.0f} B"
     return (
-        f"a window is written {windows.writes_per_window or 0:.2f} times before it fires (the rule "
+        f"a slice is written {windows.writes_per_slice or 0:.2f} times before it goes (the rule "
         f"supposes 1){record}"
     )
 

@@ -51,20 +51,25 @@ class SubtaskReport:
 
 @dataclass(frozen=True, slots=True)
 class WindowReport:
-    """The rule for windows: 2 x (window + timer) rate x bytes x interval."""
+    """The rule for windows: 2 x (slice + timer) rate x bytes x interval.
+
+    A slice is what is stored of windows as one: where they share no slices, a window.
+    """
 
     size_ms: int | None
     """Length of the windows; None when no state and no option says it."""
     slide_ms: int | None
-    windows_per_s: float | None = None
-    """Windows that fired a second: window rows deleted."""
+    shared: bool = False
+    """Windows share slices, so a record is in one."""
+    slices_per_s: float | None = None
+    """Slices a second that the last of their windows fired: rows deleted."""
     timers_per_s: float | None = None
-    window_bytes: float | None = None
-    """Bytes of a change of a window's row, as stored."""
+    slice_bytes: float | None = None
+    """Bytes of a change of a slice's row, as stored."""
     timer_bytes: float | None = None
     """Bytes of a change of a timer, both of its rows, as stored."""
-    writes_per_window: float | None = None
-    """Times that a window's row is written before it fires; the rule supposes 1."""
+    writes_per_slice: float | None = None
+    """Times that a slice's row is written before it is deleted; the rule supposes 1."""
     peak: Comparison | None = None
     missing: str | None = None
 
@@ -74,12 +79,19 @@ class WindowReport:
         return self.size_ms / self.slide_ms if self.size_ms and self.slide_ms else None
 
     @property
+    def slices_per_record(self) -> float | None:
+        """Slices that keep one record."""
+        return 1.0 if self.shared else self.windows_per_record
+
+    @property
     def bytes_per_record(self) -> float | None:
         """Log for a record that opens all of its windows, until they have fired."""
-        windows = self.windows_per_record
-        if windows is None or self.window_bytes is None or self.timer_bytes is None:
+        windows, slices = self.windows_per_record, self.slices_per_record
+        if windows is None or slices is None:
             return None
-        return 2 * windows * (self.window_bytes + self.timer_bytes)
+        if self.slice_bytes is None or self.timer_bytes is None:
+            return None
+        return 2 * (slices * self.slice_bytes + windows * self.timer_bytes)
 
 
 @dataclass(frozen=True, slots=True)

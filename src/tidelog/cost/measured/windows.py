@@ -1,6 +1,6 @@
-"""The rule for windows, 2 x (window + timer) rate x bytes x interval, checked on a job.
+"""The rule for windows, 2 x (slice + timer) rate x bytes x interval, checked on a job.
 
-Invariants: rates are counts of windows that fired in the logs of the fullest checkpoints, over the
+Invariants: rates are counts of slices and timers that went in the logs of the fullest checkpoints, over the
 time in which so many changes were logged; only states of windows count as windows, or, where
 options say that an operator with timers keeps windows by itself, all but its timers.
 Source of the rule: `tidelog.cost.model.formulas`.
@@ -16,6 +16,7 @@ from tidelog.cost.measured.facts import Held, Rows, Written
 from tidelog.cost.measured.intervals import Interval, Rate
 from tidelog.cost.measured.report import Comparison, OperatorReport, WindowReport
 from tidelog.cost.model.formulas import window_log_peak_bytes
+from tidelog.state.schema.evolution import IN_SLICES
 
 _SPAN: Final = re.compile(r"size (\d+) ms, slide (\d+) ms")
 _TIMERS: Final = "timers"
@@ -36,6 +37,8 @@ class WindowStates:
     """Which states of an operator are windows and which are their timers, by number."""
 
     span: Span | None
+    shared: bool
+    """Windows share slices."""
     windows: frozenset[int]
     timers: frozenset[int]
     by_time: frozenset[int]
@@ -54,7 +57,8 @@ def window_states(states: Iterable[StateInfo], given: Span | None) -> WindowStat
         return None
     matches = (_SPAN.fullmatch(text) for info in states for text in info.schema)
     stored = next((Span(int(m[1]), int(m[2])) for m in matches if m is not None), None)
-    return WindowStates(given or stored, windows, timers, by_time)
+    shared = any(IN_SLICES in info.schema for info in states)
+    return WindowStates(given or stored, shared, windows, timers, by_time)
 
 
 def fullest_logs(report: OperatorReport) -> list[Interval]:
@@ -73,21 +77,22 @@ def with_windows(
         fired = _fired(kept, written, whole)
         reason = _NONE_FIRED
     if fired is None or report.bytes_per_change is None or report.interval_s is None:
-        return replace(report, windows=WindowReport(size, slide, missing=reason))
+        return replace(report, windows=WindowReport(size, slide, kept.shared, missing=reason))
     share = report.bytes_per_change.stored / report.bytes_per_change.raw
-    window_bytes, timer_bytes = share * fired.window_bytes, share * fired.timer_bytes
+    slice_bytes, timer_bytes = share * fired.slice_bytes, share * fired.timer_bytes
     predicted = window_log_peak_bytes(
-        fired.windows_per_s, fired.timers_per_s, window_bytes, timer_bytes, report.interval_s
+        fired.slices_per_s, fired.timers_per_s, slice_bytes, timer_bytes, report.interval_s
     )
     assert report.peak is not None
     checked = WindowReport(
         size,
         slide,
-        windows_per_s=fired.windows_per_s,
+        kept.shared,
+        slices_per_s=fired.slices_per_s,
         timers_per_s=fired.timers_per_s,
-        window_bytes=window_bytes,
+        slice_bytes=slice_bytes,
         timer_bytes=timer_bytes,
-        writes_per_window=fired.writes,
+        writes_per_slice=fired.writes,
         peak=Comparison(predicted, report.peak.measured_bytes),
     )
     return replace(report, windows=checked)
@@ -96,12 +101,12 @@ def with_windows(
 class _Fired(NamedTuple):
     """What fired in some logs; bytes of a change on average, before compression."""
 
-    windows_per_s: float
+    slices_per_s: float
     timers_per_s: float
-    window_bytes: float
+    slice_bytes: float
     timer_bytes: float
     writes: float
-    """Window rows put, per window row deleted."""
+    """Rows of windows put, per row deleted."""
 
 
 def _fired(
@@ -116,9 +121,9 @@ def _fired(
     timers = _total(written, logs, kept.timers)
     each_once = _total(written, logs, kept.by_time)
     return _Fired(
-        windows_per_s=_deleted_per_s(kept.windows, written, whole),
+        slices_per_s=_deleted_per_s(kept.windows, written, whole),
         timers_per_s=_deleted_per_s(kept.by_time, written, whole),
-        window_bytes=(put + deleted).raw_bytes / (put + deleted).count,
+        slice_bytes=(put + deleted).raw_bytes / (put + deleted).count,
         timer_bytes=timers.raw_bytes / each_once.count if each_once.count else 0.0,
         writes=put.count / deleted.count,
     )

@@ -16,16 +16,17 @@ def log_peak_bytes(writes_per_s: float, bytes_per_write: float, interval_s: floa
 
 
 def window_log_peak_bytes(
-    windows_per_s: float,
+    slices_per_s: float,
     timers_per_s: float,
-    window_bytes: float,
+    slice_bytes: float,
     timer_bytes: float,
     interval_s: float,
 ) -> float:
-    """The same for windows: 2 x (window + timer) rate x bytes x interval.
+    """The same for windows: 2 x (slice + timer) rate x bytes x interval.
 
-    Every window and every timer is written once and deleted once, hence the 2; each counts with
-    its own rate and its own bytes. A window that is updated while it is open adds ordinary writes.
+    Every slice and every timer is written once and deleted once, hence the 2; each counts with
+    its own rate and its own bytes. A slice that is updated while it is open adds ordinary writes.
+    Windows that share no slices, as those of Flink's window operator, are a slice each.
     """
-    per_s = windows_per_s * window_bytes + timers_per_s * timer_bytes
+    per_s = slices_per_s * slice_bytes + timers_per_s * timer_bytes
     return 2 * log_peak_bytes(1, per_s, interval_s)

@@ -82,20 +82,28 @@ def aggregate(clock: VirtualClock, seconds: float) -> Job:
     return job
 
 
-def windows(clock: VirtualClock, seconds: float, per_record: int, keys: int | None = None) -> Job:
-    """Sliding windows, `per_record` of which hold a record; every record has a key of its own, or
-    one of a few.
+def windows(clock: VirtualClock, seconds: float, per_record: int) -> Job:
+    """Sliding windows, `per_record` of which hold a record; every record has a key of its own.
 
     Keys and values are random, so that the log compresses about as well as real ones.
     """
     rng = Random(7)
+    source = Metered(clock, PER_S, seconds)
+    return _windows(source, lambda: rng.getrandbits(62), rng, per_record * SLIDE_MS, SLIDE_MS)
+
+
+def few_windows(clock: VirtualClock, seconds: float) -> Job:
+    """Tumbling windows of the keys of the aggregate, which most flushes find changed."""
+    rng = Random(7)
+    source = Metered(clock, AGGREGATED_PER_S, seconds)
+    return _windows(source, lambda: rng.randrange(KEYS), rng, 10 * SLIDE_MS, 10 * SLIDE_MS)
+
+
+def _windows(source: Metered, key: Any, rng: Random, size_ms: int, slide_ms: int) -> Job:
     job = Job("windows")
-    source = job.source(Metered(clock, PER_S, seconds), parallelism=1)
-    keyed = source.event_time(lambda record: record[1]).key_by(
-        lambda _: rng.getrandbits(62) if keys is None else rng.randrange(keys)
-    )
-    counted = keyed.window(
-        per_record * SLIDE_MS, SLIDE_MS, value_of=lambda _: rng.random(), combine=lambda a, b: a + b
+    timed = job.source(source, parallelism=1).event_time(lambda record: record[1])
+    counted = timed.key_by(lambda _: key()).window(
+        size_ms, slide_ms, value_of=lambda _: rng.random(), combine=lambda a, b: a + b
     )
     counted.sink(Callback(lambda _: None))
     return job
