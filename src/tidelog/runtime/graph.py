@@ -305,6 +305,10 @@ class KeyedStream(Stream):
         Emits (key, window start, value) when the watermark passes the window's end. Tumbling
         without a slide. `value_type` and `migrate` are those of `aggregate`.
 
+        `combine` is associative. Sliding windows combine each value once, with those of its slice,
+        and the slices of a window when it fires: oldest slice first, and in a slice in the order
+        in which records came. A slice whose value is None counts as empty.
+
         A record all of whose windows have fired is late: it is counted, and dropped or, as it is,
         emitted to the side output `late`, which `side_output(late)` of the result gives.
         """
@@ -331,8 +335,9 @@ class KeyedStream(Stream):
     ) -> Stream:
         """Like `window`, but keeps the records (msgpack values) until the window fires.
 
-        Emits what the function makes of (key, window start, records). `record_type` and `migrate`
-        are for a record what those of `aggregate` are for a value.
+        Emits what the function makes of (key, window start, records). Sliding windows keep a record
+        once and give it by slice, oldest first. `record_type` and `migrate` are for a record what
+        those of `aggregate` are for a value.
         """
         span = WindowSpan(size_ms, slide_ms or size_ms)
         return self._then(

@@ -59,7 +59,7 @@ def test_people_get_a_table_the_rule_for_windows_and_the_bill(store: Path) -> No
     assert window["interval_s"] == pytest.approx(INTERVAL_S, abs=0.25)
     assert f"every {window['interval_s']:.1f} s" in row
     assert "5 per record" in result.stdout
-    assert "2 x (windows + timers) x bytes x interval = " in result.stdout
+    assert "2 x (slices + timers) x bytes x interval = " in result.stdout
     assert "updates per logged change" in result.stdout
     assert "space amplification: " in result.stdout
     assert "aws-s3-standard  USD" in result.stdout

@@ -83,12 +83,24 @@ def by_windows(stream: Any, clock: Stopwatch) -> Any:
     return timed.window_records(10, function=lambda key, _, __: slow(clock, key))
 
 
+def by_slices(stream: Any, clock: Stopwatch) -> Any:
+    """Windows of a hundred slices each, all of one key."""
+
+    def least(left: int, right: int) -> int:
+        clock.spend(0.001)
+        return min(left, right)
+
+    timed = stream.event_time(lambda n: n).key_by(lambda _: "all")
+    windows = timed.window(100, 1, value_of=lambda n: n, combine=least)
+    return windows.filter(lambda fired: fired[1] >= 0).map(lambda fired: fired[2])
+
+
 def by_finish(stream: Any, clock: Stopwatch) -> Any:
     summed = stream.key_by(lambda n: n).aggregate(lambda n: n, lambda a, b: a)
     return summed.map(lambda pair: slow(clock, pair[0]))
 
 
-BUILDS = [by_map, by_key, by_flat_map, by_timers, by_windows, by_finish]
+BUILDS = [by_map, by_key, by_flat_map, by_timers, by_windows, by_slices, by_finish]
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)

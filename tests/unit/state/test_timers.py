@@ -81,6 +81,43 @@ def test_more_timers_than_are_read_ahead_all_fire(bench: Bench) -> None:
     assert [t for _, t in fire(bench, timers, 10**9)] == list(range(2500))
 
 
+def test_timers_that_are_registered_meanwhile_fire_in_their_turn(bench: Bench) -> None:
+    timers = Timers(bench.backend)
+    register(bench, timers, "k", 1, 4, 9)
+    fired = []
+    for time, key in timers.expired_in_turn(12):
+        bench.backend.use_encoded_key(key)
+        timers.delete(time)
+        if time % 2:
+            timers.register(time + 2)
+        fired.append(time)
+    assert fired == [1, 3, 4, 5, 7, 9, 11]
+    assert fire(bench, timers, 13) == [("k", 13)]
+
+
+def test_all_timers_fire_at_the_latest_time_there_is(bench: Bench) -> None:
+    timers, latest = Timers(bench.backend), 2**63 - 1
+    register(bench, timers, "k", 5, latest)
+    fired = []
+    for time, key in timers.expired_in_turn(latest):
+        bench.backend.use_encoded_key(key)
+        timers.delete(time)
+        fired.append(time)
+    assert fired == [5, latest]
+    assert list(timers.expired_in_turn(latest)) == []
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_only_timers_that_are_listed_have_a_row_by_key(bench: Bench, listed: bool) -> None:
+    timers = Timers(bench.backend, listed=listed)
+    register(bench, timers, "k", 5)
+    bench.backend.flush()
+    assert len(list(bench.table.scan(b"", None))) == 1 + listed
+    assert fire(bench, timers, 5) == [("k", 5)]
+    bench.backend.flush()
+    assert list(bench.table.scan(b"", None)) == []
+
+
 @looking(150)
 @given(
     st.lists(

@@ -1,8 +1,8 @@
 """The rule for windows, 2 x (slice + timer) rate x bytes x interval, checked on a job.
 
-Invariants: rates are counts of slices and timers that went in the logs of the fullest checkpoints, over the
-time in which so many changes were logged; only states of windows count as windows, or, where
-options say that an operator with timers keeps windows by itself, all but its timers.
+Invariants: rates are counts of slices and timers that went in the logs of the fullest checkpoints,
+over the time in which so many changes were logged; only states of windows count as windows, or,
+where options say that an operator with timers keeps windows by itself, all but its timers.
 Source of the rule: `tidelog.cost.model.formulas`.
 """
 

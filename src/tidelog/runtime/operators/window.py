@@ -99,7 +99,7 @@ class _Window(Operator):
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend
         self._turn = context.turn
-        self._timers = Timers(context.backend, "windows")
+        self._timers = Timers(context.backend, "windows", listed=False)
         registry = context.backend.registry
         info = registry.register(*self.state(self._span))
         self._state = info.id.to_bytes(2, "big")

@@ -1,7 +1,7 @@
 """Timers: (key, time) pairs that fire once; semantics of Spark's `transformWithState`.
 
 Invariants:
-- every timer is two rows, by time for firing and by key for listing, written together;
+- every timer is a row by time for firing and, where they are listed, one by key, written together;
 - a timer fires when its time is at or below the limit; within a key group in time order;
 - `_due` never exceeds the time of a key group's earliest timer, so a look at it can skip the
   group but never a timer.
@@ -32,10 +32,10 @@ _CHUNK: Final = 1024
 class Timers:
     """The timers of one subtask."""
 
-    def __init__(self, backend: KeyedBackend, name: str = "timers") -> None:
+    def __init__(self, backend: KeyedBackend, name: str = "timers", *, listed: bool = True) -> None:
         self._backend = backend
         self._by_time, self._time_id = self._family(f"${name}-by-time")
-        self._by_key, self._key_id = self._family(f"${name}-by-key")
+        self._by_key = self._family(f"${name}-by-key") if listed else None
         self._due = dict.fromkeys(range(backend.owned.first, backend.owned.last + 1), _EARLIEST)
 
     def _family(self, name: str) -> tuple[StateRows, bytes]:
@@ -50,8 +50,10 @@ class Timers:
         row = backend.key_prefix + self._time_id + time + backend.key
         if self._by_time.changed(row):
             return
-        self._by_key.put(backend.key_prefix + self._key_id + backend.key + time, True)
         self._by_time.put(row, True)
+        if self._by_key is not None:
+            rows, state = self._by_key
+            rows.put(backend.key_prefix + state + backend.key + time, True)
         group = int.from_bytes(backend.key_prefix, "big")
         self._due[group] = min(self._due[group], time_ms)
 
@@ -59,13 +61,17 @@ class Timers:
         """Remove a timer of the current key."""
         time = _encode_time(time_ms)
         backend = self._backend
-        self._by_key.delete(backend.key_prefix + self._key_id + backend.key + time)
         self._by_time.delete(backend.key_prefix + self._time_id + time + backend.key)
+        if self._by_key is not None:
+            rows, state = self._by_key
+            rows.delete(backend.key_prefix + state + backend.key + time)
 
     def list(self) -> Iterator[int]:
         """Times of the current key's timers, ascending."""
-        prefix = self._backend.key_prefix + self._key_id + self._backend.key
-        for row, _ in self._by_key.scan(prefix, prefix_end(prefix)):
+        assert self._by_key is not None, "these timers are not listed"
+        rows, state = self._by_key
+        prefix = self._backend.key_prefix + state + self._backend.key
+        for row, _ in rows.scan(prefix, prefix_end(prefix)):
             yield _decode_time(row[len(prefix) :])
 
     def expired(

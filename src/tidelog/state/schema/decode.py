@@ -40,7 +40,7 @@ class DecodedRow:
     key: Any
     entry: Any = None
     """What the row is of its key: a map's key, a list row's position, a timer's time (ms), a
-    window's start (ms) and, where it keeps records, the row's position."""
+    window's slice's start (ms) and, where it keeps records, the row's position."""
     value: Any = None
     expires_ms: int | list[int] | None = None
     """With a TTL: the expiry time of the value, of each element of a list row."""

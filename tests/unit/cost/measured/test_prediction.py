@@ -85,5 +85,4 @@ def test_windows_that_are_written_more_than_once_are_said_to_exceed_the_rule() -
     assert rule is not None and rule.peak is not None and rule.writes_per_slice is not None
     # A record per key and 2.5 seconds, so of twenty flushes seven find a window changed.
     assert 5 < rule.writes_per_slice < 10
-    print(rule, found.peak)
     assert rule.peak.ratio is not None and rule.peak.ratio < 0.6
