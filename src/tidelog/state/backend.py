@@ -175,12 +175,15 @@ class KeyedBackend:
     def _ahead_of_checkpoint(self, size: int) -> bool:
         """Whether to flush now so that the barrier finds less to do."""
         # Hot rows would be back by then: what is combined twice over is left to the barrier.
-        hot = self._buffer.updates > 2 * size
         return (
             self.cadence is not None
-            and not hot
+            and not self._hot(size)
             and self.cadence.leads(self._flushed_at, FLUSH_LEAD_S)
         )
+
+    def _hot(self, size: int) -> bool:
+        """Whether the rows of the buffer, so many, change again and again."""
+        return self._buffer.updates > 2 * size
 
     def make_room(self) -> Iterator[None]:
         """Let rows leave memory while those of all subtasks take too much, some at a time."""
@@ -205,26 +208,32 @@ class KeyedBackend:
         self._account.close()
 
     def flush(self) -> None:
-        """Write all buffered changes to table and log; rows may go on waiting for the table.
+        """Write all buffered changes to table and log; the table may get them later.
 
         Raises the table's errors, StateSchemaError for a value that cannot be encoded, and the
         same error ever after: changes that left the buffer and reached neither table nor log are
         lost, so no checkpoint may be taken of this backend any more.
         """
-        self._flush_some()
+        self._flush_some(put_off=True)
         while len(self._buffer):
-            self._flush_some()
+            self._flush_some(put_off=True)
 
-    def flush_in_steps(self, *, cache: bool = True, settle: bool = False) -> Iterator[None]:
+    def flush_in_steps(
+        self, *, cache: bool = True, settle: bool = False, urgent: bool = False
+    ) -> Iterator[None]:
         """Like `flush`, some rows at a time; between two steps others may have their turn.
 
-        Without `cache` the rows leave memory; with `settle` none waits for the table any more. What
-        is put in between is flushed as far as its turn comes; whoever wants nothing left calls
-        `flush` at the end.
+        Without `cache` the rows leave memory; with `settle` none waits for the table any more; with
+        `urgent` the log gets them first and the table later. What is put in between is flushed as
+        far as its turn comes; whoever wants nothing left calls `flush` at the end.
         """
         left = len(self._buffer)
+        # Rows that change all the time are written to the table once for many flushes.
+        put_off = not settle and (urgent or self._hot(left))
+        if not put_off:
+            yield from self._settle()
         while left > 0:
-            left = min(left - self._flush_some(cache=cache), len(self._buffer))
+            left = min(left - self._flush_some(cache=cache, put_off=put_off), len(self._buffer))
             if left > 0:
                 yield
         yield from self._free()
@@ -238,17 +247,17 @@ class KeyedBackend:
             left -= SETTLED_AT_ONCE
             yield
 
-    def _flush_some(self, *, cache: bool = True) -> int:
+    def _flush_some(self, *, cache: bool = True, put_off: bool) -> int:
         """One batch of rows goes to table and log; says how many rows."""
         if self._broken is not None:
             raise self._broken
         try:
-            return self._write_batch(cache=cache)
+            return self._write_batch(cache=cache, put_off=put_off)
         except Exception as error:
             self._broken = error
             raise
 
-    def _write_batch(self, *, cache: bool) -> int:
+    def _write_batch(self, *, cache: bool, put_off: bool) -> int:
         self._flushed_at = self.monotonic()
         if self._metadata_due:
             self._metadata_due = False
@@ -265,7 +274,10 @@ class KeyedBackend:
             return 0
         raw_bytes = 0
         for batch in ChangeBatch(self.seqno, keys, values).split(MAX_BATCH_BYTES):
-            self.table.write(batch.keys, batch.values)
+            if put_off and self.behind is not None:
+                self.behind.put_off(batch.keys, batch.values)
+            else:
+                self.table.write(batch.keys, batch.values)
             self.log.submit(batch)
             self.seqno = batch.end
             raw_bytes += batch.raw_bytes

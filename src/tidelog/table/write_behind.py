@@ -1,4 +1,4 @@
-"""A table whose newest rows wait in memory until there is time to write them.
+"""A table in front of which rows may wait in memory until there is time to write them.
 
 A barrier then waits for the log alone, and a row that changes from checkpoint to checkpoint is
 written once for many of them.
@@ -20,7 +20,7 @@ SETTLED_AT_ONCE: Final = 2048
 
 
 class WriteBehind:
-    """A table in front of another one; call `settle` before what waits takes too much memory."""
+    """A table in front of another; call `settle` before what was put off takes too much memory."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -28,7 +28,7 @@ class WriteBehind:
         self._row_bytes = 0
         """Of the first row of the newest batch, for all: an estimate."""
         self.through = False
-        """Every write goes to the table below at once: for states that are scanned all the time."""
+        """Nothing is put off: for states that are scanned all the time."""
 
     @property
     def waiting(self) -> int:
@@ -70,20 +70,27 @@ class WriteBehind:
         below = iter(stored)
         return [waiting[key] if key in waiting else next(below) for key in keys]
 
-    def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+    def put_off(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Like `write`, but the table below gets the rows when they are settled."""
         if self.through:
-            self._all_below().write(keys, values)
-        else:
-            # Paired first, so that unequal columns are refused before any row changes.
-            self._waiting.update(dict(zip(keys, values, strict=True)))
-            if keys:
-                self._row_bytes = len(keys[0]) + len(values[0] or b"")
+            self.write(keys, values)
+            return
+        # Paired first, so that unequal columns are refused before any row changes.
+        self._waiting.update(dict(zip(keys, values, strict=True)))
+        if keys:
+            self._row_bytes = len(keys[0]) + len(values[0] or b"")
+
+    def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        self._all_below().write(keys, values)
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         self._all_below().load(keys, values)
 
     def scan(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         return self._all_below().scan(lower, upper)
+
+    def columns(self, most_rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        return self._all_below().columns(most_rows)
 
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         self._all_below().clip(lower, upper)

@@ -16,8 +16,10 @@ from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.messages import Batch
 
 TURN_S: Final = 0.01
-_SHORT: Final = 16
-"""A turn is so many times shorter while a checkpoint is under way."""
+_SHORT: Final = 8
+"""A turn is so many times shorter while a checkpoint is under way ..."""
+_SHORT_RECORDS: Final = 128
+"""... but not so short that the calls cost much more than the work: records it has at least."""
 OUTPUT_RECORDS: Final = 2048
 """Records per buffer where an operator cuts its own output ..."""
 OUTPUT_BYTES: Final = 1 << 20
@@ -70,9 +72,14 @@ class Portion:
         total = len(batch.records)
         at = 0
         while at < total:
-            end = at + (max(1, self.size // _SHORT) if turn.short() else self.size)
+            end = at + (self._short if turn.short() else self.size)
             yield batch if at == 0 and end >= total else batch.part(at, end)
             at = end
+
+    @property
+    def _short(self) -> int:
+        """Records at once in a short turn."""
+        return min(self.size, max(_SHORT_RECORDS, self.size // _SHORT))
 
     def took(self, count: int, seconds: float, made: int = 0) -> None:
         """Handling `count` records took so many `seconds` and made so many bytes."""

@@ -71,7 +71,7 @@ class TaskCheckpoints:
         of_table = barrier.canonical or log is None or not log.complete
         # A whole turn at a time: the checkpoint waits for this, and turns of others are short.
         turn = Turn(parts.effects.clock.monotonic)
-        for _ in parts.backend.flush_in_steps(settle=of_table):
+        for _ in parts.backend.flush_in_steps(settle=of_table, urgent=True):
             if turn.over():
                 await parts.effects.clock.sleep(0)
                 turn.begin()
