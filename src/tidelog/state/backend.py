@@ -135,6 +135,12 @@ class KeyedBackend:
             encode, decode, cache_rows=cache_rows, scanned=scanned, observe=observe
         )
 
+    def sweep(self, sweep: TtlSweep) -> None:
+        """Remove what expires of a state; it is scanned for that."""
+        self.sweeps.append(sweep)
+        if self.behind is not None:
+            self.behind.through = True
+
     def use_key(self, key: object) -> None:
         """Make `key` the current key of all states."""
         self.use_encoded_key(encode_key(key))

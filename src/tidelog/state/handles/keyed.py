@@ -33,7 +33,7 @@ class KeyedRows:
             info, codec.encode, codec.decode, scanned=scanned, cached=cached
         )
         if info.ttl_ms is not None:
-            backend.sweeps.append(
+            backend.sweep(
                 TtlSweep(backend.table, self.rows, self._state, backend.owned, info.ttl_ms, expired)
             )
 
