@@ -8,7 +8,7 @@ Format: docs/internals/format.md, "Blocks".
 
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -211,7 +211,7 @@ class Block(BlockInfo):
         """The changes as Arrow columns `op, key_group, state_id, key, value`, key and value
         without a copy; `key` is the full row key. Needs pyarrow; raises CorruptObjectError.
         """
-        return self._columns().record_batch()
+        return record_batch([self])
 
     def _columns(self) -> Columns:
         if self.kind is not BlockKind.CHANGES:
@@ -225,6 +225,14 @@ class Block(BlockInfo):
 
     def _corrupt(self, expected: str, found: str) -> CorruptObjectError:
         return corrupt(self.name, self.offset, expected, found)
+
+
+def record_batch(blocks: Sequence[Block]) -> "pyarrow.RecordBatch":
+    """The changes of all blocks, one after the other, as at `Block.record_batch`.
+
+    A call of Arrow costs as much as a thousand rows, so small blocks are best read together.
+    """
+    return Columns.joined([block._columns() for block in blocks]).record_batch()
 
 
 def open_block(data: bytes, offset: int = 0, name: str = "block", *, base: int = 0) -> Block:

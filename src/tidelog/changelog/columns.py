@@ -119,6 +119,24 @@ class Columns:
             corrupt,
         )
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Columns]") -> "Columns":
+        """The columns of all parts, one after the other; raises CorruptObjectError."""
+        if len(parts) == 1:
+            return parts[0]
+        for part in parts:
+            # Lengths that do not add up would shift all rows of the parts after it.
+            part._check_sum(sum(part._lengths(part.key_lengths)), part.keys)
+            part._check_sum(sum(part._lengths(part.value_lengths)), part.values)
+        return cls(
+            b"".join([part.ops for part in parts]),
+            b"".join([part.key_lengths for part in parts]),
+            memoryview(b"".join([part.keys for part in parts])),
+            b"".join([part.value_lengths for part in parts]),
+            memoryview(b"".join([part.values for part in parts])),
+            parts[0].corrupt,
+        )
+
     def changes(self, first: SeqNo) -> ChangeBatch:
         """The changes from number `first` on; raises CorruptObjectError."""
         keys = self._split(self.keys, self.key_lengths)
@@ -161,10 +179,13 @@ class Columns:
         return pa.RecordBatch.from_arrays([op, number(0), number(2), key, value], names=names)
 
     def _split(self, column: memoryview, lengths: bytes) -> list[bytes]:
-        each = struct.unpack(f"<{len(self.ops)}I", lengths)
+        each = self._lengths(lengths)
         self._check_sum(sum(each), column)
         # Reading on and on needs no running sum, and takes half the time of slicing.
         return list(map(BytesIO(column).read, each))
+
+    def _lengths(self, stored: bytes) -> tuple[int, ...]:
+        return struct.unpack(f"<{len(self.ops)}I", stored)
 
     def _check_sum(self, found: int, column: memoryview) -> None:
         if found != len(column):

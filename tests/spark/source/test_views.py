@@ -75,10 +75,12 @@ def test_changes_within_manifests_are_read_too(spark: "SparkSession", tmp_path: 
     assert bag(found) == bag(expected(location, **options))
 
 
-def test_a_task_reads_one_object(spark: "SparkSession", job: Path, query: Path) -> None:
+def test_a_task_reads_one_object_or_several_as_asked_for(
+    spark: "SparkSession", job: Path, query: Path
+) -> None:
     for location, view in ((job, "blocks"), (job, "changes"), (job, "state"), (query, "changes")):
-        frame = load(spark, location, view=view)
-        planned = parts(request(location, view=view))
+        frame = load(spark, location, view=view, partitionBytes="0")
+        planned = parts(request(location, view=view, partitionBytes="0"))
         assert frame.rdd.getNumPartitions() == len(planned) > 1
     assert load(spark, job, view="changes", partitionBytes="1g").rdd.getNumPartitions() == 1
 
@@ -110,7 +112,8 @@ def test_filters_that_are_pushed_down_leave_out_objects(spark: "SparkSession", j
     spark.conf.set(PUSHDOWN, "true")
     wanted = expected(job, view="changes", slot="all")
     condition = "slot in (8, 9) and operator = 'process' and seqno >= 100 and op = 'put'"
-    frame = load(spark, job, view="changes", slot="all", pushdown="true").where(condition)
+    options = {"view": "changes", "slot": "all", "partitionBytes": "0"}
+    frame = load(spark, job, **options, pushdown="true").where(condition)
     assert bag(rows(frame)) == bag(
         row
         for row in wanted
@@ -119,7 +122,7 @@ def test_filters_that_are_pushed_down_leave_out_objects(spark: "SparkSession", j
         and row["seqno"] >= 100
         and row["op"] == "put"
     )
-    whole = load(spark, job, view="changes", slot="all").rdd.getNumPartitions()
+    whole = load(spark, job, **options).rdd.getNumPartitions()
     assert frame.rdd.getNumPartitions() < whole
 
 

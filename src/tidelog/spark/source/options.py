@@ -24,6 +24,9 @@ Slots = Literal["latest", "all", "these"]
 
 Starting = Literal["earliest", "latest"] | int
 
+BundleBytes = int | Literal["auto"]
+"""Bytes that one task reads; "auto": as suits the total."""
+
 NARROWING: Final = {
     "slot": "slot",
     "operator": "operator",
@@ -56,7 +59,7 @@ class Options:
     columns: tuple[str, ...] | None
     decode: bool
     pushdown: bool
-    partition_bytes: int
+    partition_bytes: BundleBytes
     """Objects are read together up to this size; 0: each is read on its own."""
     work_dir: str | None
     endpoint: str | None
@@ -82,7 +85,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         columns=_listed(texts["columns"]) if "columns" in texts else None,
         decode=_value(texts, "decode", "false", _flag, _FLAG),
         pushdown=_value(texts, "pushdown", "false", _flag, _FLAG),
-        partition_bytes=_value(texts, "partitionBytes", "0", bytes_of, "bytes, such as 8m"),
+        partition_bytes=_value(
+            texts, "partitionBytes", "auto", _bundle_bytes, "auto or bytes, such as 8m"
+        ),
         work_dir=texts.get("workdir"),
         endpoint=texts.get("endpoint"),
         starting=_value(texts, "startingSlot", "earliest", _starting, _STARTING),
@@ -169,6 +174,10 @@ def _check_effect(option: str, column: str, view: View, streaming: bool | None) 
         raise _without_effect(
             option, f"view {views}{', and without a stream' if streaming else ''}"
         )
+
+
+def _bundle_bytes(text: str) -> BundleBytes | None:
+    return "auto" if text.lower() == "auto" else bytes_of(text)
 
 
 def _starting(text: str) -> Starting | None:

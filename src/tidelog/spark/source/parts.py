@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from tidelog.effects import Effects
 from tidelog.errors import ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.spark.source import frames
 from tidelog.spark.source.frames import Row
-from tidelog.spark.source.options import Options
+from tidelog.spark.source.options import BundleBytes, Options
 from tidelog.spark.source.views import Column
 from tidelog.spark.source.wanted import Wanted
 from tidelog.storage.open import open_store
@@ -128,19 +128,36 @@ class Bundle:
             yield from part.read(task)
 
 
-def bundled(parts: Iterable[Part], limit_bytes: int) -> Sequence[Part]:
-    """Neighbours put together while they stay within the limit; 0 leaves each on its own."""
+_TASKS: Final = 8
+"""So many keep a few cores busy; more would cost more to start than they take."""
+_LEAST_BYTES: Final = 1 << 20
+"""Starting a task takes about as long as reading so much."""
+_MOST_BYTES: Final = 16 << 20
+
+
+def bundled(found: Iterable[Part], limit_bytes: BundleBytes) -> Sequence[Part]:
+    """Neighbours put together while they stay within the limit; 0 leaves each on its own.
+
+    The limit "auto" is an eighth of all bytes, but from 1 to 16 MiB.
+    """
+    parts = list(found)
     if limit_bytes == 0:
-        return list(parts)
+        return parts
+    most: int = _suitable(parts) if limit_bytes == "auto" else limit_bytes
     bundles: list[list[Part]] = []
     room = 0
     for part in parts:
         if not bundles or part.size > room:
             bundles.append([])
-            room = limit_bytes
+            room = most
         bundles[-1].append(part)
         room -= part.size
     return [Bundle(tuple(bundle)) for bundle in bundles]
+
+
+def _suitable(parts: Iterable[Part]) -> int:
+    each = sum(part.size for part in parts) // _TASKS
+    return min(max(each, _LEAST_BYTES), _MOST_BYTES)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from tidelog.checkpoint.manifest import encode_entry
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
 from tidelog.spark.source.job.objects import kind_of
+from tidelog.spark.source.parts import Task, bundled
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -312,25 +314,56 @@ def test_every_object_of_a_log_is_a_part_of_its_own(store: Path) -> None:
         if part.end > (state.materialization.upto if state.materialization else 0)
         and part.first < min(part.end, state.seqno)
     }
-    assert len(planned(request(store, view="changes", slot="all"))) == len(segments) > 3
+    assert (
+        len(planned(request(store, view="changes", slot="all", partitionBytes="0")))
+        == len(segments)
+        > 3
+    )
     stored = [name for name in filled() if name.startswith(object_names.SEGMENTS)]
-    assert len(planned(request(store, view="blocks"))) == len(stored)
+    assert len(planned(request(store, view="blocks", partitionBytes="0"))) == len(stored)
     slots = asyncio.run(read_slots(store_of(filled()))).sizes
-    assert len(planned(request(store, view="checkpoints"))) == len(slots)
+    assert len(planned(request(store, view="checkpoints", partitionBytes="0"))) == len(slots)
     subtasks = list(checkpoint_in(filled(), 9).subtasks())
-    assert len(planned(request(store, view="state"))) == len(subtasks)
+    assert len(planned(request(store, view="state", partitionBytes="0"))) == len(subtasks)
 
 
 def test_small_objects_can_share_a_part(store: Path) -> None:
-    apart = request(store, view="changes", slot="all")
+    apart = request(store, view="changes", slot="all", partitionBytes="0")
     together = request(store, view="changes", slot="all", partitionBytes="1g")
     assert len(planned(together)) == 1 < len(planned(apart))
     half = sum(part.size for part in planned(apart)) // 2
     some = request(store, view="changes", slot="all", partitionBytes=str(half))
     assert 1 < len(planned(some)) < len(planned(apart))
     assert bag(read(store, view="changes", slot="all", partitionBytes="10k")) == bag(
-        read(store, view="changes", slot="all")
+        read(store, view="changes", slot="all", partitionBytes="0")
     )
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A part of a size, which is not read."""
+
+    size: int
+
+    def read(self, task: Task) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("sizes_kb", "tasks"),
+    [
+        ([], 0),
+        ([10] * 90, 1),
+        ([100] * 400, 8),
+        ([1000] * 40, 8),
+        ([1000] * 400, 25),
+        ([40_000] * 3, 3),
+    ],
+)
+def test_tasks_are_many_enough_for_the_cores_and_large_enough_to_be_worth_their_start(
+    sizes_kb: list[int], tasks: int
+) -> None:
+    assert len(bundled([Sized(size << 10) for size in sizes_kb], "auto")) == tasks
 
 
 def test_a_slot_that_is_not_there_is_an_error(store: Path) -> None:

@@ -16,11 +16,13 @@ def options(streaming: bool = False, **given: str) -> Options:
 def test_without_options_the_log_of_the_newest_checkpoint_is_read() -> None:
     found = options()
     assert (found.view.name, found.slots, found.layout) == ("changes", "latest", None)
-    assert found.partition_bytes == 0 and found.fail_on_data_loss and found.poll_ms == 1000
+    assert found.partition_bytes == "auto" and found.fail_on_data_loss and found.poll_ms == 1000
 
 
 def test_names_of_options_are_compared_without_case() -> None:
     assert options(PARTITIONBYTES="8m").partition_bytes == 8 << 20
+    assert options(partitionBytes="Auto").partition_bytes == "auto"
+    assert options(partitionBytes="0").partition_bytes == 0
     assert options(partitionbytes="8m") == options(partitionBytes="8m")
 
 

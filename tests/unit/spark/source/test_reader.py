@@ -144,7 +144,7 @@ def test_reading_what_is_available_stops_there(tmp_path: Path, clock: VirtualClo
 
 def test_a_stream_can_share_parts_between_small_objects(tmp_path: Path) -> None:
     location = lay_out(tmp_path, filled())
-    apart, together = streaming(location), streaming(location, partitionBytes="1g")
+    apart, together = (streaming(location, partitionBytes=size) for size in ("0", "1g"))
     offsets = apart.initialOffset(), apart.latestOffset()
     assert len(apart.partitions(*offsets)) > len(together.partitions(*offsets)) == 1
 

@@ -7,9 +7,9 @@ stretch; a block becomes Arrow columns without a loop over its changes.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tidelog.changelog.block import Block, BlockKind, open_block
+from tidelog.changelog.block import Block, BlockKind, open_block, record_batch
 from tidelog.changelog.change import OP_PUT
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
@@ -22,6 +22,10 @@ from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_BATCH_BYTES: Final = 2 << 20
+"""Raw bytes of neighbouring blocks that become one batch."""
 
 
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
@@ -67,7 +71,7 @@ class LogPart:
         return sum(log_range.length for log_range in self._ranges())
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """The changes wanted, a batch per block."""
+        """The changes wanted, in batches of neighbouring blocks."""
         ranges = self._ranges()
         reader = SegmentReader(task.session.store, cache_bytes=0)
         # Together: neighbours in a segment share a request.
@@ -76,26 +80,46 @@ class LogPart:
         for stretch in self.stretches:
             log = stretch.log
             held = [open_block(log, 0, stretch.object)] if isinstance(log, bytes) else blocks[log]
-            for block in held:
-                yield from _changes(task.request, stretch, block)
+            wanted = (block for block in held if _has_wanted(task.request, stretch, block))
+            for run in _runs(wanted):
+                yield from _changes(task.request, stretch, run)
 
     def _ranges(self) -> list[LogRange]:
         logs = (stretch.log for stretch in self.stretches)
         return list(dict.fromkeys(log for log in logs if isinstance(log, LogRange)))
 
 
-def _changes(request: Request, stretch: Stretch, block: Block) -> Iterator["pa.RecordBatch"]:
-    """The wanted changes of a block that lie in the stretch."""
+def _has_wanted(request: Request, stretch: Stretch, block: Block) -> bool:
     start, end = max(stretch.start, block.first), min(stretch.end, block.end)
     if block.kind != BlockKind.CHANGES or start >= end:
-        return
-    wanted = list(request.wanted.of("seqno").within(start, end))
+        return False
     groups = request.wanted.of("key_group").within(block.key_group_min, block.key_group_max + 1)
-    if not wanted or not any(groups):
-        return
-    columns = block.record_batch()
-    for first, last in wanted:
-        part = columns.slice(first - block.first, last - first)
+    return any(request.wanted.of("seqno").within(start, end)) and any(groups)
+
+
+def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Blocks that go on from one another, together up to `_BATCH_BYTES`."""
+    run: list[Block] = []
+    size = 0
+    for block in blocks:
+        if run and (block.first != run[-1].end or size + block.raw_bytes > _BATCH_BYTES):
+            yield run
+            run, size = [], 0
+        run.append(block)
+        size += block.raw_bytes
+    if run:
+        yield run
+
+
+def _changes(
+    request: Request, stretch: Stretch, run: Sequence[Block]
+) -> Iterator["pa.RecordBatch"]:
+    """The wanted changes of a run of blocks that lie in the stretch."""
+    begin = run[0].first
+    start, end = max(stretch.start, begin), min(stretch.end, run[-1].end)
+    columns = record_batch(run)
+    for first, last in request.wanted.of("seqno").within(start, end):
+        part = columns.slice(first - begin, last - first)
         batch = _batch(request, stretch, part, first)
         if request.wanted.narrows("key_group"):
             key_groups = part.column("key_group")
