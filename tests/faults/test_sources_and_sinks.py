@@ -1,6 +1,7 @@
 """Inputs that changed between starts, outputs that somebody touched: named, mended, exact."""
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -140,15 +141,15 @@ def test_a_begun_file_that_grew_is_read_as_far_as_it_was_first_seen(inputs: Inpu
 
 
 def test_an_unreadable_file_is_named(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Path.open
+    opened = os.open
 
-    def denied(path: Path, *arguments: Any, **options: Any) -> Any:
+    def denied(path: Any, *arguments: Any, **options: Any) -> int:
         if path == inputs.left:
             raise PermissionError(13, "Permission denied", str(path))
         return opened(path, *arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "open", denied)
+        patched.setattr(os, "open", denied)
         with pytest.raises(AccessDeniedError, match=str(inputs.left)):
             inputs.start()
     inputs.finish()

@@ -206,7 +206,7 @@ def only_the_first_split_is_read(patch: pytest.MonkeyPatch) -> None:
     """The next split of a subtask has its turn when the one before it has ended."""
 
     def first(self: SourceTask) -> SplitReading | None:
-        reading = next(iter(self._readings.values()), None)
+        reading = next(iter(self._reads), None)
         return reading if reading is not None and reading.due_at <= self._now() else None
 
     patch.setattr(SourceTask, "_next", first)

@@ -45,6 +45,9 @@ class Source(ABC):
     blocking: bool = False
     """Splits are opened and read in threads, and may wait there as long as they like: barriers and
     other splits go on meanwhile."""
+    prompt: bool = False
+    """Reads of a blocking source wait for nothing but storage: a thread reads one split after the
+    other, and a split whose turn in it has not come does not count as idle."""
     rediscover_s: float | None = None
     """Look for new splits this often; None: once, the input is bounded."""
     splits_grow: bool = False

@@ -4,6 +4,7 @@ Invariant: every record becomes exactly what its format makes of it plus one new
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain, starmap
 from typing import Any, Final, Literal
 
 import msgspec
@@ -54,19 +55,40 @@ def _text(to_text: Callable[[Any], str]) -> EncodeLines:
 
 
 def _json(fields: Sequence[str] | None) -> EncodeLines:
-    names = tuple(fields) if fields is not None else None
+    if fields is None:
+        return lambda records: _encode_lines(list(map(_plain, records)))
+    names = tuple(fields)
+    line = _line_type(names)
 
     def plain(record: Any) -> Any:
-        if record.__class__ is not tuple or names is None:
+        if record.__class__ is not tuple:
             return _plain(record)
         if len(record) != len(names):
             raise ValueError(f"{len(record)} values for the {len(names)} fields {names}")
-        fields = dict(zip(names, record, strict=True))
-        if _SCALARS.issuperset(map(type, record)):
-            return fields
-        return {name: _plain(value) for name, value in fields.items()}
+        return {name: _plain(value) for name, value in zip(names, record, strict=True)}
 
-    return lambda records: _encode_lines(list(map(plain, records)))
+    def encode(records: Sequence[Any]) -> bytes:
+        # The usual case, tuples of plain values, runs without a loop in Python.
+        if (
+            set(map(type, records)) <= {tuple}
+            and set(map(len, records)) <= {len(names)}
+            and _SCALARS.issuperset(map(type, chain.from_iterable(records)))
+        ):
+            return _encode_lines(list(starmap(line, records)))
+        return _encode_lines(list(map(plain, records)))
+
+    return encode
+
+
+def _line_type(names: tuple[str, ...]) -> Callable[..., Any]:
+    """What makes an object with these names of as many values."""
+    # Field names need not be Python's: the attributes have names of their own.
+    attributes = [f"field_{at}" for at in range(len(names))]
+    renamed = dict(zip(attributes, names, strict=True))
+    try:
+        return msgspec.defstruct("Line", attributes, rename=renamed, gc=False)
+    except ValueError:  # a name that occurs twice, or with characters that JSON escapes
+        return lambda *values: dict(zip(names, values, strict=True))
 
 
 def _plain(value: Any) -> Any:

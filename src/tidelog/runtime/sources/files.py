@@ -5,7 +5,9 @@ where it is listed.
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from fnmatch import translate
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -21,10 +23,11 @@ class LineFiles(Source):
     """The regular files at a path, read by lines; subclasses say what a line becomes."""
 
     blocking = True
+    prompt = True
 
     def __init__(self, path: Path | str, include: str, limits: LineLimits, *, follow: bool) -> None:
         self._path = Path(path).absolute()
-        self._include = include
+        self._includes = _matcher(include)
         self._limits = limits
         self._follow = follow
         self.rediscover_s = _REDISCOVER_S if follow else None
@@ -49,24 +52,54 @@ class LineFiles(Source):
         return self._path if is_root else self._path / split
 
     def _walk(self) -> Iterator[str]:
-        for folder, folders, names in os.walk(self._path, onerror=_unlisted):
-            folders[:] = filter(_is_visible, folders)
-            for name in filter(_is_visible, names):
-                path = Path(folder, name)
-                split = PurePosixPath(path.relative_to(self._path))
-                if split.match(self._include) and path.is_file():
-                    yield str(split)
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            for entry in _entries(self._path / folder):
+                if entry.name.startswith("."):
+                    continue  # by convention output that is not finished, as the file sink's
+                split = folder + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(split + "/")
+                elif self._includes(split) and _is_file(entry):
+                    yield split
 
 
-def _unlisted(error: OSError) -> None:
-    """What to do about a directory that cannot be listed; raises StorageError."""
-    if not isinstance(error, FileNotFoundError):  # gone since its parent was listed
-        raise errors.from_os_error(error, f"input directory {error.filename}") from error
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a directory; raises StorageError when it cannot be listed."""
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except FileNotFoundError:
+        return []  # gone since its parent was listed
+    except OSError as error:
+        raise errors.from_os_error(error, f"input directory {folder}") from error
 
 
-def _is_visible(name: str) -> bool:
-    """Hidden files are unfinished output by convention, that of the file sink too."""
-    return not name.startswith(".")
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    # Only a link costs a look at the file system; one that leads nowhere is no file.
+    return Path(entry.path).is_file() if entry.is_symlink() else entry.is_file()
+
+
+def _matcher(include: str) -> Callable[[str], bool]:
+    """What `PurePosixPath.match` answers for the pattern, compiled once for many paths."""
+    pattern = PurePosixPath(include)
+    if not pattern.parts:
+        raise ConfigError(
+            "include", expected="a glob pattern", found=repr(include), action="pass one, such as *"
+        )
+    if pattern.is_absolute():
+        return lambda _: False
+    # Whole components from the right, as none of them matches across a slash.
+    parts = [re.compile(translate(part)).match for part in reversed(pattern.parts)]
+
+    def matches(split: str) -> bool:
+        names = split.rsplit("/", len(parts))[::-1]
+        return len(names) >= len(parts) and all(
+            matched(name) for matched, name in zip(parts, names, strict=False)
+        )
+
+    return matches
 
 
 def _storable(split: str) -> str:

@@ -4,7 +4,9 @@ Invariants: a position is [offset, limit], the offset always at the start of a l
 None for a file that is followed; bytes at or behind the limit are never read.
 """
 
+import errno
 import os
+import stat
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,9 +53,8 @@ class LineReader(SplitReader):
         self._longest = limits.line
         # One byte more than the longest line: a line that fits a chunk is then never too long.
         self._chunk = min(limits.chunk, limits.line + 1)
-        with failures(path):
-            self._file = path.open("rb", buffering=0)
-            self._identity = os.fstat(self._file.fileno())
+        self._file: int | None = None
+        self._identity = self._open()
         offset, limit = position or (0, None)
         self.position = (
             offset,
@@ -78,14 +79,26 @@ class LineReader(SplitReader):
         data = self._lines(offset, limit)
         records = self.decode(data, offset) if data else []
         self.position = (offset + len(data), limit)
+        if self.at_end:
+            self.close()  # in the thread that reads: closing may wait, as all that storage does
         return records
 
     def pause(self) -> None:
         """A directory may have more files than a process may have open."""
-        self._file.close()
+        self.close()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            file, self._file = self._file, None
+            os.close(file)
+
+    def _open(self) -> os.stat_result:
+        with failures(self._path):
+            self._file = os.open(self._path, os.O_RDONLY)
+            identity = os.fstat(self._file)
+            if stat.S_ISDIR(identity.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self._path))
+        return identity
 
     def _lines(self, offset: int, limit: int | None) -> bytes:
         """Whole lines from the offset on; empty when a followed file has none yet."""
@@ -104,11 +117,11 @@ class LineReader(SplitReader):
             size = min(2 * size, self._longest + 1)
 
     def _read(self, offset: int, size: int) -> bytes:
+        if self._file is None:
+            self._check_same(self._open())
+        assert self._file is not None
         with failures(self._path):
-            if self._file.closed:
-                self._file = self._path.open("rb", buffering=0)
-                self._check_same(os.fstat(self._file.fileno()))
-            data = os.pread(self._file.fileno(), size, offset)
+            data = os.pread(self._file, size, offset)
             if len(data) < size:
                 self._check_unchanged()
         return data

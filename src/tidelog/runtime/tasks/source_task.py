@@ -9,22 +9,18 @@ import asyncio
 import itertools
 import math
 from collections import deque
-from typing import Final
 
 from tidelog.effects import wait_for
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier, Batch, Splits
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.parts import TaskParts
-from tidelog.runtime.tasks.split_reading import Portion, SplitReading
+from tidelog.runtime.tasks.split_reading import PATIENCE_S, Portion, SplitReading
 from tidelog.runtime.tasks.split_turns import SplitTurns
 from tidelog.runtime.tasks.splits import SourceSplits, SplitPositions, StoredSplit
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import LeastWatermark, combined
 from tidelog.runtime.user_code import blame, close_all
-
-_PATIENCE_S: Final = 0.02
-"""How long a split may read in its thread before others have their turn."""
 
 
 class SourceTask(Task):
@@ -40,7 +36,7 @@ class SourceTask(Task):
         self._positions = SplitPositions(parts.backend)
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
-        self._reads = SplitTurns(parts.effects.clock.monotonic)
+        self._reads = SplitTurns(parts.effects, together=source.blocking and source.prompt)
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
         self._seen: set[str] = set()
@@ -137,6 +133,7 @@ class SourceTask(Task):
             return True
         reading = self._next()
         if reading is None:
+            self._reads.begin_next()
             await self._notice_idle()
             await self._pause(self._until_due())
         else:
@@ -156,13 +153,14 @@ class SourceTask(Task):
         again = self._source.rediscover_s
         self._find_at = math.inf if again is None else self._now() + again
         # A split that was begun and is gone is opened all the same: the source says what is lost.
-        begun = [] if self._found else list(self._positions.started())
+        begun = {} if self._found else dict.fromkeys(self._positions.started())
         self._found = True
         known = set(splits)
         for split in itertools.chain(splits, begun):
             if split not in self._seen and self._positions.owns(split):
                 self._seen.add(split)
-                self._add(split, self._positions.get(split), found=split in known)
+                stored = self._positions.get(split) if split in begun else StoredSplit()
+                self._add(split, stored, found=split in known)
         await self._follow_splits()
 
     def _add(self, split: str, stored: StoredSplit, *, found: bool) -> None:
@@ -207,20 +205,23 @@ class SourceTask(Task):
 
     async def _read(self, reading: SplitReading) -> None:
         if self._source.blocking:
-            reading.begin()
-            self._reads.begin_others()
-        if reading.working and not reading.handed:
-            await self._pause(_PATIENCE_S)
+            self._reads.begin(reading)
+        if self._reads.worth_waiting(reading, gathers=self._mixes_splits):
+            await self._pause(PATIENCE_S)
+        if not reading.handed:
+            self._reads.begin_next()  # storage is slow: more threads find it less so
         portion = self._reads.take(reading)
         if portion is not None and portion.records:
             read = {reading: portion}
             if self._mixes_splits:
                 self._reads.gather(read)
+            if not self._reads.busy:
+                self._reads.begin_next(but=read)
             await self._emit_read(read)
         elif portion is not None and portion.ended:
             self._finish_split(reading, portion)
             await self._follow_splits()
-        else:
+        elif not reading.queued:
             self._alignment.gone(reading.split)
             self._not_heard(reading)
             await self._follow_splits()

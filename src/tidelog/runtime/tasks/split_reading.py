@@ -9,8 +9,9 @@ import asyncio
 import math
 import threading
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from tidelog.effects import Effects
@@ -21,10 +22,14 @@ from tidelog.runtime.user_code import blame, close_all
 IDLE_S: Final = 0.1
 """How long a split without records is left alone when its reader does not say."""
 
-_AHEAD: Final = 1024
-"""Records that a thread reads ahead of the task ..."""
-_AHEAD_BYTES: Final = 1 << 20
-"""... and bytes from which on it does not."""
+BATCH_RECORDS: Final = 4096
+"""Records that a batch of several splits aims at, and that a thread reads ahead of the task."""
+BATCH_BYTES: Final = 1 << 20
+"""Bytes of records from which on a batch, and a thread, take no more."""
+
+
+PATIENCE_S: Final = 0.02
+"""How long a task waits for the threads that read before other splits have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,12 @@ class Portion:
     records: list[Any]
     position: Any
     ended: bool = False
+    size_bytes: int = 0
+    """Bytes of memory of the records, if a thread has read them."""
+
+
+InLoop = Callable[[Callable[[], None]], object]
+"""Calls a function in the event loop, from a thread."""
 
 
 class SplitReading:
@@ -55,13 +66,19 @@ class SplitReading:
         self._effects = effects
         self._listener: Callable[[], None] = _nobody
         self._reader: SplitReader | None = None
-        self._running: asyncio.Task[None] | None = None
+        self._running: asyncio.Future[None] | None = None
+        """The thread that reads this split, or is to read it after others."""
+        self._behind = False
+        """That thread reads others before."""
+        self._over = False
+        """The thread has done its part for this split."""
+        self._failure: Exception | None = None
         self._handed: deque[Portion] = deque()
         self._closed = False
         self._in_thread = False
         self._turn = threading.Lock()
-        """Guards `_closed` and `_in_thread`: the reader is closed by the task, or by a thread that
-        still reads when the task closes it."""
+        """Guards `_closed`, `_in_thread` and `_running`: one thread at a time reads, and the reader
+        is closed by the task, or by a thread that still reads when the task closes it."""
 
     def notify(self, listener: Callable[[], None]) -> None:
         """Call `listener`, in the event loop, when the split may have something to read."""
@@ -80,16 +97,17 @@ class SplitReading:
     @property
     def waits(self) -> bool:
         """The reader's thread has waited for records since the task last took some."""
-        return self.working and self.due_at == math.inf
+        return self.working and not self.queued and self.due_at == math.inf
 
-    def begin(self) -> None:
-        """Start a thread that reads the split of a blocking source, unless one reads already."""
-        if self._running is None and not self._handed:
-            loop = asyncio.get_running_loop()
-            self._running = asyncio.ensure_future(
-                self._effects.offload.wait(self._work, loop.call_soon_threadsafe)
-            )
-            self._running.add_done_callback(lambda _: self._ask())
+    @property
+    def may_begin(self) -> bool:
+        """No thread reads the split, and the task has taken what was read."""
+        return self._running is None and not self._handed
+
+    @property
+    def queued(self) -> bool:
+        """A thread is to read the split, and reads others before it."""
+        return self.working and self._behind and not (self._in_thread or self._over)
 
     def take(self) -> Portion | None:
         """The records read so far; None: nothing yet. Raises what the source raised."""
@@ -152,9 +170,12 @@ class SplitReading:
     def _taken(self) -> Portion | None:
         """All that the thread has handed over."""
         running = self._running
-        if running is not None and running.done():
+        if running is not None and (self._over or running.done()):
             self._running = None
-            running.result()
+            if running.done():
+                running.result()
+            if self._failure is not None:
+                raise self._failure
             if self._reader is not None:
                 self._reader.notify(self._ask)
         portions: list[Portion] = []
@@ -162,34 +183,63 @@ class SplitReading:
             portions.append(self._handed.popleft())
         if not portions:
             return None
+        if len(portions) == 1:
+            return portions[0]
         records = [record for portion in portions for record in portion.records]
-        return Portion(records, portions[-1].position, portions[-1].ended)
+        size = sum(portion.size_bytes for portion in portions)
+        return Portion(records, portions[-1].position, portions[-1].ended, size)
 
-    def _work(self, in_loop: Callable[[Callable[[], None]], object]) -> None:
-        """In a thread: read until there is nothing, or as much as may be read ahead."""
+    def begun(self, running: "asyncio.Future[None]", *, behind: bool) -> bool:
+        """That thread is to `work`, `behind` others, and not one where the split is queued.
+
+        False: another thread has come to it meanwhile.
+        """
         with self._turn:
-            if self._closed:
-                return
+            if not (self.may_begin or self.queued):
+                return False
+            self._running, self._behind, self._over = running, behind, False
+            return True
+
+    def ask_after(self, running: "asyncio.Future[None]") -> None:
+        """That thread has read for the task, or ended: let the task look soon."""
+        if self._running is not running:
+            return
+        if running.done() and not self._over and not _failed(running):
+            self._running = None  # it did not come to this split
+        self._ask()
+
+    def work(self, running: "asyncio.Future[None]", in_loop: InLoop) -> tuple[int, int]:
+        """In that thread: read until there is nothing, or as much as may be read ahead.
+
+        Returns how many records and bytes that were; `take` raises what the source raised.
+        """
+        with self._turn:
+            if self._closed or self._running is not running:
+                return 0, 0
             self._in_thread = True
         try:
-            self._read_on(in_loop)
+            return self._read_on(in_loop)
+        except Exception as error:
+            self._failure = error
+            return 0, 0
         finally:
             with self._turn:
-                self._in_thread = False
+                self._in_thread, self._over = False, True
                 left = self._closed
             if left:
                 close_all(self._task, [self._close], quietly=True)
 
-    def _read_on(self, in_loop: Callable[[Callable[[], None]], object]) -> None:
+    def _read_on(self, in_loop: InLoop) -> tuple[int, int]:
         reader, read, size = self._opened(), 0, 0
         while True:
             portion = self._read(reader)
+            portion = replace(portion, size_bytes=bytes_of(portion.records))
             self._handed.append(portion)
+            read, size = read + len(portion.records), size + portion.size_bytes
             if not portion.records or portion.ended or not reader.trickles or self._closed:
-                return
-            read, size = read + len(portion.records), size + bytes_of(portion.records)
-            if read >= _AHEAD or size >= _AHEAD_BYTES:
-                return
+                return read, size
+            if read >= BATCH_RECORDS or size >= BATCH_BYTES:
+                return read, size
             if len(self._handed) == 1:  # otherwise the task was asked, and has not come yet
                 in_loop(self._ask)
 
@@ -205,6 +255,41 @@ class SplitReading:
         with blame(self._task):
             records = reader.read()
             return Portion(records or [], reader.position, records is None or reader.at_end)
+
+
+def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "asyncio.Future[None]":
+    """Let one thread read these splits of a blocking source, one after the other.
+
+    It ends early when it has read a batch; those that it did not come to may begin again.
+    """
+    in_loop, now = asyncio.get_running_loop().call_soon_threadsafe, effects.clock.monotonic
+    hurry_at = now() + PATIENCE_S
+
+    def read_all() -> None:
+        records = size = 0
+        for reading in readings:
+            read, took = reading.work(running, in_loop)
+            records, size = records + read, size + took
+            if records >= BATCH_RECORDS or size >= BATCH_BYTES:
+                return
+            if now() >= hurry_at:  # the task does not wait for the others: what is here goes on
+                in_loop(partial(reading.ask_after, running))
+
+    running = asyncio.ensure_future(effects.offload.wait(read_all))
+
+    def ended(_: object) -> None:
+        for reading in readings:
+            reading.ask_after(running)
+
+    readings = [
+        reading for at, reading in enumerate(readings) if reading.begun(running, behind=at > 0)
+    ]
+    running.add_done_callback(ended)
+    return running
+
+
+def _failed(running: "asyncio.Future[None]") -> bool:
+    return running.cancelled() or running.exception() is not None
 
 
 def _nobody() -> None:

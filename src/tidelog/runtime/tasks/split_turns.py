@@ -4,27 +4,42 @@ Invariants: every split that is due has its turn before another one has its seco
 between two reads only so many hold what is scarce, such as an open file.
 """
 
+import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from tidelog.runtime.tasks.split_reading import IDLE_S, Portion, SplitReading
+from tidelog.effects import Effects
+from tidelog.runtime.tasks.split_reading import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    IDLE_S,
+    PATIENCE_S,
+    Portion,
+    SplitReading,
+    read_in_thread,
+)
 
-_AHEAD: Final = 8
-"""Splits that threads read beside the one whose turn it is: small files are opened meanwhile."""
-_GATHERED_RECORDS: Final = 1024
-"""Records from which on no further split's are added to a batch."""
+_THREADS: Final = 9
+"""Most threads that read splits at a time."""
+_TOGETHER: Final = 32
+"""Splits that one thread reads, where they are small and no read waits for anything but storage."""
 _OPEN_READERS: Final = 64
 
 
 class SplitTurns:
     """The splits that are being read, each once, in the order of their turns."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        """Seconds on the monotonic clock."""
+    def __init__(self, effects: Effects, *, together: bool) -> None:
+        self._effects = effects
+        self._now = effects.clock.monotonic
+        self._together = together
+        """A thread may read several splits, one after the other."""
+        self._threads: list[asyncio.Future[None]] = []
+        self._hurry_at = -math.inf
+        """Until then the newest thread may still have a batch for a task that waits."""
         self._readings: dict[str, SplitReading] = {}
         self._turns: OrderedDict[str, SplitReading] = OrderedDict()
         self._recent: dict[str, SplitReading] = {}
@@ -61,12 +76,43 @@ class SplitTurns:
                 return reading
         return None
 
-    def begin_others(self) -> None:
-        """Let threads read the splits whose turns come next."""
+    @property
+    def busy(self) -> bool:
+        """The newest thread reads, and has not done so for long."""
+        return bool(self._threads) and not self._threads[-1].done() and self._now() < self._hurry_at
+
+    def worth_waiting(self, reading: SplitReading, *, gathers: bool) -> bool:
+        """Whether a thread may soon have read this split, or more for a batch of several."""
+        if reading.handed:
+            return gathers and self.busy
+        return self.busy if reading.queued else reading.working
+
+    def begin(self, reading: SplitReading) -> None:
+        """Let threads read this split and those whose turns come next."""
+        if self._together:
+            if reading.may_begin:
+                self._start((reading, *islice(self._turns.values(), _TOGETHER - 1)))
+            return
+        for other in (reading, *islice(self._turns.values(), _THREADS - 1)):
+            self._start((other,))
+
+    def begin_next(self, but: Collection[SplitReading] = ()) -> None:
+        """Let one more thread read splits whose turns come next, where one reads several."""
+        if not self._together:
+            return
+        following = list(islice(self._turns.values(), _THREADS * _TOGETHER))
         now = self._now()
-        for reading in islice(self._turns.values(), _AHEAD):
-            if reading.due_at <= now:
-                reading.begin()
+        free = (r for r in following if r.may_begin and r.due_at <= now and r not in but)
+        # The last splits may be queued behind one whose storage does not answer.
+        self._start(tuple(islice(free, _TOGETHER)) or tuple(r for r in following if r.queued))
+
+    def _start(self, readings: Iterable[SplitReading]) -> None:
+        self._threads = [thread for thread in self._threads if not thread.done()]
+        now = self._now()
+        due = {r: None for r in readings if r.queued or (r.may_begin and r.due_at <= now)}
+        if due and (len(self._threads) < _THREADS or not self._together):
+            self._threads.append(read_in_thread(tuple(due), self._effects))
+            self._hurry_at = now + PATIENCE_S
 
     def take(self, reading: SplitReading) -> Portion | None:
         """What was read of a split; None: nothing yet. Raises what the source raised."""
@@ -80,7 +126,8 @@ class SplitTurns:
     def gather(self, read: dict[SplitReading, Portion]) -> None:
         """Add what threads have read of the splits whose turns come next, up to a batch."""
         records = sum(len(portion.records) for portion in read.values())
-        while records < _GATHERED_RECORDS:
+        size = sum(portion.size_bytes for portion in read.values())
+        while records < BATCH_RECORDS and size < BATCH_BYTES:
             reading = self._first()
             if not reading.handed or reading in read:
                 return
@@ -89,6 +136,7 @@ class SplitTurns:
             if portion is not None:
                 read[reading] = portion
                 records += len(portion.records)
+                size += portion.size_bytes
 
     def due_at(self, idle_after_ms: int | None) -> float:
         """When a split has its turn or counts as idle; infinite: only an event can tell."""

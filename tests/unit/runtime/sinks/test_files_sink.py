@@ -320,6 +320,9 @@ def test_a_transaction_of_another_sink_fails_the_restore(tmp_path: Path) -> None
         ({"fields": ("word", "n")}, ("tide", 1), '{"word":"tide","n":1}'),
         ({"fields": ("word", "n")}, ("tide", Row(a=1)), '{"word":"tide","n":{"a":1}}'),
         ({"fields": ("word", "n")}, Row(x=1), '{"x":1}'),
+        ({"fields": ("class", "a b")}, (None, 0.5), '{"class":null,"a b":0.5}'),
+        ({"fields": ('"', "n")}, ("tide", 1), '{"\\"":"tide","n":1}'),
+        ({"fields": ("n", "n")}, (1, 2), '{"n":2}'),
         ({"format": "text"}, ("tide", 1), "('tide', 1)"),
         ({"format": "text"}, "Flut und Ebbe \u2693", "Flut und Ebbe \u2693"),
         ({"format": lambda r: ";".join(map(str, r))}, ("tide", 1), "tide;1"),
@@ -331,6 +334,12 @@ def test_records_become_lines(
     writer = Files(tmp_path, **settings).open(context())
     writer.commit(pre_committed(writer, 1, record, record))
     assert shown(tmp_path) == [line, line]
+
+
+def test_tuples_with_names_for_their_values_may_lie_among_other_records(tmp_path: Path) -> None:
+    writer = Files(tmp_path, fields=("word", "n")).open(context())
+    writer.commit(pre_committed(writer, 1, ("tide", 1), Row(x=1), ("ebb", [2])))
+    assert shown(tmp_path) == ['{"word":"tide","n":1}', '{"x":1}', '{"word":"ebb","n":[2]}']
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -105,6 +105,22 @@ def test_splits_are_the_visible_regular_files_sorted_by_path(tmp_path: Path) -> 
     assert TextFiles(tmp_path / "input").discover() == everything
     assert TextFiles(tmp_path / "input", "*.csv").discover() == ["c.csv"]
     assert TextFiles(tmp_path / "input", "b/*.txt").discover() == ["a/b/c.txt"]
+
+
+@pytest.mark.parametrize(
+    "include", ["*", "*.py", "a/*", "?/[ab].*", "**/b.py", "a.py", "./a.py", "/a.py", "[!a].py"]
+)
+def test_a_pattern_is_matched_as_pure_path_matches_it(include: str, tmp_path: Path) -> None:
+    names = ["a.py", "b.py", "c.txt", "a/a.py", "a/b/b.py", "a/b/c.txt", "b/line\nend.py"]
+    for name in names:
+        written(tmp_path / name, b"")
+    expected = sorted(name for name in names if PurePosixPath(name).match(include))
+    assert TextFiles(tmp_path, include).discover() == expected
+
+
+def test_an_empty_pattern_is_refused() -> None:
+    with pytest.raises(ConfigError, match="include"):
+        TextFiles("input", "")
 
 
 def test_a_bounded_input_ends_at_the_size_of_the_first_open(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""Many small splits of one source: threads read several in turn, and none is lost or kept back."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from tidelog.effects import Effects, ThreadOffload
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sinks.callable import Callback
+from tidelog.runtime.source import Source, SplitReader
+from tidelog.runtime.sources import TextFiles
+from tidelog.storage.memory import MemoryStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FILES = 500
+
+
+class Counting(ThreadOffload):
+    """Threads, and how often the event loop waited for one that may take long."""
+
+    waits = 0
+
+    async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self.waits += 1
+        return await super().wait(function, *args, **kwargs)
+
+
+def records_of(source: Source, offload: ThreadOffload) -> list[Any]:
+    """What a job makes of the whole source."""
+    seen: list[Any] = []
+    job = Job("read")
+    job.source(source).sink(Callback(seen.append))
+
+    async def run() -> None:
+        effects = Effects(offload=offload)
+        await JobRunner(job, MemoryStore(), JobConfig(), effects).run()
+
+    asyncio.run(run())
+    offload.close()
+    return seen
+
+
+def test_a_thread_reads_many_small_files_in_turn(tmp_path: Path) -> None:
+    for number in range(FILES):
+        (tmp_path / f"{number:03d}").write_text(f"{number} a\n{number} b\n")
+    offload = Counting()
+    lines = records_of(TextFiles(tmp_path), offload)
+    assert sorted(lines) == sorted(f"{number} {side}" for number in range(FILES) for side in "ab")
+    assert offload.waits < FILES / 4
+
+
+class OneHangs(Source):
+    """Splits of one record each; the first is read when all others were."""
+
+    blocking = True
+    prompt = True
+
+    def __init__(self, splits: int) -> None:
+        self.splits = splits
+        self.others = threading.Semaphore(0)
+        self.was_kept_back = False
+
+    def discover(self) -> list[str]:
+        return [f"{number:03d}" for number in range(self.splits)]
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _OneRecord(self, split, position or 0)
+
+
+class _OneRecord(SplitReader):
+    def __init__(self, source: OneHangs, split: str, position: int) -> None:
+        self._source = source
+        self._split = split
+        self.position = position
+
+    def read(self) -> list[Any] | None:
+        if self.position:
+            return None
+        if self._split == "000":
+            for _ in range(self._source.splits - 1):
+                self._source.was_kept_back |= not self._source.others.acquire(timeout=60)
+        else:
+            self._source.others.release()
+        self.position = 1
+        return [self._split]
+
+
+def test_splits_behind_one_whose_storage_does_not_answer_are_read() -> None:
+    source = OneHangs(FILES)
+    assert sorted(records_of(source, ThreadOffload())) == source.discover()
+    assert not source.was_kept_back
