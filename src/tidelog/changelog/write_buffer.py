@@ -12,7 +12,6 @@ Invariants:
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Final, cast
 
 from tidelog.changelog.row_memory import RowSize
@@ -214,24 +213,24 @@ class StateRows:
 
     def _take(self, most: int) -> tuple[list[bytes], list[Any]]:
         """Changed rows, which count as unchanged from now on."""
-        if self._scanned:
-            keys, order = self._order[:most], self._order
-            del order[:most]
-            fresh = most - len(keys)
-            keys += self._fresh[:fresh]
-            del self._fresh[:fresh]
-        else:
-            keys = list(islice(self._changed, most))
+        if not self._scanned:
+            pop = self._changed.pop
+            keys = sorted(pop() for _ in range(min(most, len(self._changed))))
+            if not self._changed:
+                # An emptied set keeps the room of its largest size, which every look has to pass.
+                self._changed = set()
+            return keys, list(map(self._values.__getitem__, keys))
+        keys, order = self._order[:most], self._order
+        del order[:most]
+        fresh = most - len(keys)
+        keys += self._fresh[:fresh]
+        del self._fresh[:fresh]
         keys.sort()
         values = list(map(self._values.__getitem__, keys))
-        if self._scanned:
-            count = _sharing(values, most)
-            self._order[:0] = keys[count:]
-            del keys[count:], values[count:]
-        if len(keys) == len(self._changed):
-            self._changed = set()
-        else:
-            self._changed.difference_update(keys)
+        count = _sharing(values, most)
+        self._order[:0] = keys[count:]
+        del keys[count:], values[count:]
+        self._changed.difference_update(keys)
         return keys, values
 
     def _ordered(self) -> list[bytes]:
