@@ -83,6 +83,10 @@ class ProcessClock(SystemClock):
     def now_ms(self) -> int:
         return EPOCH_MS + self._ahead_ms + int(self._loop.time() * 1000)
 
+    async def sleep(self, seconds: float) -> None:
+        # Without a hand-over to threads: there are none.
+        await asyncio.sleep(seconds)  # noqa: TID251 - the loop has virtual time
+
     def monotonic(self) -> float:
         now, busy = self._loop.time(), self._process.busy_until
         return (now if now > busy else busy) - self._booted
