@@ -14,20 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-_HAND_OVER_S: Final = 1e-6
-"""A busy event loop sleeps so long where it gives way to others.
-
-Threads that wait for the interpreter's lock would get it once in a hundred milliseconds otherwise:
-an event loop lets go of it for a moment in each round and takes it again before they wake up, and
-each such moment sets back the time after which they may demand it (`sys.setswitchinterval`). The
-system sleeps for some 60 microseconds at least, which is enough for them.
-"""
 
 
 class Clock(Protocol):
@@ -66,6 +56,16 @@ class Offload(Protocol):
 class SystemClock:
     """The machine's clocks."""
 
+    hand_over_s: ClassVar = 1e-6
+    """A busy event loop sleeps so long where it gives way to others.
+
+    Threads that wait for the interpreter's lock would get it once in a hundred milliseconds
+    otherwise: an event loop lets go of it for a moment in each round and takes it again before they
+    wake up, and each such moment sets back the time after which they may demand it
+    (`sys.setswitchinterval`). The system sleeps for some 60 microseconds at least, which is enough
+    for them.
+    """
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
@@ -73,8 +73,8 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        if seconds <= 0:
-            time.sleep(_HAND_OVER_S)  # noqa: ASYNC251 - the loop is to stop for this moment
+        if seconds <= 0 and self.hand_over_s > 0:
+            time.sleep(self.hand_over_s)  # noqa: ASYNC251 - the loop is to stop for this moment
         await asyncio.sleep(seconds)
 
 

@@ -7,7 +7,7 @@ falls behind is logged.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -118,11 +118,11 @@ class Materializer:
     async def materialize(self) -> None:
         """Freeze the table at a flush boundary, upload what is new, cut the log behind it."""
         async with self.turns.freezing:
-            await self._flush_in_steps()
+            await self._in_steps(self.backend.flush_in_steps(settle=True))
             await self.snapshots.prepare()
-            await self._flush_in_steps()
-            # No await between flush and capture: the table holds exactly the changes below seqno.
-            self.backend.flush()
+            # What was flushed meanwhile; what is still buffered belongs to the log behind.
+            await self._in_steps(self.backend.settle())
+            # The table holds exactly the changes below seqno.
             captured = self.snapshots.capture(self.backend.seqno)
             self.backend.begin_chain()
         now = self.effects.clock.monotonic()
@@ -130,8 +130,8 @@ class Materializer:
         self.log.materialized(ref)
         self.snapshots.ledger.done([ref.descriptor])
 
-    async def _flush_in_steps(self) -> None:
-        for _ in self.backend.flush_in_steps(settle=True):
+    async def _in_steps(self, steps: Iterator[None]) -> None:
+        for _ in steps:
             await self.effects.clock.sleep(0)
 
     def _observed(self) -> Observed:

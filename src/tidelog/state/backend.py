@@ -237,16 +237,16 @@ class KeyedBackend:
         # Rows that change all the time are written to the table once for many flushes.
         put_off = not settle and (urgent or self._hot(left))
         if not put_off:
-            yield from self._settle()
+            yield from self.settle()
         while left > 0:
             left = min(left - self._flush_some(cache=cache, put_off=put_off), len(self._buffer))
             if left > 0:
                 yield
         yield from self._free()
         if settle:
-            yield from self._settle()
+            yield from self.settle()
 
-    def _settle(self) -> Iterator[None]:
+    def settle(self) -> Iterator[None]:
         """Bring the rows to the table that waited for it when this began."""
         left = 0 if self.behind is None else self.behind.waiting
         while left > 0 and self.behind is not None and self.behind.settle():
@@ -315,7 +315,7 @@ class KeyedBackend:
         """
         yield from self._free()
         if self._too_many_wait():
-            yield from self._settle()
+            yield from self.settle()
         for sweep in self.sweeps:
             now_ms = self.now_ms()
             left = min(sweep.owed(now_ms), MOST_SWEPT)

@@ -72,6 +72,9 @@ class Process:
 class ProcessClock(SystemClock):
     """Virtual time as one process sees it; sleeping is asyncio's, on a virtual loop."""
 
+    hand_over_s = 0.0
+    """There are no threads."""
+
     def __init__(
         self, loop: asyncio.AbstractEventLoop, process: Process, ahead_ms: int, booted: float
     ) -> None:
@@ -82,10 +85,6 @@ class ProcessClock(SystemClock):
 
     def now_ms(self) -> int:
         return EPOCH_MS + self._ahead_ms + int(self._loop.time() * 1000)
-
-    async def sleep(self, seconds: float) -> None:
-        # Without a hand-over to threads: there are none.
-        await asyncio.sleep(seconds)  # noqa: TID251 - the loop has virtual time
 
     def monotonic(self) -> float:
         now, busy = self._loop.time(), self._process.busy_until
