@@ -3,10 +3,12 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from tidelog.effects import Effects, ThreadOffload
+from tests.support.pipelines import effects
+from tidelog.effects import Effects, InlineOffload, ThreadOffload
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
@@ -95,3 +97,51 @@ def test_splits_behind_one_whose_storage_does_not_answer_are_read() -> None:
     source = OneHangs(FILES)
     assert sorted(records_of(source, ThreadOffload())) == source.discover()
     assert not source.was_kept_back
+
+
+class ALittleLater(InlineOffload):
+    """What may take long ends in a later round of the event loop, as with threads."""
+
+    async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        await asyncio.sleep(0)
+        return function(*args, **kwargs)
+
+
+class Quiet(Source):
+    """Two splits in which nothing happens; a look at one of them does not wait."""
+
+    blocking = True
+    reads = 0
+
+    def discover(self) -> list[str]:
+        return ["a", "b"]
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _Nothing(self)
+
+
+class _Nothing(SplitReader):
+    position = None
+
+    def __init__(self, source: Quiet) -> None:
+        self._source = source
+
+    def read(self) -> list[Any] | None:
+        self._source.reads += 1
+        return []
+
+
+def test_quiet_splits_are_looked_at_now_and_then_and_do_not_wake_each_other() -> None:
+    source, virtual = Quiet(), replace(effects(), offload=ALittleLater())
+    job = Job("quiet")
+    job.source(source).sink(Callback(lambda _: None))
+
+    async def run() -> None:
+        running = asyncio.ensure_future(JobRunner(job, MemoryStore(), JobConfig(), virtual).run())
+        for _ in range(50):
+            await virtual.clock.sleep(0.1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+    assert 50 <= source.reads <= 2 * 55
