@@ -79,6 +79,16 @@ class LastWriterWins:
             )
         self._next = end
 
+    def check_end(self, end: SeqNo) -> None:
+        """Raise CorruptObjectError if the log does not end where it should: before change `end`."""
+        if self._next != end:
+            raise CorruptObjectError(
+                self._name,
+                expected=f"changes up to {end}",
+                found=f"changes up to {self._next}",
+                action="restore an older slot (`tidelog checkpoints list URL` shows them)",
+            )
+
     def drain(self) -> tuple[list[bytes], list[bytes | None]]:
         """Row keys in ascending order and their values (None: deleted); nothing is kept."""
         rows, self._rows, self._at_most, self.full = self._rows, {}, 0, False

@@ -116,7 +116,7 @@ class Materializer:
         return True
 
     async def materialize(self) -> None:
-        """Freeze the table at a flush boundary, upload what is new, cut the log behind it."""
+        """Freeze the table with all that was flushed, upload what is new, cut the log behind it."""
         async with self.turns.freezing:
             await self._in_steps(self.backend.flush_in_steps(settle=True))
             await self.snapshots.prepare()

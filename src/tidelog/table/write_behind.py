@@ -26,7 +26,7 @@ class WriteBehind:
         self._table = table
         self._waiting: dict[bytes, bytes | None] = {}
         self._row_bytes = 0
-        """Of the first row of the newest batch, for all: an estimate."""
+        """Estimated bytes of a waiting row; measured at the first row of the newest batch."""
         self.through = False
         """Nothing is put off: for states that are scanned all the time."""
 

@@ -88,7 +88,7 @@ class LocalEngine:
 
     @property
     def workers(self) -> int:
-        """Its processes, when the work is worth them."""
+        """Most processes that check units at a time; little work is done in one."""
         return self.jobs or cpu_count() or 1
 
     async def run(self, units: Sequence[Unit], progress: Progress) -> list[UnitResult]:

@@ -83,7 +83,7 @@ class WayResult:
     partition: int
     """Number of the partition in the plan."""
     alternate: bool
-    """It begins at an older materialization than the checkpoint names."""
+    """Whether the way begins at an older materialization than the one its checkpoint names."""
     groups: Mapping[int, Fingerprint] = field(default_factory=dict)
     """Fingerprints of all key groups that have rows."""
     misfits: tuple[Misfit, ...] = ()

@@ -27,7 +27,6 @@ BATCH_RECORDS: Final = 4096
 BATCH_BYTES: Final = 1 << 20
 """Bytes of records from which on a batch, and a thread, take no more."""
 
-
 PATIENCE_S: Final = 0.02
 """How long a task waits for the threads that read before other splits have their turn."""
 
@@ -69,7 +68,7 @@ class SplitReading:
         self._running: asyncio.Future[None] | None = None
         """The thread that reads this split, or is to read it after others."""
         self._behind = False
-        """That thread reads others before."""
+        """The thread in `_running` reads other splits before this one."""
         self._over = False
         """The thread has done its part for this split."""
         self._failure: Exception | None = None
@@ -190,7 +189,9 @@ class SplitReading:
         return Portion(records, portions[-1].position, portions[-1].ended, size)
 
     def begun(self, running: "asyncio.Future[None]", *, behind: bool) -> bool:
-        """That thread is to `work`, `behind` others, and not one where the split is queued.
+        """The thread `running` is to read this split, `behind` others if it reads any before.
+
+        It takes the place of a thread in which the split only waits for its turn.
 
         False: another thread has come to it meanwhile.
         """
@@ -201,7 +202,7 @@ class SplitReading:
             return True
 
     def ask_after(self, running: "asyncio.Future[None]") -> None:
-        """That thread has read for the task, or ended: let the task look soon."""
+        """Wake the task: the thread `running` has read a part of its splits, or has ended."""
         if self._running is not running:
             return
         if running.done() and not self._over and not _failed(running):

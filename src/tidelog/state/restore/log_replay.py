@@ -13,7 +13,6 @@ from tidelog.changelog.replay import LastWriterWins
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import InheritedState
 from tidelog.effects import Offload
-from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
 from tidelog.state.restore.base_table import BaseTable
 from tidelog.state.restore.progress import RestoreProgress
@@ -63,13 +62,7 @@ class LogReplay:
                 trimmed.append(_trim(log_range, blocks, state.seqno))
         await self._merge(inline, merge, opening)
         await self._load(merge, opening)
-        if merge.next != state.seqno:
-            raise CorruptObjectError(
-                f"log of {self.what}",
-                expected=f"changes up to {state.seqno}",
-                found=f"changes up to {merge.next}",
-                action="restore an older slot (`tidelog checkpoints list URL` shows them)",
-            )
+        merge.check_end(state.seqno)
         return tuple(trimmed)
 
     def _skip(self, held: LogRange | Block, merge: LastWriterWins) -> None:

@@ -15,7 +15,7 @@ from tidelog.changelog.replay import LastWriterWins
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.effects import Offload
-from tidelog.errors import CorruptObjectError, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.ids import SeqNo
 from tidelog.verify.job.restoring import BOUNDS
 from tidelog.verify.job.scanned_table import ScannedTable
@@ -61,7 +61,7 @@ class Walker:
                     await self.offload.run(lambda: table.apply(*merge.drain()))
             while waiting and waiting[0].after <= number + 1:
                 await branch(waiting.popleft())
-        log.check(trunk, merge)
+        merge.check_end(trunk.seqno)
         self.found[trunk] = trunk.made(await self.offload.run(table.last, *merge.drain()))
 
     def failed(self, error: TidelogError) -> None:
@@ -82,7 +82,7 @@ class Walker:
                     if merge.full:
                         self.left.append(way)
                         return
-            log.check(way, merge)
+            merge.check_end(way.seqno)
         except UNREADABLE as error:
             self.found[way] = way.failed(error)
             return
@@ -107,16 +107,6 @@ class _LogOf:
         """
         if block.end > merge.next:
             merge.add(await self.offload.run(block.changes))
-
-    def check(self, way: Way, merge: LastWriterWins) -> None:
-        """Raise CorruptObjectError if changes are missing at the end of a way."""
-        if merge.next != way.seqno:
-            raise CorruptObjectError(
-                f"log of {self.what}",
-                expected=f"changes up to {way.seqno}",
-                found=f"changes up to {merge.next}",
-                action="restore an older slot (`tidelog checkpoints list URL` shows them)",
-            )
 
     async def read(
         self, steps: Sequence[Step], cuts: frozenset[int]

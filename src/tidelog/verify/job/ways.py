@@ -42,7 +42,7 @@ class Way:
 
     partition: int
     alternate: bool
-    """It begins at an older materialization than the checkpoint names."""
+    """Whether the way begins at an older materialization than the one its checkpoint names."""
     steps: tuple[Step, ...]
     seqno: SeqNo
     """The state is that after the changes below."""
