@@ -5,19 +5,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.bytecode import keep_bytecode
 from tests.memory_disk import use_memory_disk
+from tests.support.depth import DEEP
 
 if TYPE_CHECKING:
     from tests.wire.servers import S3Server
 
 # Imported within: only tests that use a server pay for its libraries.
 
-# A deadline would measure how busy the machine is.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# A deadline would measure how busy the machine is. Deep runs draw new cases, all others the same
+# ones each time: a rare case must not stop a change that has nothing to do with it. Explaining
+# traces every line, and what takes longer than a test may is never told.
+settings.register_profile(
+    "tidelog", deadline=None, derandomize=not DEEP, phases=set(Phase) - {Phase.explain}
+)
+settings.load_profile("tidelog")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,6 +10,5 @@ def looking(examples: int, steps: int = 50) -> settings:
     return settings(
         max_examples=more_in_depth(examples, 10 * examples),
         stateful_step_count=steps,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -26,6 +26,8 @@ from tidelog.state.processor import MAX_WATERMARK
 
 KEYS: Final = "abcdefgh"
 GROUPS: Final = 4
+MOST_STEPS: Final = 14
+MOST_RECORDS: Final = MOST_STEPS * 12
 _Window = tuple[str, int]
 
 spans = st.integers(1, 24).flatmap(lambda size: st.tuples(st.just(size), st.integers(1, size)))
@@ -82,7 +84,7 @@ class Subject:
         elif self.kind == "lists":
             self.window = AggregateWindow(self.span, lambda r: [r[0]], _extended, "late")
         else:
-            self.window = AggregateWindow(self.span, lambda r: 1 << r[0], int.__or__, "late")
+            self.window = AggregateWindow(self.span, lambda r: _bit(r[0]), _united, "late")
         context = OperatorContext("windows", 0, 1, VirtualClock(), self.bench.backend)
         self.window.open(context)
 
@@ -115,7 +117,8 @@ class Subject:
     def _read(self, fired: tuple[str, int, Any]) -> tuple[str, int, list[int]]:
         key, start, value = fired
         if self.kind == "sums":
-            value = [number for number in range(value.bit_length()) if value >> number & 1]
+            bits = int.from_bytes(value, "big")
+            value = [number for number in range(bits.bit_length()) if bits >> number & 1]
         return key, start, sorted(value)
 
     def rows(self) -> dict[str, int]:
@@ -138,6 +141,15 @@ def _extended(left: list[int], right: list[int]) -> list[int]:
     return left
 
 
+def _bit(number: int) -> bytes:
+    # As bytes: an int in a state has at most 64 bits, and a case has more records.
+    return (1 << number).to_bytes(MOST_RECORDS // 8, "big")
+
+
+def _united(left: bytes, right: bytes) -> bytes:
+    return bytes(map(int.__or__, left, right))
+
+
 def in_order(fired: list[tuple[str, int, list[int]]]) -> bool:
     """Whether the windows of each key group come in the order of time, each once."""
     groups: dict[int, list[_Window]] = defaultdict(list)
@@ -151,7 +163,7 @@ def in_order(fired: list[tuple[str, int, list[int]]]) -> bool:
 
 
 @looking(300)
-@given(st.sampled_from(["sums", "lists", "records"]), spans, st.lists(step, max_size=14))
+@given(st.sampled_from(["sums", "lists", "records"]), spans, st.lists(step, max_size=MOST_STEPS))
 def test_windows_are_those_of_a_dict(kind: str, span: tuple[int, int], steps: list[Any]) -> None:
     subject, model = Subject(kind, *span), Model(*span)
     slices: dict[tuple[str, tuple[int, ...]], int] = {}

@@ -127,6 +127,4 @@ def test_a_table_is_a_dict_with_snapshots(
         pass
 
     Machine.factory = factory
-    run_state_machine_as_test(
-        Machine, settings=settings(max_examples=40, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(Machine, settings=settings(max_examples=40, stateful_step_count=30))

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.pipelines import Portions, config, run
@@ -54,7 +54,6 @@ def pre_committed(writer: FilesWriter, checkpoint: int = 1, *records: Any) -> by
     return transaction
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=30), st.sampled_from([1, 12, 1000]))
 def test_no_record_is_seen_twice_or_missing_whatever_crashes(
     steps: list[str], max_part_bytes: int

@@ -76,7 +76,7 @@ def test_the_program_of_the_documentation_counts_words(conninfo: str, tmp_path: 
     assert found == [("falls", 1), ("rises", 1), ("the", 2), ("tide", 2)]
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(st.sampled_from(STEPS), max_size=20))
 def test_no_record_is_seen_twice_or_missing_whatever_crashes(
     postgres_server: Server, steps: list[str]

@@ -9,7 +9,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.runtime.sinks.job import STEPS, SinkJob, context
@@ -62,7 +62,6 @@ def sink(path: Path) -> Sqlite:
     return Sqlite(path, "words", COLUMNS)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=30))
 def test_no_record_is_seen_twice_or_missing_whatever_crashes(steps: list[str]) -> None:
     with TemporaryDirectory() as directory:

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.runtime.sources.reading import check_every_restart, drain, read_all
@@ -41,7 +41,6 @@ def named(value: Any) -> Any:
     return [named(item) for item in value] if isinstance(value, list) else value
 
 
-@settings(deadline=None)
 @given(st.lists(OBJECTS, max_size=8), st.integers(1, 64), st.sampled_from(["\n", "\r\n", "\n\n"]))
 def test_a_restart_from_every_position_gives_the_remaining_rows(
     objects: list[dict[str, Any]], chunk_bytes: int, newline: str

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.clock import VirtualClock
@@ -13,7 +13,6 @@ from tidelog.errors import ConfigError
 from tidelog.runtime.sources import Rate
 
 
-@settings(deadline=None)
 @given(st.integers(1, 5), st.integers(0, 20_000), st.integers(-5, 5))
 def test_the_splits_produce_each_number_once(splits: int, limit: int, start: int) -> None:
     source = Rate(None, splits=splits, limit=limit, start=start)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.runtime.sources.reading import check_every_restart, drain, read_all
@@ -12,7 +12,6 @@ from tidelog.errors import ConfigError, RestoreError
 from tidelog.runtime.sources import Replayable
 
 
-@settings(deadline=None)
 @given(st.integers(0, 5000), st.sampled_from([list, tuple, iter]))
 def test_a_restart_from_every_position_gives_the_remaining_records(size: int, kind: Any) -> None:
     source = Replayable(lambda: kind(range(size)))

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.runtime.sources.reading import check_every_restart, drain, read_all, stored
@@ -40,7 +40,6 @@ def append(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-@settings(deadline=None)
 @given(CONTENTS, st.integers(1, 64))
 def test_a_restart_from_every_position_gives_the_remaining_lines(
     content: bytes, chunk_bytes: int
@@ -51,7 +50,6 @@ def test_a_restart_from_every_position_gives_the_remaining_lines(
         check_every_restart(source, "input", lines_of(content))
 
 
-@settings(deadline=None)
 @given(st.lists(CONTENTS, max_size=6), st.integers(1, 64))
 def test_a_followed_file_gives_every_line_once_when_its_newline_is_there(
     appended: list[bytes], chunk_bytes: int
