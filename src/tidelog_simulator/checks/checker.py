@@ -31,6 +31,7 @@ from tidelog.runtime.tasks.sink_output import token_of
 from tidelog.storage import object_names
 from tidelog_simulator.checks.barriers import Barriers
 from tidelog_simulator.checks.violation import Property, Violation
+from tidelog_simulator.machine.network import Truth
 from tidelog_simulator.machine.process import Process
 from tidelog_simulator.run.trace import Trace
 
@@ -53,7 +54,8 @@ class Checker:
 
     trace: Trace
     now: Callable[[], float]
-    objects: Callable[[], dict[str, bytes]]
+    truth: Truth
+    """The store whose checkpoints it judges."""
     expected: dict[str, Counter[Any]]
     exactly_once: bool
     """A record comes once and no more; without it a record may come again."""
@@ -114,7 +116,7 @@ class Checker:
             self.newest_generation = entry.author.generation
         self._bytes[slot] = data
         self.slots[slot] = entry
-        for violation in slot_violations(self.slots, (), self.objects()):
+        for violation in slot_violations(self.slots, (), self.truth.objects()):
             self.blame(Property.MANIFEST, f"{violation}")
 
     def deleted(self, process: Process, name: str) -> None:
@@ -211,7 +213,7 @@ class Checker:
             )
 
     def _judge(self, entry: Checkpoint) -> None:
-        objects = self.objects()
+        objects = self.truth.objects()
         self.trace.add(
             self.now(), "--", f"slot {entry.slot} holds checkpoint {entry.checkpoint_id}"
         )

@@ -78,21 +78,38 @@ class FaultPlan:
         return Fate(there, back, lost, unanswered, again, orphan)
 
 
-class Network:
-    """A store, and the ways to it."""
+class Truth(MemoryStore):
+    """What one store holds, however requests get there."""
 
-    def __init__(
-        self, faults: FaultPlan, trace: Trace, watcher: Watcher, url: str = "sim://store"
-    ) -> None:
-        self.truth = MemoryStore(url)
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.vanished = False
+
+    def objects(self) -> dict[str, bytes]:
+        """Everything stored at this moment."""
+        return dict(self._objects)
+
+    def vanish(self) -> None:
+        """Lose all objects; what arrives later finds nothing to write to."""
+        self._objects.clear()
+        self._names.clear()
+        self.vanished = True
+
+    def _store(self, name: str, data: bytes) -> None:
+        if self.vanished:
+            raise store_unreachable(object_at(self.url, name), "no such store (simulated)")
+        super()._store(name, data)
+
+
+class Network:
+    """The ways to a store."""
+
+    def __init__(self, truth: Truth, faults: FaultPlan, trace: Trace, watcher: Watcher) -> None:
+        self.truth = truth
         self.faults = faults
         self.trace = trace
         self.watcher = watcher
         self.requests = 0
-
-    def objects(self) -> dict[str, bytes]:
-        """Everything stored at this moment."""
-        return dict(self.truth._objects)
 
 
 class StoreClient:

@@ -15,7 +15,7 @@ from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.tasks.sink_output import token_of
 from tidelog_simulator.checks.violation import Property
 from tidelog_simulator.machine.incarnation import Incarnation
-from tidelog_simulator.machine.network import Network, StoreClient
+from tidelog_simulator.machine.network import Network, StoreClient, Truth
 from tidelog_simulator.machine.process import Process
 from tidelog_simulator.run.world import World
 
@@ -62,7 +62,7 @@ class BranchingWorld(World):
 
     async def _fork(self, origin: _Origin) -> None:
         """A job of its own that begins at a savepoint, beside the one that took it."""
-        found = origin.network.objects()
+        found = origin.network.truth.objects()
         self._elsewhere = self._records(origin.transactions)
         expected = self.plan.expected()
         if origin.savepoint.final:
@@ -73,7 +73,7 @@ class BranchingWorld(World):
         )
         self.network.faults.calm = False
         await super()._operate()
-        if origin.network.objects() not in ({}, found):
+        if origin.network.truth.objects() not in ({}, found):
             self.checker.blame(Property.CENSUS, "a fork changed the store that it came from")
 
     def _start(self) -> Incarnation:
@@ -94,15 +94,14 @@ class BranchingWorld(World):
 
     def _use_another_store(self, origin: _Origin, expected: Records) -> None:
         violated = self.checker.violated
-        self.checker = self._checker(expected)
+        truth = Truth(f"sim://store-{len(self.referees) + 1}")
+        self.checker = self._checker(truth, expected)
         self.checker.expects_all, self.checker.violated = False, violated
         self.referees.append(self.checker)
-        url = f"sim://store-{len(self.referees)}"
-        self.network = Network(origin.network.faults, self._trace, self.checker, url)
+        self.network = Network(truth, origin.network.faults, self._trace, self.checker)
         self._from = origin
-        self._note(
-            f"goes on in {url} from slot {origin.savepoint.slot} of {origin.network.truth.url}"
-        )
+        came_from = f"slot {origin.savepoint.slot} of {origin.network.truth.url}"
+        self._note(f"goes on in {truth.url} from {came_from}")
         if self._rng.random() < _VANISHES:
             self._vanishing = asyncio.ensure_future(self._let_vanish(origin.network))
 
@@ -112,8 +111,7 @@ class BranchingWorld(World):
         while not checker.completed:
             await self._sleep(_LOOKS_S)
         self._note(f"{network.truth.url} vanishes")
-        network.truth._objects.clear()
-        network.truth._names.clear()
+        network.truth.vanish()
 
     def _origin(self, process: Process) -> RestoreFrom | None:
         if self._from is None:

@@ -28,7 +28,7 @@ from tidelog_simulator.jobs.outputs import ExternalOutput, Output, make_output
 from tidelog_simulator.machine.incarnation import Incarnation, told
 from tidelog_simulator.machine.loop import VirtualLoop, waiting
 from tidelog_simulator.machine.machines import Machines
-from tidelog_simulator.machine.network import FaultPlan, Network, StoreClient
+from tidelog_simulator.machine.network import FaultPlan, Network, StoreClient, Truth
 from tidelog_simulator.machine.process import Process, Suspension, effects_of
 from tidelog_simulator.machine.requests import ask_for_savepoints, drain_when
 from tidelog_simulator.run.scenario import Scenario
@@ -66,10 +66,12 @@ class World:
         self._settings = make_settings(
             self._random("settings"), scenario, self.plan, directory / "work"
         )
-        self.checker = self._checker(self.plan.expected())
+        truth = Truth("sim://store")
+        self.checker = self._checker(truth, self.plan.expected())
         self.referees = [self.checker]
         """One for each store."""
-        self.network = Network(FaultPlan(scenario, self._random("weather")), trace, self.checker)
+        weather = FaultPlan(scenario, self._random("weather"))
+        self.network = Network(truth, weather, trace, self.checker)
         sinks = (*self.plan.expected(), *self.plan.judged)
         self._outputs = {sink: self._output(sink) for sink in sinks}
         self._threads = rng.random() < scenario.threads
@@ -102,11 +104,11 @@ class World:
         """Implements `CommitWatcher`."""
         self.checker.committing(sink, process, transaction, records)
 
-    def _checker(self, expected: dict[str, Counter[Any]]) -> Checker:
+    def _checker(self, truth: Truth, expected: dict[str, Counter[Any]]) -> Checker:
         return Checker(
             self._trace,
             self._loop.time,
-            self._objects,
+            truth,
             expected,
             exactly_once=self.plan.mode == "exactly-once",
         )
@@ -119,9 +121,6 @@ class World:
             return ExternalOutput(sink, self)
         rng = self._random(f"output/{sink}")
         return make_output(rng, sink, self.directory / "outputs", self)
-
-    def _objects(self) -> dict[str, bytes]:
-        return self.network.objects()
 
     async def _operate(self) -> None:
         """Start the job until it has ended, then look at what is left."""
@@ -328,6 +327,6 @@ class World:
             if not self._ended(incarnation):
                 self.checker.blame(Property.PROGRESS, "a job that has ended does not start again")
                 return
-        wrong = census(self._objects(), self._settings.retain)
+        wrong = census(self.network.truth.objects(), self._settings.retain)
         if wrong is not None:
             self.checker.blame(Property.CENSUS, wrong)
