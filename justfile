@@ -8,7 +8,8 @@ seeds := "100000"
 _default:
     @just --list
 
-# Everything CI runs: format, lint, types, tests.
+# Everything CI runs: format, lint and types beside the tests.
+[parallel]
 check: lint test
 
 # Format and fix what can be fixed.
@@ -22,9 +23,9 @@ lint:
     .venv/bin/ruff check src tests benchmarks
     .venv/bin/mypy
 
-# All tests, two at a time; pass pytest arguments to narrow.
+# All tests, four at a time since they wait as much as they compute; pass pytest arguments to narrow.
 test *args:
-    {{ python }} -m pytest -n 2 --dist worksteal {{ args }}
+    {{ python }} -m pytest -n 4 --dist worksteal {{ args }}
 
 # What takes hours: simulated seeds, all tests in depth and with Spark, older Sparks, kills, s3a; or only the parts named.
 deep *parts:

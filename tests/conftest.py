@@ -9,6 +9,7 @@ from hypothesis import Phase, settings
 
 from tests.bytecode import keep_bytecode
 from tests.memory_disk import use_memory_disk
+from tests.order import begin_with_long_tests
 from tests.support.depth import DEEP
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ settings.load_profile("tidelog")
 def pytest_configure(config: pytest.Config) -> None:
     keep_bytecode(config)
     use_memory_disk(config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    begin_with_long_tests(items)
 
 
 @pytest.fixture(scope="session")

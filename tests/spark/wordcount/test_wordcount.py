@@ -10,7 +10,7 @@ from tests.spark.wordcount.counts import Tree, WordCount, listed, missing, spark
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 ALL = ("--top", "100000")
-WHITE = "".join(map(chr, filter(lambda code: chr(code).isspace(), range(0x110000))))
+WHITE = "".join(filter(str.isspace, map(chr, range(0x110000))))
 ODD = "\u200b\ufeff\u180e\u2060x \U0001f600\u3000é e\u0301 ÄÖ äö \x00nul *a[b]{c}\\ 'q'"
 
 
