@@ -11,6 +11,7 @@ from typing import Any, Final
 
 ROW_SLOT_BYTES: Final = 140
 """A row's places in the dict of values and in the set of changes."""
+_KEPT: Final = 3 / 4
 _DEPTH: Final = 4
 _SAMPLED: Final = 4
 """How many elements of a container are measured; the others count as their average."""
@@ -93,6 +94,15 @@ class RowMemory:
         account = RowAccount(self, shed)
         self.accounts.append(account)
         return account
+
+    def crowded_by(self, cached_bytes: int) -> bool:
+        """Whether a subtask with so many bytes of rows that its table has as well gives them up.
+
+        There is to be room for what the next flushes bring, and whoever keeps little keeps it.
+        """
+        if self.limit_bytes is None or self.used_bytes <= _KEPT * self.limit_bytes:
+            return False
+        return cached_bytes * len(self.accounts) > self.used_bytes / 2
 
     @property
     def _exceeded(self) -> bool:

@@ -44,7 +44,7 @@ class StateRows:
     """
 
     __slots__ = (
-        "_cache_rows",
+        "_cached",
         "_changed",
         "_decode",
         "_dropped",
@@ -65,7 +65,7 @@ class StateRows:
         encode: Encode,
         decode: Decode,
         *,
-        cache_rows: int,
+        cached: bool,
         scanned: bool,
         observe: Observe | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class StateRows:
         self._encode = encode
         self._decode = decode
         self._observe = observe
-        self._cache_rows = cache_rows
+        self._cached = cached
         self._values: dict[bytes, Any] = {}
         self._dropped: list[dict[bytes, Any]] = []
         """Rows that are not cached any more and still in memory."""
@@ -97,6 +97,11 @@ class StateRows:
         for dropped in self._dropped:
             rows += len(dropped)
         return int(rows * self._size.bytes)
+
+    @property
+    def cached_bytes(self) -> int:
+        """About how much memory the rows take that are kept although the table has them."""
+        return int((len(self._values) - len(self._changed)) * self._size.bytes)
 
     def drop_cached(self) -> None:
         """Forget the rows that the table has as well; their memory is given back by `free`."""
@@ -122,11 +127,8 @@ class StateRows:
         if value is _ABSENT:
             stored = self._table.get(key)
             value = None if stored is None else self._decode(stored)
-            if not self._cache_rows:
+            if not self._cached:
                 return value
-            if len(self._values) >= self._cache_rows + len(self._changed):
-                # A state that is only read is never drained: its cache ends here.
-                self.drop_cached()
             if len(self._values) % _SAMPLE_EVERY == 0:
                 self._size.sample(key, value)
             self._values[key] = value
@@ -191,9 +193,9 @@ class StateRows:
         return row if type(value) in _IMMUTABLE else (key, self._decode(self._encode(value)))
 
     def drain(self, most: int, *, cache: bool) -> tuple[list[bytes], list[bytes | None]]:
-        """Take at most `most` changed rows, encoded, as sorted columns; the cache keeps them.
+        """Take at most `most` changed rows, encoded, as sorted columns.
 
-        Without `cache` they are not even that.
+        They stay in memory for reads, if the state is cached and with `cache`.
         """
         keys, values = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self._size.bytes)))))
         if self._observe is not None:
@@ -203,12 +205,9 @@ class StateRows:
             encoded = [None if value is None else encode(value) for value in values]
         else:
             encoded = list(map(encode, values))
-        if not cache:
+        if not (cache and self._cached):
             for key in keys:
                 del self._values[key]
-        if not self._changed and len(self._values) > self._cache_rows:
-            # All at once instead of an LRU list: no bookkeeping per access.
-            self.drop_cached()
         return keys, encoded
 
     def _take(self, most: int) -> tuple[list[bytes], list[Any]]:
@@ -315,6 +314,11 @@ class WriteBuffer:
             size += rows.memory_bytes
         return size
 
+    @property
+    def cached_bytes(self) -> int:
+        """About how much memory the rows take that are kept although the table has them."""
+        return sum(rows.cached_bytes for rows in self._states)
+
     def drop_cached(self) -> None:
         """Forget the rows that the table has as well."""
         for rows in self._states:
@@ -325,13 +329,13 @@ class WriteBuffer:
         encode: Encode,
         decode: Decode,
         *,
-        cache_rows: int,
+        cached: bool,
         scanned: bool = False,
         observe: Observe | None = None,
     ) -> StateRows:
         """Add a state; `observe` sees the values of every flush, and may refuse them."""
         rows = StateRows(
-            self._table, encode, decode, cache_rows=cache_rows, scanned=scanned, observe=observe
+            self._table, encode, decode, cached=cached, scanned=scanned, observe=observe
         )
         self._states.append(rows)
         return rows

@@ -55,8 +55,9 @@ class FlushConfig:
     """Bytes of rows as the log stores them; reached before `rows` when rows are large."""
     max_age: float = 1.0
     """Seconds a change may stay unflushed while the job is busy."""
-    cache_rows: int = 131_072
-    """Rows kept in memory per state after a flush."""
+    cache_bytes: int | None = None
+    """Memory of the rows that a subtask keeps for reads after a flush; None: as much as the memory
+    for rows has room for."""
 
 
 @dataclass(slots=True)
@@ -130,10 +131,7 @@ class KeyedBackend:
         self._metadata_due = True
         if scanned and self.behind is not None:
             self.behind.through = True
-        cache_rows = self.config.cache_rows if cached else 0
-        return self._buffer.state(
-            encode, decode, cache_rows=cache_rows, scanned=scanned, observe=observe
-        )
+        return self._buffer.state(encode, decode, cached=cached, scanned=scanned, observe=observe)
 
     def sweep(self, sweep: TtlSweep) -> None:
         """Remove what expires of a state; it is scanned for that."""
@@ -166,6 +164,7 @@ class KeyedBackend:
 
         To be asked after every few records: this is where memory is counted.
         """
+        self._bound_cache()
         self._account.holds(self.rows_bytes())
         size = len(self._buffer)
         if size == 0:
@@ -203,6 +202,12 @@ class KeyedBackend:
                 self._account.holds(self.rows_bytes())
                 yield
         self._account.holds(self.rows_bytes())
+
+    def _bound_cache(self) -> None:
+        cached, limit = self._buffer.cached_bytes, self.config.cache_bytes
+        if self.memory.crowded_by(cached) or (limit is not None and cached > limit):
+            # All at once instead of an LRU list: no bookkeeping per access.
+            self._buffer.drop_cached()
 
     def _free(self) -> Iterator[None]:
         while self._buffer.free():

@@ -69,7 +69,7 @@ def make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Path
         flush=FlushConfig(
             rows=rng.choice((3, 20, 1000)),
             max_age=rng.choice((0.05, 0.3, 1.0)),
-            cache_rows=rng.choice((0, 2, 1000)),
+            cache_bytes=rng.choice((0, 500, None)),
         ),
         restore=RestoreConfig(
             concurrency=rng.choice((1, 8)),

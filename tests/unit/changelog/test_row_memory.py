@@ -71,9 +71,24 @@ def test_the_largest_give_back_until_the_rest_fits() -> None:
     assert memory.used_bytes == 5
 
 
+def test_only_who_keeps_much_gives_up_what_its_table_has_as_well() -> None:
+    memory = RowMemory(1000)
+    large, small, idle = (memory.account(lambda: iter(())) for _ in range(3))
+    large.holds(600)
+    small.holds(50)
+    assert not memory.crowded_by(600), "a quarter of the limit is free"
+    large.holds(750)
+    assert memory.crowded_by(740) and not memory.crowded_by(50)
+    assert not memory.crowded_by(0), "what only the buffer has cannot be given up"
+    large.holds(600)
+    idle.holds(0)
+    assert not memory.crowded_by(600)
+
+
 def test_without_a_limit_nothing_is_given_back() -> None:
     memory = RowMemory()
     account = memory.account(lambda: pytest.fail("nobody asked for room"))
     account.holds(1 << 50)
     assert list(memory.make_room()) == []
+    assert not memory.crowded_by(1 << 50)
     assert memory.used_bytes == 1 << 50

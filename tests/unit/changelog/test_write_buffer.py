@@ -10,10 +10,10 @@ from tidelog.changelog.write_buffer import StateRows, WriteBuffer
 from tidelog.table.memory import MemoryTable
 
 
-def buffer(*, cache_rows: int = 100, scanned: bool = True) -> tuple[WriteBuffer, StateRows]:
+def buffer(*, cached: bool = True, scanned: bool = True) -> tuple[WriteBuffer, StateRows]:
     table = MemoryTable()
     writes = WriteBuffer(table)
-    rows = writes.state(str.encode, bytes.decode, cache_rows=cache_rows, scanned=scanned)
+    rows = writes.state(str.encode, bytes.decode, cached=cached, scanned=scanned)
     return writes, rows
 
 
@@ -24,7 +24,7 @@ def flush(writes: WriteBuffer) -> tuple[list[bytes], list[bytes | None]]:
 
 
 def test_reads_see_changes_then_the_cache_then_the_table() -> None:
-    writes, rows = buffer(cache_rows=0)
+    writes, rows = buffer(cached=False)
     rows.put(b"k", "old")
     flush(writes)
     assert rows.get(b"k") == "old"
@@ -46,7 +46,7 @@ def test_a_hot_row_is_flushed_once_with_its_newest_value() -> None:
 
 def test_rows_of_all_states_are_flushed_in_one_sorted_batch() -> None:
     writes, one = buffer()
-    other = writes.state(str.encode, bytes.decode, cache_rows=10, scanned=False)
+    other = writes.state(str.encode, bytes.decode, cached=True, scanned=False)
     other.put(b"b", "2")
     one.put(b"c", "3")
     one.put(b"a", "1")
@@ -80,6 +80,7 @@ step = st.one_of(
     st.tuples(st.just("delete"), key),
     st.tuples(st.just("put_many"), st.dictionaries(key, st.text("xyz", max_size=3))),
     st.tuples(st.just("flush")),
+    st.tuples(st.just("drop")),
     st.tuples(st.just("scan"), key, key),
     st.tuples(st.just("get_many"), st.lists(key)),
     st.tuples(st.just("get"), key),
@@ -87,9 +88,9 @@ step = st.one_of(
 
 
 @looking(300)
-@given(st.lists(step, max_size=50), st.integers(0, 4))
-def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cache_rows: int) -> None:
-    writes, rows = buffer(cache_rows=cache_rows)
+@given(st.lists(step, max_size=50), st.booleans())
+def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool) -> None:
+    writes, rows = buffer(cached=cached)
     model: dict[bytes, str] = {}
     logged: dict[bytes, bytes | None] = {}
     for what, *arguments in steps:
@@ -107,7 +108,10 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cache_rows: 
                 keys, values = flush(writes)
                 assert keys == sorted(set(keys))
                 logged.update(zip(keys, values, strict=True))
-                assert len(rows._values) <= cache_rows + 1
+                assert cached or not rows._values
+            case "drop":
+                writes.drop_cached()
+                assert rows.cached_bytes == 0
             case "scan":
                 low, high = sorted(arguments)
                 expected = sorted((k, v) for k, v in model.items() if low <= k < high)
