@@ -18,7 +18,7 @@ from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size,
 from tidelog_bench.spark.batch_window import PUT, dollars
 from tidelog_bench.spark.counts import Counts, Sum, by_kind, requests
 from tidelog_bench.spark.prerequisites import missing
-from tidelog_bench.spark.stores import RATIOS, STORES
+from tidelog_bench.spark.stores import CORES, RATIOS, STORES
 
 _PER_QUERY: Final = ("commits", "offsets", "roll-up", "other")
 _MAINTENANCE_BATCHES: Final = 60
@@ -43,7 +43,7 @@ def _cell(query: str, *, warm: int, batches: int, trigger_ms: int) -> Cell:
         "partitions": 20,
         "latency_ms": 0,
         "mb_per_s": 0,
-        "threads": 2,
+        "slots": CORES,
         "warm": warm,
         "batches": batches,
         "limit_s": 3600,

@@ -10,7 +10,7 @@ from typing import Final
 from tidelog_bench.experiment import Against, Bars, Experiment, Figure, OverTime, Plot
 from tidelog_bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
 from tidelog_bench.spark.prerequisites import missing
-from tidelog_bench.spark.stores import QUICK_JVM, RATIOS, STORES, unsupported
+from tidelog_bench.spark.stores import CORES, QUICK_JVM, RATIOS, STORES, unsupported
 
 QUERIES: Final = ("aggregation", "window", "join", "transform")
 _FIGURES: Final = (
@@ -43,6 +43,15 @@ def cells(size: Size) -> Sequence[Cell]:
     ]
 
 
+def cells_of_many_slots(size: Size) -> Sequence[Cell]:
+    """The cells with 64 partitions, with eight task slots whatever the machine has."""
+    return [
+        Cell({**cell.settings, "slots": 8}, cell.variants, cell.expected_s)
+        for cell in cells(size)
+        if size is Size.QUICK or cell.settings["partitions"] == 64
+    ]
+
+
 def _cell(
     queries: Sequence[str],
     partitions: int,
@@ -58,7 +67,7 @@ def _cell(
         "partitions": partitions,
         "latency_ms": latency_ms,
         "mb_per_s": 50,
-        "threads": 8,
+        "slots": CORES,
         "warm": warm,
         "batches": batches,
         "limit_s": limit_s,
@@ -123,7 +132,14 @@ _TITLES: Final = {
     "transform": "transformWithState",
 }
 
+_SHOWN: Final = [
+    Figure(f"{query}_{name}", f"{_TITLES[query]}: {title}", unit)
+    for name, title, unit in _FIGURES
+    for query in QUERIES
+]
+
 MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing)
+MANY_SLOTS: Final = Measurement("spark-slots", cells_of_many_slots, measure, missing)
 
 EXPERIMENTS: Final = (
     Experiment(
@@ -132,11 +148,17 @@ EXPERIMENTS: Final = (
         question="What does making state durable add to a batch of a Spark query?",
         group="spark",
         measurement=MEASUREMENT,
-        figures=[
-            Figure(f"{query}_{name}", f"{_TITLES[query]}: {title}", unit)
-            for name, title, unit in _FIGURES
-            for query in QUERIES
-        ],
+        figures=_SHOWN,
+        ratios=RATIOS,
+        plots=_plots(),
+    ),
+    Experiment(
+        name="spark-slots",
+        title="Batches of Spark queries with eight task slots",
+        question="How much of the waiting for a store is hidden by more task slots than cores?",
+        group="more",
+        measurement=MANY_SLOTS,
+        figures=_SHOWN,
         ratios=RATIOS,
         plots=_plots(),
     ),

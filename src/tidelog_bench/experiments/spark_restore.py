@@ -15,7 +15,7 @@ from tidelog_bench.experiment import Bars, Experiment, Figure
 from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
 from tidelog_bench.spark.counts import Counts, by_kind, difference, requests, transferred
 from tidelog_bench.spark.prerequisites import missing
-from tidelog_bench.spark.stores import CHANGELOG_STORE, QUICK_JVM, RATIOS, STORES, TIDELOG
+from tidelog_bench.spark.stores import CHANGELOG_STORE, CORES, QUICK_JVM, RATIOS, STORES, TIDELOG
 
 if TYPE_CHECKING:
     from tidelog_bench.spark.job import Job
@@ -50,7 +50,7 @@ def _cell(query: str, partitions: int, last: int, *, expected_s: float, jvm: str
         "last_batch": last,
         "latency_ms": 30,
         "mb_per_s": 50,
-        "threads": 8,
+        "slots": CORES,
         "maintenance_ms": 20_000,
         "jvm": jvm,
     }

@@ -53,8 +53,8 @@ class Job:
     """One application; times in milliseconds."""
 
     store: str
-    threads: int
-    """For tasks, whatever the machine has."""
+    slots: int
+    """Tasks that run at once, or CORES for as many as the machine has cores."""
     partitions: int
     latency_ms: float
     """Median of a PUT; 0: a store that answers at once."""
@@ -78,7 +78,7 @@ class Job:
 
     def _machine(self, directory: Path) -> dict[str, str]:
         return {
-            "spark.master": f"local[{self.threads}]",
+            "spark.master": f"local[{self.slots or '*'}]",
             "spark.driver.memory": "2g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
