@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.harness import ROOT, Run, killed_at_last, tidelog, wait_until
+from tests.process.harness import ROOT, Run, killed_at_last, wait_until
+from tests.support.cli import tidelog
+from tests.support.depth import more_in_depth
 from tidelog.runtime.control.address import socket_of
 
 
@@ -31,7 +33,7 @@ def url(run: Run) -> str:
 
 def answer(*arguments: str) -> dict[str, object]:
     done = tidelog(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     return found
 
@@ -72,8 +74,8 @@ def test_a_job_that_was_asked_for_savepoints_and_stopped_goes_on_without_loss_or
     assert set(before) <= set(run.lines())
     listed = json.loads(tidelog("checkpoints", "list", run.store, "--json").stdout)["slots"]
     assert [row["name"] for row in listed if row["kind"] == "savepoint"] == ["before", "halt"]
-    assert tidelog("inspect", run.store, "--deep").returncode == 0
-    assert tidelog("verify", run.store, "--engine", "local").returncode == 0
+    assert tidelog("inspect", run.store, "--deep").exit_code == 0
+    assert tidelog("verify", run.store, "--engine", "local").exit_code == 0
 
 
 def test_a_drained_job_counts_as_ended(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_a_drained_job_counts_as_ended(tmp_path: Path) -> None:
 
 def test_who_asks_where_no_job_runs_is_told_so(tmp_path: Path) -> None:
     asked = tidelog("stop", str(tmp_path / "store"))
-    assert asked.returncode == 1
+    assert asked.exit_code == 1
     assert "expected a job that runs on this machine; found none" in asked.stderr
 
 
@@ -100,11 +102,11 @@ def test_a_wrong_job_and_a_taken_name_are_refused_and_the_job_goes_on(tmp_path: 
     with killed_at_last(run.start()) as process:
         wait_until(lambda: run.slots() >= 3, process)
         wrong = tidelog("stop", run.store, "--job", "other")
-        assert wrong.returncode == 2
+        assert wrong.exit_code == 2
         assert "expected other; found copy" in wrong.stderr
-        assert tidelog("savepoint", run.store, "--name", "one").returncode == 0
+        assert tidelog("savepoint", run.store, "--name", "one").exit_code == 0
         taken = tidelog("savepoint", run.store, "--name", "one")
-        assert taken.returncode == 2
+        assert taken.exit_code == 2
         assert "a name that no other savepoint of this store has" in taken.stderr
         run.release()
         assert run.end(process).returncode == 0
@@ -131,7 +133,7 @@ def test_a_socket_that_a_killed_job_left_is_no_job_and_no_hindrance(tmp_path: Pa
     assert path.exists()
     assert "found none" in tidelog("savepoint", run.store).stderr
     with killed_at_last(run.start()) as process:
-        wait_until(lambda: tidelog("savepoint", run.store).returncode == 0, process)
+        wait_until(lambda: tidelog("savepoint", run.store).exit_code == 0, process)
         run.release()
         run.end(process)
     assert sorted(run.lines()) == sorted(lines)
@@ -159,7 +161,7 @@ def test_a_job_killed_during_a_savepoint_loses_and_doubles_nothing(
     run, lines = copying(tmp_path)
     rng = random.Random(f"{format} 20260101")
     path = socket_of(url(run))
-    for attempt in range(4):
+    for attempt in range(more_in_depth(2, 4)):
         path.unlink(missing_ok=True)
         with killed_at_last(run.start()) as process:
             wait_until(path.exists, process)
@@ -172,7 +174,7 @@ def test_a_job_killed_during_a_savepoint_loses_and_doubles_nothing(
     run.release()
     run.finish()
     assert sorted(run.lines()) == sorted(lines)
-    assert tidelog("inspect", run.store, "--deep").returncode == 0
+    assert tidelog("inspect", run.store, "--deep").exit_code == 0
 
 
 def test_a_savepoint_starts_a_job_on_another_store(tmp_path: Path) -> None:
@@ -188,5 +190,5 @@ def test_a_savepoint_starts_a_job_on_another_store(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert sorted(moved.lines()) == sorted(lines)
     refused = tidelog(*moved.command[3:], "--from", f"{run.store}@move", "--claim")
-    assert refused.returncode == 2
+    assert refused.exit_code == 2
     assert "expected a checkpoint in the job's own store" in refused.stderr

@@ -176,17 +176,13 @@ def test_the_last_lines_are_committed_once_though_a_kill_came_between_checkpoint
     assert sorted(run.lines()) == wanted
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize(
-    ("job", "table", "names"),
-    [
-        ("sessions", "rocksdb", ("user", "number")),
-        ("sessions", "memory", ("user", "number")),
-        ("windows", "rocksdb", ("user", "start_ms")),
-    ],
-)
+FIRED_ONCE = {"sessions": ("user", "number"), "windows": ("user", "start_ms")}
+"""What tells the records of a job apart."""
+
+
+@in_pairs(job=list(FIRED_ONCE), table=["rocksdb", "memory"], parallelism=[1, 3])
 def test_killed_timers_fire_as_undisturbed_ones_do(
-    tmp_path: Path, job: str, table: str, names: tuple[str, str], parallelism: int
+    tmp_path: Path, job: str, table: str, parallelism: int
 ) -> None:
     chosen = (
         *options(parallelism=parallelism, changelog=True, mode="exactly-once"),
@@ -197,7 +193,7 @@ def test_killed_timers_fire_as_undisturbed_ones_do(
     write_events(run)
 
     def nothing_fired_twice() -> None:
-        fired = [tuple(map(record.get, names)) for record in run.records()]
+        fired = [tuple(map(record.get, FIRED_ONCE[job])) for record in run.records()]
         assert len(fired) == len(set(fired))
 
     killed_often(run, nothing_fired_twice)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import harness
-from tests.process.harness import Run, killed_at_last, tidelog, wait_until
+from tests.process.harness import Run, killed_at_last, wait_until
 from tests.process.test_kill import SEED, write_events, write_words
+from tests.support.cli import tidelog
 
 RETAINED = 6
 
@@ -23,7 +23,7 @@ WRITE: dict[str, Callable[[Run], object]] = {
 def verify(run: Run) -> None:
     """`tidelog verify` without Spark: nothing is wrong, and nothing is left out."""
     done = tidelog("verify", run.store, "--engine", "local", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     assert document["passed"] and document["problems"] == []
     assert {each["verdict"] for each in document["checkpoints"]} == {"sound"}
@@ -32,7 +32,7 @@ def verify(run: Run) -> None:
     named = {path.stem for path in Path(run.store, "checkpoints").glob("*.json")}
     assert {f"{each['checkpoint']:08d}" for each in document["checkpoints"]} <= named
     inspected = tidelog("inspect", run.store, "--deep", "--json")
-    assert inspected.returncode == 0, inspected.stdout
+    assert inspected.exit_code == 0, inspected.output
 
 
 @pytest.mark.parametrize("job", WRITE)
@@ -53,4 +53,4 @@ def test_every_checkpoint_of_a_job_killed_again_and_again_verifies(
     run.release()
     run.finish()
     verify(run)
-    assert harness.tidelog("sweep", run.store, "--dry-run").returncode == 0
+    assert tidelog("sweep", run.store, "--dry-run").exit_code == 0

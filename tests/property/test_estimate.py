@@ -69,7 +69,7 @@ def run(workload: Workload, settings: Settings, periods: int = PERIODS) -> tuple
 
 
 @pytest.mark.timeout(3_600)
-@looking(3)
+@looking(1, deep=30)
 @given(
     writes_per_s=st.sampled_from([500, 600, 1_400, 1_800]),
     keys=st.integers(100, 4_000),

@@ -1,6 +1,6 @@
 """A simulation that finds nothing proves nothing: it finds planted defects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,19 @@ from tidelog_simulator.run.scenario import SCENARIOS
 SEEDS = range(1_000)
 """A rare defect shows in one of 250 runs; the search ends with the first."""
 
+SHOWN_BY = {
+    canaries.barriers_that_hold_nothing_back: 39,
+    canaries.a_free_name_is_a_slot_won: 44,
+    canaries.an_exited_source_keeps_its_whole_log: 278,
+    canaries.a_late_start_removes_what_its_successor_wrote: 10,
+    canaries.an_input_that_ends_lets_foreign_watermarks_pass: 16,
+}
+"""The seed that showed a rare one when this was written, tried first: it saves the search for as
+long as the simulation makes the same run of it.
+"""
 
-def first_violation(scenario: str, seeds: range, directory: Path) -> Outcome | None:
+
+def first_violation(scenario: str, seeds: Iterable[int], directory: Path) -> Outcome | None:
     for seed in seeds:
         outcome = run_below(seed, SCENARIOS[scenario], directory)
         if outcome.violation is not None:
@@ -54,4 +65,5 @@ def test_a_planted_defect_is_found_within_a_thousand_seeds(
     tmp_path: Path,
 ) -> None:
     canary(monkeypatch)
-    assert first_violation(scenario, SEEDS, tmp_path) is not None
+    seeds = (SHOWN_BY.get(canary, SEEDS.start), *SEEDS)
+    assert first_violation(scenario, seeds, tmp_path) is not None

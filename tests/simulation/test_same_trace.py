@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.depth import more_in_depth
 from tidelog_simulator.run.run import run_seed
 from tidelog_simulator.run.scenario import SCENARIOS
 
 SEEDS = range(3)
+SEEDS_PER_SCENARIO = more_in_depth(1, 2)
 PROGRAM = """
 import sys
 from pathlib import Path
 from tidelog_simulator.run.run import run_seed
 from tidelog_simulator.run.scenario import SCENARIOS
 for name in sorted(SCENARIOS.keys() - {"rocksdb"}):
-    for seed in range(2):
+    for seed in range(int(sys.argv[2])):
         print(name, seed, run_seed(seed, SCENARIOS[name], Path(sys.argv[1]) / name).digest)
 """
 
@@ -45,12 +47,12 @@ def test_two_processes_with_different_hash_seeds_give_the_same_traces(tmp_path: 
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(tmp_path / hash_seed)],
+            [sys.executable, "-c", PROGRAM, str(tmp_path / hash_seed), str(SEEDS_PER_SCENARIO)],
             env=environment,
             capture_output=True,
             text=True,
             check=True,
         )
         printed.append(done.stdout.splitlines())
-    assert len(printed[0]) == 2 * (len(SCENARIOS) - 1)
+    assert len(printed[0]) == SEEDS_PER_SCENARIO * (len(SCENARIOS) - 1)
     assert printed[0] == printed[1]
