@@ -14,12 +14,13 @@ from typing import TypeVar
 import pytest
 
 LONG = (
+    ("tests/spark/wordcount/test_wordcount.py", "tests/unit/spark/", "tests/golden/"),
     ("tests/spark/",),
-    ("tests/unit/spark/", "tests/golden/"),
     ("tests/simulation/", "tests/property/"),
     ("tests/process/", "tests/first_jobs/", "tests/faults/"),
 )
-"""Directories whose tests take long on average, those of a line one after the other."""
+"""Paths of tests that take long on average, those of a line one after the other; a test is of the
+first line that fits."""
 
 T = TypeVar("T")
 

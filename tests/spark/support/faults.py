@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.session import ROOT
+from tests.support.made_once import by_one_process
 from tidelog.spark.plugin.jar import cache_directory, compile_jar
 from tidelog.spark.plugin.toolchain import find_spark
 
@@ -34,9 +35,9 @@ def jar(spark_home: Path | None = None) -> Path:
     sources = sorted(SOURCES.glob("*.scala"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     target = cache_directory() / "tests" / f"faulty-{spark.version}-{digest}.jar"
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        compile_jar(sources, [], target, spark=spark)
+    with by_one_process("faulty"):
+        if not target.is_file():
+            compile_jar(sources, [], target, spark=spark)
     return target
 
 

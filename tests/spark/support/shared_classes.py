@@ -4,13 +4,13 @@ A JVM makes the archive at the end of a first, small run. It is kept in the plug
 name that says of which jars and which Java it is; a JVM that it does not fit goes without.
 """
 
-import fcntl
 import hashlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.made_once import by_one_process
 from tidelog.spark.plugin.jar import cache_directory
 from tidelog.spark.plugin.jvm import end_jvm
 from tidelog.spark.plugin.toolchain import find_java, find_spark
@@ -34,9 +34,7 @@ def _archive() -> Path:
     for jar in sorted((find_spark().home / "jars").glob("*.jar")):
         digest.update(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n".encode())
     archive = cache_directory() / f"spark-classes-{digest.hexdigest()[:16]}.jsa"
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with archive.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with by_one_process("spark-classes"):
         if not archive.exists():
             _make(archive)
     return archive

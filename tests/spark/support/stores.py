@@ -7,6 +7,7 @@ Spark's RocksDB store instead: what fails there too is not the plug-in's fault.
 import os
 from pathlib import Path
 
+from tests.support.made_once import by_one_process
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.settings import FIXED, PLUGINS, settings
 
@@ -45,7 +46,9 @@ def store_settings(
     """The settings that make `store`, by default the chosen one, keep the state."""
     if (store or chosen()) == STOCK:
         return dict(STOCK_V2)
-    return settings(jar=plugin_jar(spark_home), **options)  # type: ignore[arg-type]
+    with by_one_process("plugin"):
+        jar = plugin_jar(spark_home)
+    return settings(jar=jar, **options)  # type: ignore[arg-type]
 
 
 def has_plugin(settings: dict[str, str]) -> bool:

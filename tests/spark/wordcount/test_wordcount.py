@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.spark.wordcount.counts import Tree, WordCount, listed, missing, spark_home
+from tests.support.depth import more_in_depth
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 ALL = ("--top", "100000")
+KILLS = more_in_depth(2, 3)
 WHITE = "".join(filter(str.isspace, map(chr, range(0x110000))))
 ODD = "\u200b\ufeff\u180e\u2060x \U0001f600\u3000é e\u0301 ÄÖ äö \x00nul *a[b]{c}\\ 'q'"
 
@@ -60,14 +62,14 @@ def test_state_holds_what_str_split_finds_and_a_later_change_of_a_file_is_notice
 def test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word(tree: Tree, count: WordCount) -> None:
     rng = random.Random()
     reported: list[int] = []
-    for seed in range(3):
+    for seed in range(KILLS):
         plant(tree, 14, seed)
         reported += count.kill_after(rng.randint(2, 5), rng.uniform(0, 0.5))
     done = count.finish(*ALL)
     assert done.returncode == 0, done.stderr
     assert "verified" in done.stdout
     assert listed(done.stdout) == tree.words()
-    assert len(reported) >= 6
+    assert len(reported) >= 2 * KILLS
 
 
 def test_two_executor_processes_count_the_same(

@@ -1,12 +1,12 @@
 """Compiles the Scala checks of the plug-in with the installed Spark; they lie beside its jar."""
 
-import fcntl
 import hashlib
 import json
 import os
 import subprocess
 from pathlib import Path
 
+from tests.support.made_once import by_one_process
 from tests.unit.spark.spark_home import installed_spark
 from tidelog.spark.plugin.jar import cache_directory, compile_jar, plugin_jar
 from tidelog.spark.plugin.toolchain import Spark, find_java
@@ -51,15 +51,15 @@ def compiled_checks() -> ScalaChecks:
     without Spark or Java.
     """
     spark = installed_spark()
-    plugin = plugin_jar()
+    with by_one_process("plugin"):
+        plugin = plugin_jar()
     below = _SOURCES / "test" / "scala" / "tidelog" / "spark"
     sources = [path for pattern in _CHECKS for path in sorted(below.glob(pattern))]
     digest = hashlib.sha256(plugin.name.encode())
     for path in sources:
         digest.update(path.read_bytes())
     jar = cache_directory() / f"scala-checks-{digest.hexdigest()[:16]}.jar"
-    with jar.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with by_one_process("scala-checks"):
         if not jar.exists():
             compile_jar(sources, [plugin], jar, spark=spark)
     return ScalaChecks(spark, [plugin, jar])
