@@ -54,7 +54,8 @@ def test_last_writer_wins(benchmark: BenchmarkFixture, batch: ChangeBatch) -> No
     def merge() -> int:
         merger = LastWriterWins(1 << 30, SeqNo(0))
         for round_ in range(4):
-            merger.add(ChangeBatch(SeqNo(round_ * FLUSHED), batch.keys, batch.values))
+            again = ChangeBatch(SeqNo(round_ * FLUSHED), batch.keys, batch.values)
+            merger.add(again, batch.raw_bytes)
         keys, _ = merger.drain()
         return len(keys)
 

@@ -5,15 +5,25 @@ a row the last one wins; a delete stays a delete, because an older value may lie
 """
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from tidelog.changelog.change import ChangeBatch
+from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ChangeBatch
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
 
 ROW_OVERHEAD_BYTES: Final = 150
 """Memory a row takes besides its bytes: two objects' headers and its slot in the dict."""
+_MERGED_AT_ONCE: Final = 12 << 10
+"""Changes merged at a time: few enough for their rows to stay in the processor's cache."""
+_SAMPLED: Final = 64
+"""One row key of so many tells how all of them are distributed."""
+_LEAST_SLICE: Final = 16
+"""Changes taken from a batch at a time, on average: with fewer the slicing costs more."""
+
+_Rows = tuple[list[bytes], list[bytes | None]]
+_Run = tuple[Sequence[bytes], Sequence[bytes | None]]
+"""Row keys, strictly ascending, and their values."""
 
 
 class LastWriterWins:
@@ -31,7 +41,8 @@ class LastWriterWins:
         self._next = first
         self._key_groups = key_groups
         self._name = name
-        self._rows: dict[bytes, bytes | None] = {}
+        self._runs: list[_Run] = []
+        """What was added, the oldest first; merged when it is drained or takes too much memory."""
         self._at_most = 0
 
     @property
@@ -42,25 +53,31 @@ class LastWriterWins:
     @property
     def empty(self) -> bool:
         """There is nothing to drain."""
-        return not self._rows
+        return not self._runs
 
-    def add(self, batch: ChangeBatch) -> int:
-        """Merge the next batch; returns how many of its changes count here.
+    def add(self, batch: ChangeBatch, payload_bytes: int) -> int:
+        """Add the next batch, whose block has a payload of so many bytes; returns how many of its
+        changes count here.
 
         Raises CorruptObjectError when it is not the next one.
         """
         self.skip(batch.first, batch.end)
         keys, values = batch.keys, batch.values
         if self._key_groups is not None:
-            start = bisect_left(keys, self._key_groups.start, key=_key_group)
-            stop = bisect_left(keys, self._key_groups.stop, key=_key_group)
+            start = _first_of(self._key_groups.start, keys)
+            stop = _first_of(self._key_groups.stop, keys)
             keys, values = keys[start:stop], values[start:stop]
-        self._rows.update(zip(keys, values, strict=True))
-        self._at_most += _memory(keys, values)
+        if not keys:
+            return 0
+        self._runs.append((keys, values))
+        share = payload_bytes * len(keys) // len(batch)
+        self._at_most += share + (ROW_OVERHEAD_BYTES - CHANGE_OVERHEAD_BYTES) * len(keys)
         if self._at_most > self._limit_bytes:
-            # A row counted once per change; a recount that finds little leaves room for half
-            # the limit until the next one, so recounts stay rare.
-            self._at_most = _memory(self._rows.keys(), self._rows.values())
+            # A row counted once per change; a merge that removes most of them leaves room for half
+            # the limit until the next one, so merges stay rare.
+            rows = _merged(self._runs)
+            self._runs = [rows]
+            self._at_most = _memory(*rows)
             self.full = self._at_most > self._limit_bytes // 2
         return len(keys)
 
@@ -91,13 +108,48 @@ class LastWriterWins:
 
     def drain(self) -> tuple[list[bytes], list[bytes | None]]:
         """Row keys in ascending order and their values (None: deleted); nothing is kept."""
-        rows, self._rows, self._at_most, self.full = self._rows, {}, 0, False
-        keys = sorted(rows)
-        return keys, list(map(rows.__getitem__, keys))
+        runs, self._runs, self._at_most, self.full = self._runs, [], 0, False
+        return _merged(runs)
 
 
-def _key_group(row_key: bytes) -> int:
-    return int.from_bytes(row_key[:2], "big")
+def _first_of(key_group: int, keys: Sequence[bytes]) -> int:
+    """Where the keys of this key group, or a later one, begin."""
+    return len(keys) if key_group > 0xFFFF else bisect_left(keys, key_group.to_bytes(2, "big"))
+
+
+def _merged(runs: Sequence[_Run]) -> _Rows:
+    """The newest value of each row, ascending.
+
+    Range of keys after range of keys: one dict of all rows would miss the processor's cache with
+    every change, and again with every row when it is sorted.
+    """
+    if len(runs) == 1:
+        return list(runs[0][0]), list(runs[0][1])
+    keys: list[bytes] = []
+    values: list[bytes | None] = []
+    taken = [0] * len(runs)
+    for bound in (*_bounds(runs), None):
+        rows: dict[bytes, bytes | None] = {}
+        for number, (run_keys, run_values) in enumerate(runs):
+            start = taken[number]
+            stop = len(run_keys) if bound is None else bisect_left(run_keys, bound, start)
+            if start < stop:
+                rows.update(zip(run_keys[start:stop], run_values[start:stop], strict=True))
+                taken[number] = stop
+        ascending = sorted(rows)
+        keys += ascending
+        values += map(rows.__getitem__, ascending)
+    return keys, values
+
+
+def _bounds(runs: Sequence[_Run]) -> list[bytes]:
+    """Row keys between which about equally many changes lie."""
+    changes = sum(len(keys) for keys, _ in runs)
+    parts = min(changes // _MERGED_AT_ONCE, changes // max(1, _LEAST_SLICE * len(runs)))
+    if parts < 2:
+        return []
+    sample = sorted(key for keys, _ in runs for key in keys[::_SAMPLED])
+    return [sample[number * len(sample) // parts] for number in range(1, parts)]
 
 
 def _memory(keys: Collection[bytes], values: Collection[bytes | None]) -> int:

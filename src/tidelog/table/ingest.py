@@ -12,31 +12,35 @@ from rocksdict import IngestExternalFileOptions, Options, Rdict, SstFileWriter
 _ROWS_BETWEEN_SIZE_CHECKS = 8192
 
 
-def ingest(
-    db: Rdict,
+def write_files(
     options: Options,
     directory: Path,
     *,
     keys: Sequence[bytes],
     values: Sequence[bytes | None],
     target_file_bytes: int,
-) -> None:
-    """Put sorted, distinct rows into `db` by way of SST files written under `directory`."""
-    directory.mkdir(exist_ok=True)
-    paths = []
+) -> list[Path]:
+    """Write sorted, distinct rows to SST files under `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths: list[Path] = []
     start = 0
     while start < len(keys):
-        paths.append(str(directory / f"{start}.sst"))
+        paths.append(directory / f"{start}.sst")
         writer = SstFileWriter(options)
-        writer.open(paths[-1])
+        writer.open(str(paths[-1]))
         while start < len(keys) and writer.file_size() < target_file_bytes:
             end = start + _ROWS_BETWEEN_SIZE_CHECKS
             _append(writer, keys[start:end], values[start:end])
             start = end
         writer.finish()
+    return paths
+
+
+def ingest_files(db: Rdict, files: Sequence[Path]) -> None:
+    """Move the files of `write_files` into `db`."""
     how = IngestExternalFileOptions()
     how.set_move_files(True)
-    db.ingest_external_file(paths, how)
+    db.ingest_external_file(list(map(str, files)), how)
 
 
 def _append(writer: SstFileWriter, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from tidelog.table.failures import translate
 from tidelog.table.frame import Row, crc32c, encode_rows, read_rows
-from tidelog.table.port import Freeze, TableFile
+from tidelog.table.port import Freeze, PreparedRows, TableFile
 
 INDEX_NAME = "INDEX"
 
@@ -53,6 +53,9 @@ class MemoryTable:
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         self.write(keys, values)
+
+    def ingest(self, rows: PreparedRows) -> None:
+        self.write(rows.keys, rows.values)
 
     def scan(self, lower: bytes, upper: bytes | None) -> Iterator[Row]:
         keys = self._sorted_keys()
@@ -137,6 +140,11 @@ class MemoryTableFactory:
     kind: ClassVar[str] = "memory"
     memtable_bytes: ClassVar[int] = 0
     block_cache_bytes: ClassVar[int] = 0
+
+    def prepare(
+        self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> PreparedRows:
+        return PreparedRows(keys, values)
 
     def create(self, directory: Path) -> MemoryTable:
         return MemoryTable()

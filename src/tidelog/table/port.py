@@ -28,6 +28,15 @@ class TableFile:
     shared: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedRows:
+    """A batch that `TableFactory.prepare` made for a table: rows in memory, or files of rows."""
+
+    keys: Sequence[bytes] = ()
+    values: Sequence[bytes | None] = ()
+    files: Sequence[Path] = ()
+
+
 Freeze = Callable[[], list[TableFile]]
 """Lays a frozen content out as files; blocking, callable from a thread while the owner goes on."""
 
@@ -47,6 +56,10 @@ class Table(Protocol):
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Like `write` for large, sorted, distinct batches during restore (bulk ingestion)."""
+        ...
+
+    def ingest(self, rows: PreparedRows) -> None:
+        """Like `load` for a batch of the table's factory; its files become the table's own."""
         ...
 
     def scan(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
@@ -104,6 +117,14 @@ class TableFactory(Protocol):
     @property
     def block_cache_bytes(self) -> int:
         """Bytes of all tables' cached blocks that their budget counts."""
+        ...
+
+    def prepare(
+        self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> PreparedRows:
+        """Do the slow part of a `load` while the table is not open yet; blocking, callable from a
+        thread. Files, if the batch is worth it, lie under `directory`, which is absent before.
+        """
         ...
 
     def create(self, directory: Path) -> Table:

@@ -27,8 +27,8 @@ from rocksdict import (
 from tidelog.events import Event
 from tidelog.table.failures import corrupt, translate
 from tidelog.table.frame import Row
-from tidelog.table.ingest import ingest
-from tidelog.table.port import Freeze, TableFile
+from tidelog.table.ingest import ingest_files, write_files
+from tidelog.table.port import Freeze, PreparedRows, TableFile
 from tidelog.table.rocksdb_options import RocksOptions, table_options
 from tidelog.table.rocksdb_snapshot import pack, unpack
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 _SIZE_PROPERTIES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
 
-_INGEST_ROWS = 64 << 10
+_INGEST_ROWS = 32 << 10
 """From this batch size on, writing an SST file beside the memtable is the cheaper load."""
 
 
@@ -92,14 +92,23 @@ class RocksTable:
             self.write(keys, values)
             return
         try:
-            ingest(
-                self._db,
+            files = write_files(
                 self._db_options,
                 self._directory / "load",
                 keys=keys,
                 values=values,
                 target_file_bytes=self._target_file_bytes,
             )
+            ingest_files(self._db, files)
+        except Exception as error:
+            raise translate(error, self._directory) from error
+
+    def ingest(self, rows: PreparedRows) -> None:
+        if not rows.files:
+            self.write(rows.keys, rows.values)
+            return
+        try:
+            ingest_files(self._db, rows.files)
         except Exception as error:
             raise translate(error, self._directory) from error
 
@@ -222,6 +231,23 @@ class RocksTableFactory:
     def block_cache_bytes(self) -> int:
         """Bytes of the cached blocks of all tables."""
         return max(0, self._cache.get_usage() - self.memtable_bytes)
+
+    def prepare(
+        self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> PreparedRows:
+        if len(keys) < _INGEST_ROWS:
+            return PreparedRows(keys, values)
+        try:
+            files = write_files(
+                table_options(self._options, self._cache, self._buffers),
+                directory,
+                keys=keys,
+                values=values,
+                target_file_bytes=self._options.target_file_bytes,
+            )
+        except Exception as error:
+            raise translate(error, directory) from error
+        return PreparedRows(files=files)
 
     def create(self, directory: Path) -> RocksTable:
         return self._open(directory, new=True)

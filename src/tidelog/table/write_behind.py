@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tidelog.table.port import Freeze, Table, TableFile
+from tidelog.table.port import Freeze, PreparedRows, Table, TableFile
 
 _NOT_HERE: Final = object()
 SETTLED_AT_ONCE: Final = 2048
@@ -85,6 +85,9 @@ class WriteBehind:
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         self._all_below().load(keys, values)
+
+    def ingest(self, rows: PreparedRows) -> None:
+        self._all_below().ingest(rows)
 
     def scan(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         return self._all_below().scan(lower, upper)

@@ -218,6 +218,7 @@ def test_a_wrong_payload_under_a_valid_checksum_is_still_refused() -> None:
         ("too many changes", 16, 200),
         ("raw length", 20, 1),
         ("key bytes", 28, 1),
+        ("order of row keys", KEY_LENGTHS + 3 * 4, 0xFF),
     ]:
         data = bytearray(sealed.data)
         data[position] = value

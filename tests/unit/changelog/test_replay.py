@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.changelog import replay
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.replay import LastWriterWins
 from tidelog.errors import CorruptObjectError
@@ -18,6 +19,10 @@ logs = st.lists(
     st.dictionaries(row_keys, st.none() | st.binary(max_size=9), min_size=1, max_size=8),
     max_size=12,
 )
+
+
+def add(merger: LastWriterWins, batch: ChangeBatch) -> None:
+    merger.add(batch, batch.raw_bytes)
 
 
 def batches_of(log: list[dict[bytes, bytes | None]], first: int = 10) -> list[ChangeBatch]:
@@ -38,12 +43,45 @@ def test_draining_whenever_full_gives_the_state_of_applying_every_change(
     merger = LastWriterWins(limit, SeqNo(10))
     for rows, batch in zip(log, batches_of(log), strict=True):
         expected |= rows
-        merger.add(batch)
+        add(merger, batch)
         if merger.full:
             table |= zip(*merger.drain(), strict=True)
     table |= zip(*merger.drain(), strict=True)
     assert table == expected
     assert merger.next == 10 + sum(map(len, log))
+
+
+@given(logs, st.integers(0, 3000), st.integers(1, 9), st.integers(1, 4))
+def test_rows_merged_range_by_range_are_those_of_applying_every_change(
+    log: list[dict[bytes, bytes | None]], limit: int, at_once: int, sampled: int
+) -> None:
+    expected: dict[bytes, bytes | None] = {}
+    table: dict[bytes, bytes | None] = {}
+    merger = LastWriterWins(limit, SeqNo(10))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "_MERGED_AT_ONCE", at_once)
+        patch.setattr(replay, "_LEAST_SLICE", 0)
+        patch.setattr(replay, "_SAMPLED", sampled)
+        for rows, batch in zip(log, batches_of(log), strict=True):
+            expected |= rows
+            add(merger, batch)
+            if merger.full:
+                table |= zip(*merger.drain(), strict=True)
+        keys, values = merger.drain()
+    assert keys == sorted(set(keys))
+    assert table | dict(zip(keys, values, strict=True)) == expected
+
+
+def test_a_large_log_is_merged_in_several_ranges_of_keys() -> None:
+    merger = LastWriterWins(1 << 30, SeqNo(0))
+    expected = {}
+    for number in range(10):
+        keys = [b"\0\0\0\0%06d" % key for key in range(number, 60_000, 10 - number)]
+        expected |= dict.fromkeys(keys, b"%d" % number)
+        add(merger, ChangeBatch(merger.next, keys, [b"%d" % number] * len(keys)))
+    assert len(replay._bounds(merger._runs)) > 5
+    keys, values = merger.drain()
+    assert keys == sorted(expected) and values == [expected[key] for key in keys]
 
 
 @given(logs)
@@ -52,7 +90,7 @@ def test_rows_are_drained_in_ascending_order_and_once(
 ) -> None:
     merger = LastWriterWins(1 << 30, SeqNo(10))
     for batch in batches_of(log):
-        merger.add(batch)
+        add(merger, batch)
     keys, _ = merger.drain()
     assert keys == sorted(set(keys))
     assert merger.drain() == ([], [])
@@ -66,28 +104,28 @@ def test_only_rows_of_the_wanted_key_groups_are_kept(
     merger = LastWriterWins(1 << 30, SeqNo(10), wanted)
     expected: dict[bytes, bytes | None] = {}
     for rows, batch in zip(log, batches_of(log), strict=True):
-        merger.add(batch)
+        add(merger, batch)
         expected |= {k: v for k, v in rows.items() if int.from_bytes(k[:2], "big") in wanted}
     assert dict(zip(*merger.drain(), strict=True)) == expected
 
 
 def test_a_delete_survives_the_merge() -> None:
     merger = LastWriterWins(1 << 30, SeqNo(0))
-    merger.add(ChangeBatch(SeqNo(0), [b"\0\0\0\0k"], [b"v"]))
-    merger.add(ChangeBatch(SeqNo(1), [b"\0\0\0\0k"], [None]))
+    add(merger, ChangeBatch(SeqNo(0), [b"\0\0\0\0k"], [b"v"]))
+    add(merger, ChangeBatch(SeqNo(1), [b"\0\0\0\0k"], [None]))
     assert merger.drain() == ([b"\0\0\0\0k"], [None])
 
 
 def test_many_changes_of_one_row_do_not_fill_the_memory() -> None:
     merger = LastWriterWins(10_000, SeqNo(0))
     for number in range(1000):
-        merger.add(ChangeBatch(SeqNo(number), [b"\0\0\0\0hot"], [b"v" * 100]))
+        add(merger, ChangeBatch(SeqNo(number), [b"\0\0\0\0hot"], [b"v" * 100]))
         assert not merger.full
 
 
 def test_rows_above_the_limit_fill_it_until_drained() -> None:
     merger = LastWriterWins(1000, SeqNo(0))
-    merger.add(ChangeBatch(SeqNo(0), [b"\0\0\0\0a", b"\0\0\0\0b"], [b"v" * 500, b"v" * 500]))
+    add(merger, ChangeBatch(SeqNo(0), [b"\0\0\0\0a", b"\0\0\0\0b"], [b"v" * 500, b"v" * 500]))
     assert merger.full
     merger.drain()
     assert not merger.full
@@ -95,20 +133,20 @@ def test_rows_above_the_limit_fill_it_until_drained() -> None:
 
 def test_a_gap_is_refused_and_names_the_first_missing_change() -> None:
     merger = LastWriterWins(1000, SeqNo(5), name="log of operator counts, subtask 3")
-    merger.add(ChangeBatch(SeqNo(5), [b"\0\0\0\0a"], [b""]))
+    add(merger, ChangeBatch(SeqNo(5), [b"\0\0\0\0a"], [b""]))
     with pytest.raises(CorruptObjectError, match="counts, subtask 3 misses change 6"):
-        merger.add(ChangeBatch(SeqNo(8), [b"\0\0\0\0a"], [b""]))
+        add(merger, ChangeBatch(SeqNo(8), [b"\0\0\0\0a"], [b""]))
 
 
 def test_a_change_that_comes_twice_is_refused() -> None:
     merger = LastWriterWins(1000, SeqNo(5))
     merger.skip(SeqNo(5), SeqNo(9))
     with pytest.raises(CorruptObjectError, match="repeats change 8"):
-        merger.add(ChangeBatch(SeqNo(8), [b"\0\0\0\0a"], [b""]))
+        add(merger, ChangeBatch(SeqNo(8), [b"\0\0\0\0a"], [b""]))
 
 
 def test_skipped_changes_count_but_leave_no_rows() -> None:
     merger = LastWriterWins(1000, SeqNo(5))
     merger.skip(SeqNo(5), SeqNo(9))
-    merger.add(ChangeBatch(SeqNo(9), [b"\0\0\0\0a"], [b"v"]))
+    add(merger, ChangeBatch(SeqNo(9), [b"\0\0\0\0a"], [b"v"]))
     assert merger.drain() == ([b"\0\0\0\0a"], [b"v"])

@@ -53,7 +53,7 @@ class Rig:
         seen = []
         for wanted in self.ranges[task]:
             for blocks in await self.log.read([wanted]):
-                seen += [(await block.take()).first for block in blocks]
+                seen += [changes.first for changes in await self.log.take(blocks)]
                 await asyncio.sleep(0)
         return seen
 
@@ -119,7 +119,7 @@ def test_a_reader_that_is_behind_makes_no_other_wait(monkeypatch: pytest.MonkeyP
         late: list[list[LoggedBlock]] = await rig.log.read(rig.ranges[0][:1])
         assert await rig.replay(0) == list(range(12))
         assert rig.log._held_bytes <= 2500 + rig.ranges[0][0].length
-        assert [(await block.take()).first for block in late[0]] == [0, 1]
+        assert [changes.first for changes in await rig.log.take(late[0])] == [0, 1]
 
     scenario(steps)
 

@@ -176,6 +176,25 @@ class TableConformance:
         assert list(scan) == [(b"a", b"1"), (b"b", b"2")]
 
     @pytest.mark.parametrize("count", [10, 100_000])
+    def test_rows_prepared_before_a_table_is_open_win_over_what_it_has(
+        self, table: Table, factory: TableFactory, tmp_path: Path, count: int
+    ) -> None:
+        keys = [b"%06d" % number for number in range(count)]
+        table.write([*keys[:2], b"other"], [b"before"] * 3)
+        files = table.snapshot(tmp_path / "snapshot")
+        prepared = [
+            factory.prepare(tmp_path / "log" / "0", keys, [b"older"] * count),
+            factory.prepare(tmp_path / "log" / "1", keys, [None, *[b"newer"] * (count - 1)]),
+        ]
+        restored = factory.restore(lay_out(files, tmp_path / "restored"))
+        for batch in prepared:
+            restored.ingest(batch)
+        expected = dict.fromkeys(keys[1:], b"newer") | {b"other": b"before"}
+        assert rows(restored) == expected
+        again = restored.snapshot(tmp_path / "again")
+        assert rows(factory.restore(lay_out(again, tmp_path / "once more"))) == expected
+
+    @pytest.mark.parametrize("count", [10, 100_000])
     def test_a_load_wins_over_earlier_writes_and_loses_to_later_ones(
         self, table: Table, count: int
     ) -> None:

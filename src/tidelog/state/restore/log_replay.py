@@ -1,14 +1,18 @@
 """Replay of one subtask's log into its table.
 
 Invariants: the changes replayed are exactly [materialized, seqno) without a gap; they are merged
-before the table sees them, and the table is needed only when memory runs out or the log ends.
+and laid out as files before the table sees them, and the table is needed only when memory runs out
+or the log ends.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from tidelog.changelog.block import Block, BlockKind
+from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.replay import LastWriterWins
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import InheritedState
@@ -17,7 +21,12 @@ from tidelog.ids import SeqNo
 from tidelog.state.restore.base_table import BaseTable
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.shared_log import LoggedBlock, SharedLog
-from tidelog.table.port import Table
+from tidelog.table.port import PreparedRows, TableFactory
+
+_GROUP_BYTES: Final = 8 << 20
+"""Log fetched together at most: what comes first is replayed while the rest is on its way."""
+_DECODED_BYTES: Final = 4 << 20
+"""Payload decoded in one step: much against what a step costs, little against the memory."""
 
 
 @dataclass(slots=True)
@@ -29,14 +38,21 @@ class LogReplay:
     log: SharedLog
     offload: Offload
     progress: RestoreProgress
+    factory: TableFactory
     state: InheritedState
     what: str
+    directory: Path
+    """Absent; merged rows lie under it until the table takes them."""
     read_ahead_bytes: int
     merge_bytes: int
     key_groups: range | None = None
     """Only changes in these count; None: all of them."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the table is written to: other parts of the log may be replayed into it."""
+    _prepared: list[PreparedRows] = field(default_factory=list)
+    """What the table has yet to take, the oldest first."""
+    _drained: int = 0
+    """How often the merged rows were prepared."""
 
     async def run(
         self, inline: Iterable[LoggedBlock], opening: "asyncio.Future[BaseTable]"
@@ -49,10 +65,10 @@ class LogReplay:
         state, name = self.state, f"log of {self.what}"
         merge = LastWriterWins(self.merge_bytes, state.upto, self.key_groups, name)
         trimmed = []
-        for group in _groups(state.log, self.read_ahead_bytes):
-            wanted = [log_range for log_range in group if concerns(log_range, self.key_groups)]
-            with self.progress.timings.fetch_log:
-                read = dict(zip(wanted, await self.log.read(wanted), strict=True))
+        groups = _groups(state.log, min(_GROUP_BYTES, self.read_ahead_bytes // 2))
+        wanted = [[each for each in group if concerns(each, self.key_groups)] for group in groups]
+        for group, ranges, ahead in zip(groups, wanted, [*wanted[1:], []], strict=False):
+            read = dict(zip(ranges, await self.log.read(ranges, ahead), strict=True))
             for log_range in group:
                 if log_range not in read:
                     self._skip(log_range, merge)
@@ -61,7 +77,8 @@ class LogReplay:
                 blocks = [logged.block for logged in read[log_range]]
                 trimmed.append(_trim(log_range, blocks, state.seqno))
         await self._merge(inline, merge, opening)
-        await self._load(merge, opening)
+        await self._prepare(merge)
+        await self._load(opening)
         merge.check_end(state.seqno)
         return tuple(trimmed)
 
@@ -77,30 +94,65 @@ class LogReplay:
         merge: LastWriterWins,
         opening: "asyncio.Future[BaseTable]",
     ) -> None:
+        taken: list[LoggedBlock] = []
+        next_change, size = merge.next, 0
         for logged in blocks:
             block = logged.block
             # What the materialization has, and what was written behind the barrier, is left out.
-            if block.kind != BlockKind.CHANGES or not merge.next < block.end <= self.state.seqno:
+            if block.kind != BlockKind.CHANGES or not next_change < block.end <= self.state.seqno:
                 logged.skip()
                 continue
-            if not concerns(block, self.key_groups):
+            next_change = block.end
+            if concerns(block, self.key_groups):
+                taken.append(logged)
+                size += block.raw_bytes
+                if size < _DECODED_BYTES:
+                    continue
+            await self._take(taken, merge, opening)
+            taken, size = [], 0
+            if merge.next < next_change:  # It was not taken: it has nothing of these key groups.
                 logged.skip()
                 self._skip(block, merge)
-                continue
-            with self.progress.timings.replay:
-                taken = merge.add(await logged.take())
-            self.progress.replayed(taken)
-            if merge.full:
-                await self._load(merge, opening)
+        await self._take(taken, merge, opening)
 
-    async def _load(self, merge: LastWriterWins, opening: "asyncio.Future[BaseTable]") -> None:
-        # Shielded: giving up the replay must not cancel an opening that others wait for.
-        foundation = await asyncio.shield(opening)
+    async def _take(
+        self,
+        blocks: Sequence[LoggedBlock],
+        merge: LastWriterWins,
+        opening: "asyncio.Future[BaseTable]",
+    ) -> None:
+        """Decode blocks and merge them; what does not fit into memory any more is prepared."""
+        if not blocks:
+            return
+        with self.progress.timings.replay:
+            added = iter(zip(await self.log.take(blocks), blocks, strict=True))
+            while True:
+                self.progress.replayed(await self.offload.run(_add, merge, added))
+                if not merge.full:
+                    return
+                await self._prepare(merge)
+                if not self._prepared[-1].files:
+                    await self._load(opening)
+
+    async def _prepare(self, merge: LastWriterWins) -> None:
         if merge.empty:
+            return
+        directory = self.directory / str(self._drained)
+        self._drained += 1
+        with self.progress.timings.replay:
+            rows = await self.offload.run(_drain, merge, self.factory, directory)
+        self._prepared.append(rows)
+
+    async def _load(self, opening: "asyncio.Future[BaseTable]") -> None:
+        # Shielded: giving up the replay must not cancel an opening that others wait for.
+        base = await asyncio.shield(opening)
+        prepared, self._prepared = self._prepared, []
+        if not prepared:
             return
         async with self.turn:
             with self.progress.timings.replay:
-                await self.offload.run(_drain, merge, foundation.table)
+                for rows in prepared:
+                    await self.offload.run(base.table.ingest, rows)
 
 
 def concerns(held: LogRange | Block, key_groups: range | None) -> bool:
@@ -110,10 +162,18 @@ def concerns(held: LogRange | Block, key_groups: range | None) -> bool:
     return held.key_group_min < key_groups.stop and key_groups.start <= held.key_group_max
 
 
-def _drain(merge: LastWriterWins, table: Table) -> None:
-    keys, values = merge.drain()
-    if keys:
-        table.load(keys, values)
+def _add(merge: LastWriterWins, blocks: Iterator[tuple[ChangeBatch, LoggedBlock]]) -> int:
+    """Merge blocks until there are no more, or memory is full; returns how many changes count."""
+    added = 0
+    for batch, logged in blocks:
+        added += merge.add(batch, logged.block.raw_bytes)
+        if merge.full:
+            break
+    return added
+
+
+def _drain(merge: LastWriterWins, factory: TableFactory, directory: Path) -> PreparedRows:
+    return factory.prepare(directory, *merge.drain())
 
 
 def _groups(ranges: Iterable[LogRange], limit: int) -> list[list[LogRange]]:

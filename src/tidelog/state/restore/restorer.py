@@ -5,10 +5,11 @@ does not fit raises, and the store is left as it was. Table and log are fetched 
 """
 
 import asyncio
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tidelog.changelog.block import Block, SealedBlock
 from tidelog.changelog.reader import SegmentReader
@@ -25,13 +26,17 @@ from tidelog.state.restore.table_files import TableFiles
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table, TableFactory
 
+_LOG_REQUESTS: Final = 4
+"""Requests for log at a time for each one for a table file: segments are small, so what counts is
+the latency, and the log must be there early to be merged while the table's files arrive."""
+
 
 @dataclass(frozen=True, slots=True)
 class RestoreConfig:
     """Bounds of a restore; sizes in bytes."""
 
     concurrency: int = 8
-    """Requests at a time."""
+    """Table files fetched at a time."""
     read_ahead_bytes: int = 64 << 20
     """Log held in memory at a time."""
     replay_bytes: int = 256 << 20
@@ -97,7 +102,8 @@ class Restorer:
         opening = asyncio.ensure_future(
             open_base_table(state, self._files, self.factory, directory, what)
         )
-        replaying = asyncio.ensure_future(self._replay(log, layers, opening, what))
+        beside = directory.with_name(f"{directory.name}-log")
+        replaying = asyncio.ensure_future(self._replay(log, layers, opening, beside, what))
         try:
             foundation, ranges = await asyncio.gather(opening, replaying)
         except BaseException:
@@ -106,6 +112,7 @@ class Restorer:
         finally:
             if self.log is None:
                 await log.close()
+            await self.effects.offload.run(shutil.rmtree, beside, True)
         sealed = tuple(
             _sealed(logged.block, data)
             for logged, data in zip(layers[-1].inline, state.inline, strict=True)
@@ -124,6 +131,7 @@ class Restorer:
         log: SharedLog,
         layers: Sequence["_Layer"],
         opening: "asyncio.Future[BaseTable]",
+        beside: Path,
         what: str,
     ) -> tuple[LogRange, ...]:
         """Replay the logs of all layers; returns the ranges of the last, the subtask's own."""
@@ -136,17 +144,19 @@ class Restorer:
                     log,
                     self.effects.offload,
                     self.progress,
+                    self.factory,
                     layer.state,
                     what,
+                    beside / str(number),
                     # As much again is left for what is decoded.
                     self.config.read_ahead_bytes // (2 * len(wave)),
                     limit,
                     None if layer is layers[-1] else layer.key_groups,
                     turn,
                 ).run(layer.inline, opening)
-                for layer in wave
+                for number, layer in enumerate(wave, start=len(ranges))
             ]
-            ranges = await together(replays)
+            ranges += await together(replays)
         return ranges[-1]
 
 
@@ -155,7 +165,7 @@ def shared_log(
 ) -> SharedLog:
     """A log that subtasks which are restored side by side read together."""
     # What is read again is held by the shared log: a cache would only take memory.
-    reader = SegmentReader(store, 0, config.concurrency)
+    reader = SegmentReader(store, 0, _LOG_REQUESTS * config.concurrency)
     return SharedLog(reader, effects.offload, progress, config.read_ahead_bytes)
 
 

@@ -26,26 +26,18 @@ class LoggedBlock:
     block: Block
     readers: int
     log: "SharedLog"
-    _changes: "asyncio.Task[ChangeBatch] | None" = None
-
-    async def take(self) -> ChangeBatch:
-        """The changes, decoded once for all who come while there is room to keep them."""
-        decoding = self._changes
-        if decoding is None:
-            if self.readers <= 1 or not self.log.keep(self.block.raw_bytes):
-                self.skip()
-                return await self.log.offload.run(self.block.changes)
-            decoding = self.log.tasks.start(self.log.offload.run(self.block.changes))
-            self._changes = decoding
-        self.skip()
-        return await self.log.tasks.wait(decoding)
+    decoding: "asyncio.Task[_Decoded] | None" = None
+    """Decodes the block, together with others, for all its readers."""
 
     def skip(self, readers: int = 1) -> None:
         """Take away readers that will not come."""
         self.readers -= readers
-        if self.readers <= 0 and self._changes is not None:
-            self._changes = None
+        if self.readers <= 0 and self.decoding is not None:
+            self.decoding = None
             self.log.drop(self.block.raw_bytes)
+
+
+_Decoded = dict[LoggedBlock, ChangeBatch]
 
 
 @dataclass(slots=True, eq=False)
@@ -94,17 +86,46 @@ class SharedLog:
                 self._in_segment[wanted.segment].append(wanted)
             self._wanted[wanted] += 1
 
-    async def read(self, ranges: Sequence[LogRange]) -> list[list[LoggedBlock]]:
-        """The blocks of each range; raises what `SegmentReader.read_ranges` raises."""
-        missing = [wanted for wanted in ranges if wanted not in self._entries]
-        if missing:
-            self._fetch(missing)
+    async def read(
+        self, ranges: Sequence[LogRange], ahead: Sequence[LogRange] = ()
+    ) -> list[list[LoggedBlock]]:
+        """The blocks of each range; those of `ahead`, which the caller reads next, are fetched in
+        the meantime. Raises what `SegmentReader.read_ranges` raises.
+        """
+        for some in (ranges, ahead):
+            missing = [wanted for wanted in some if wanted not in self._entries]
+            if missing:
+                self._fetch(missing)
         entries = [self._entries[wanted] for wanted in ranges]
         for entry in entries:
             await self.tasks.wait(entry.fetching)
         for wanted, entry in zip(ranges, entries, strict=True):
             self._taken(wanted, entry)
         return [entry.blocks for entry in entries]
+
+    async def take(self, blocks: Sequence[LoggedBlock]) -> list[ChangeBatch]:
+        """The changes of blocks, in one step for all; each block is decoded once for all its
+        readers while there is room to keep what it gave. Raises CorruptObjectError.
+        """
+        left = [logged for logged in blocks if logged.decoding is None]
+        shared = [each for each in left if each.readers > 1 and self.keep(each.block.raw_bytes)]
+        if shared:
+            decoding = self.tasks.start(self._decode(shared))
+            for logged in shared:
+                logged.decoding = decoding
+        decodings = {logged: logged.decoding for logged in blocks if logged.decoding is not None}
+        found = await self._decode([logged for logged in left if logged not in decodings])
+        for logged, decoding in decodings.items():
+            found[logged] = (await self.tasks.wait(decoding))[logged]
+        for logged in blocks:
+            logged.skip()
+        return [found[logged] for logged in blocks]
+
+    async def _decode(self, blocks: Sequence[LoggedBlock]) -> _Decoded:
+        if not blocks:
+            return {}
+        changes = await self.offload.run(lambda: [logged.block.changes() for logged in blocks])
+        return dict(zip(blocks, changes, strict=True))
 
     async def close(self) -> None:
         """Cancel the fetches and decodings that are under way."""
@@ -139,7 +160,8 @@ class SharedLog:
         self._entries.update(entries)
 
     async def _read(self, ranges: Sequence[LogRange], entries: dict[LogRange, _Entry]) -> None:
-        found = await self.reader.read_ranges(ranges)
+        with self.progress.timings.fetch_log:
+            found = await self.reader.read_ranges(ranges)
         self.progress.fetched(sum(wanted.length for wanted in ranges))
         for wanted, blocks in zip(ranges, found, strict=True):
             readers = max(1, self._wanted[wanted])

@@ -106,7 +106,7 @@ class _LogOf:
         or cannot be decoded.
         """
         if block.end > merge.next:
-            merge.add(await self.offload.run(block.changes))
+            merge.add(await self.offload.run(block.changes), block.raw_bytes)
 
     async def read(
         self, steps: Sequence[Step], cuts: frozenset[int]
