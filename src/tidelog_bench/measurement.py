@@ -96,6 +96,8 @@ class Measurement:
     measure: Callable[[Trial], Reading]
     missing: Callable[[str], str | None] = always
     """Why a variant cannot run on this machine, and what to install; None when it can."""
+    quick_jvm: str | None = None
+    """Measurements with the same one share a process, so a JVM, in a quick session."""
 
 
 def common(cells: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:

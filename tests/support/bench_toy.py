@@ -63,4 +63,12 @@ EXPERIMENTS = (
         ),
         figures=(Figure("value_ms", "value", "ms"),),
     ),
+    Experiment(
+        "toy-jvm",
+        "Trials that share a process",
+        "Whose process is it?",
+        "more",
+        Measurement("jvm", cells, measure, quick_jvm="toy"),
+        figures=(Figure("value_ms", "value", "ms"),),
+    ),
 )

@@ -34,5 +34,5 @@ _COMMANDS: Final = {
 def command() -> None:
     """Run the benchmarks: pairs of runs that alternate, recorded as JSON lines, and their report.
 
-    Begin with `tidelog bench run all --quick`; it takes ten minutes.
+    Begin with `tidelog bench run all --quick`; it takes ten minutes at most.
     """

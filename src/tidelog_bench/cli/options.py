@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import click
 
-from tidelog.errors import ConfigError
 from tidelog_bench.measurement import Size
 from tidelog_bench.session.records import DIRECTORY
 
 PAIRS: Final = 5
-"""Fewer say too little about noise; only a quick session may have them."""
+"""Of a session that is not quick."""
 
 results_option = click.option(
     "--results",
@@ -26,7 +25,11 @@ results_option = click.option(
 def sized(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --quick and --full; the function gets `size`."""
 
-    @click.option("--quick", is_flag=True, help="Everything in ten minutes: small, one pair.")
+    @click.option(
+        "--quick",
+        is_flag=True,
+        help="Everything in ten minutes: small, one pair; what does not fit is cut.",
+    )
     @click.option("--full", is_flag=True, help="Every combination; a day and more.")
     @functools.wraps(function)
     def command(*args: Any, quick: bool, full: bool, **options: Any) -> Any:
@@ -39,14 +42,7 @@ def sized(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pairs_of(size: Size, asked: int | None) -> int:
-    """How many pairs a session of this size has; raises ConfigError for too few."""
-    if asked is None:
-        return 1 if size is Size.QUICK else PAIRS
-    if asked < PAIRS and size is not Size.QUICK:
-        raise ConfigError(
-            f"--pairs {asked}",
-            expected=f"{PAIRS} or more, unless --quick: fewer tell nothing from noise",
-            found=str(asked),
-            action="ask for more pairs or add --quick",
-        )
-    return asked
+    """How many pairs a session of this size has."""
+    if asked is not None:
+        return asked
+    return 1 if size is Size.QUICK else PAIRS

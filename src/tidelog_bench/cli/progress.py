@@ -15,7 +15,13 @@ from tidelog_bench.experiment import Experiment, Figure
 from tidelog_bench.measurement import common, own
 from tidelog_bench.report.numbers import number, settings
 from tidelog_bench.session.plan import Step as TrialStep
-from tidelog_bench.session.records import FailureRecord, Record, SkipRecord, TrialRecord
+from tidelog_bench.session.records import (
+    CutRecord,
+    FailureRecord,
+    Record,
+    SkipRecord,
+    TrialRecord,
+)
 
 _SHOWN: Final = 3
 """Figures in the line of a trial."""
@@ -61,13 +67,16 @@ class Progress:
             self.output.line(
                 f"{title(record.measurement, record.variant)}: skipped, {record.reason}"
             )
+        elif isinstance(record, CutRecord):
+            parts = [record.measurement, self._cell(record), f"pair {record.pair + 1}"]
+            self.output.line(f"{', '.join(filter(None, parts))}  CUT: {record.reason}")
 
     def _head(self, record: TrialRecord | FailureRecord) -> str:
         what = title(record.measurement, record.variant)
         parts = [what, self._cell(record), f"pair {record.pair + 1}"]
         return f"[{self.number}/{len(self.steps)}] {', '.join(filter(None, parts))}"
 
-    def _cell(self, record: TrialRecord | FailureRecord) -> str:
+    def _cell(self, record: TrialRecord | FailureRecord | CutRecord) -> str:
         """What tells a cell from the others of its measurement."""
         of = [s.cell.settings for s in self.steps if s.measurement.name == record.measurement]
         return settings(own(record.settings, common(of)))

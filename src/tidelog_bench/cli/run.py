@@ -19,6 +19,7 @@ from tidelog_bench.experiment import Experiment
 from tidelog_bench.experiments import chosen
 from tidelog_bench.measurement import Size
 from tidelog_bench.report.terminal import summary
+from tidelog_bench.report.verdict import ENOUGH, few
 from tidelog_bench.session import environment, plan
 from tidelog_bench.session.plan import Missing, Step
 from tidelog_bench.session.records import Record, SessionRecord, find, free, trials
@@ -34,7 +35,11 @@ _CLOCK: Final = SystemClock()
 @click.command("run")
 @click.argument("names", nargs=-1)
 @sized
-@click.option("--pairs", type=click.IntRange(1), help="Repetitions; 5, with --quick 1.")
+@click.option(
+    "--pairs",
+    type=click.IntRange(1),
+    help="Repetitions; 5, with --quick 1. Fewer than 5 tell nothing from noise.",
+)
 @click.option("--seed", type=int, help="Of input, latencies and failures; 1.")
 @click.option(
     "--only",
@@ -61,6 +66,9 @@ def command(
     The variants of a pair alternate, each in a fresh process. Every trial is a JSON line in
     the session's file as soon as it ends. Stop with Ctrl-C and go on with --resume: what is
     recorded is not run again. Exits with 1 when a trial failed.
+
+    With --quick every experiment has a share of ten minutes (ten for each pair): what does not
+    fit is cut, and said; --resume runs that.
     """
     records: list[Record] = []
     if resume is None:
@@ -93,7 +101,9 @@ def _run(
     left = plan.left(steps, trials(records))
     with output.progress("") as shown:
         listener = Progress(output, experiments, left, shown)
-        session = Session(path, experiments, asked.seed, _CLOCK, listener, records)
+        session = Session(
+            path, experiments, asked.seed, _CLOCK, listener, records, limit_s=asked.limit_s
+        )
         session.begin(asked, gaps)
         _announce(session, left, asked)
         try:
@@ -110,8 +120,12 @@ def _run(
 
 
 def _announce(session: Session, steps: Sequence[Step], asked: SessionRecord) -> None:
-    takes = duration(session.remaining.total(steps))
-    click.echo(f"{len(steps)} trials, about {takes}, recorded in {session.path}", err=True)
+    takes = f"about {duration(session.remaining.total(steps))}"
+    if asked.limit_s is not None:
+        takes += f" and at most {duration(asked.limit_s)}"
+    click.echo(f"{len(steps)} trials, {takes}, recorded in {session.path}", err=True)
+    if asked.pairs < ENOUGH:
+        click.echo(f"{few(asked.pairs)}.", err=True)
     load, cores = environment.load(), int(asked.machine["cores"])
     if load > cores * _BUSY_SHARE:
         click.echo(
@@ -123,6 +137,10 @@ def _conclude(output: Output, session: Session, path: Path) -> None:
     output.line()
     for line in summary(session.records, session.experiments):
         output.line(line)
+    if session.cuts:
+        output.line(
+            f"{session.cuts} pairs were cut for want of time; --resume {path.stem} runs them."
+        )
     if session.failures:
         output.line(f"{session.failures} trials failed; --resume {path.stem} tries them again.")
     output.line(f"Report: tidelog bench report {path.stem}")

@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Experiment
 
-_MODULES: Final[tuple[str, ...]] = (
+MODULES: Final[tuple[str, ...]] = (
     "checkpoints",
     "replay",
     "restore_phases",
@@ -22,12 +22,12 @@ _MODULES: Final[tuple[str, ...]] = (
     "store_latency",
     "spark_commit",
     "spark_restore",
-    "peers",
     "spark_bill",
+    "peers",
+    "changes_view",
     "write_buffer",
     "memory_limit",
     "rescale",
-    "changes_view",
     "verify",
 )
 """In the order of `tidelog bench list`, and of a session."""
@@ -37,7 +37,7 @@ _MODULES: Final[tuple[str, ...]] = (
 def experiments() -> dict[str, Experiment]:
     """All experiments, in the order in which they are run."""
     found: dict[str, Experiment] = {}
-    for module in _MODULES:
+    for module in MODULES:
         for experiment in import_module(f"{__name__}.{module}").EXPERIMENTS:
             found[experiment.name] = experiment
     return found
@@ -46,7 +46,7 @@ def experiments() -> dict[str, Experiment]:
 def chosen(names: tuple[str, ...]) -> list[Experiment]:
     """The experiments with these names; a group's name, or `all`, stands for its experiments.
 
-    `all` leaves out the group `more`. Raises ConfigError for a name that is neither.
+    Raises ConfigError for a name that is neither.
     """
     known = experiments()
     picked: dict[str, Experiment] = {}
@@ -54,8 +54,7 @@ def chosen(names: tuple[str, ...]) -> list[Experiment]:
         found = [
             experiment
             for experiment in known.values()
-            if name in (experiment.name, experiment.group)
-            or (name == "all" and experiment.group != "more")
+            if name in (experiment.name, experiment.group, "all")
         ]
         if not found:
             raise ConfigError(

@@ -16,14 +16,14 @@ from tidelog_bench.experiment import Against, Experiment, Figure, Ratio
 from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
 
 _PARALLELISMS: Final = {
-    Size.QUICK: (1, 20, 200),
-    Size.STANDARD: (1, 10, 50, 200),
+    Size.QUICK: (1, 50),
+    Size.STANDARD: (1, 50, 200),
     Size.FULL: (1, 2, 5, 10, 20, 50, 100, 200),
 }
 _TIMES: Final[dict[Size, dict[str, float]]] = {
     # Materializations are as rare as by default: one in 180 checkpoints per subtask.
     Size.QUICK: {"checkpoint_s": 0.4, "materialize_s": 72.0, "checkpoints": 4, "seconds": 1.6},
-    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 180.0, "checkpoints": 8, "seconds": 10.0},
+    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 180.0, "checkpoints": 6, "seconds": 8.0},
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 180.0, "checkpoints": 60, "seconds": 90.0},
 }
 _FIXED: Final[dict[str, Setting]] = {

@@ -24,19 +24,23 @@ _PARTS: Final = 8
 
 
 def cells(size: Size) -> list[Cell]:
-    """One stall, or in a full session several limits."""
+    """One stall with small values, unless quick one with large ones; in full several limits."""
     workload, stall, limits = {
-        Size.QUICK: (Workload(50_000, 200, draws=500_000), 4.0, [8.0]),
-        Size.STANDARD: (Workload(200_000, 200, draws=1_000_000), 15.0, [32.0]),
+        Size.QUICK: (Workload(30_000, 200, draws=200_000), 2.5, [4.0]),
+        Size.STANDARD: (Workload(100_000, 200, draws=1_000_000), 10.0, [16.0]),
         Size.FULL: (WORKLOADS["200x0.95M"], 30.0, [8.0, 32.0, 128.0]),
     }[size]
     # Small values under long words, and large values of which a tenth fits.
-    memory = limits[0] * _PARTS if size is Size.QUICK else 128.0
+    memory = 128.0 if size is Size.FULL else 48.0
     rows = int(10 * memory * 1e6) >> 14
     large = Workload(rows, 16, draws=500_000)
-    loads = [(workload, 0, _PARTS * limit) for limit in limits] + [(large, 16 << 10, memory)]
+    loads = [(workload, 0, _PARTS * limit) for limit in limits]
+    if size is not Size.QUICK:
+        loads.append((large, 16 << 10, memory))
     # Before the stall, and after it, for what was held to go out.
-    calm, recovery = (1.5, 3.0) if size is Size.QUICK else (5.0, 10.0)
+    calm, recovery = {Size.QUICK: (1.0, 1.5), Size.STANDARD: (3.0, 6.0), Size.FULL: (5.0, 10.0)}[
+        size
+    ]
     return [
         Cell(
             asdict(load)

@@ -16,15 +16,15 @@ _SMALL: dict[str, Setting] = {
     "key_bytes": 16,
     "skewed": False,
     "draws": 3_000_000,
-    "warm_s": 8.0,
+    "warm_s": 6.0,
     "seconds": 8.0,
     "checkpoint_s": 1.0,
     "batch_words": 524_288,
 }
 _QUICK = _SMALL | {
     "keys": 20_000,
-    "draws": 1_048_576,
-    "warm_s": 1.0,
+    "draws": 524_288,
+    "warm_s": 0.5,
     "seconds": 2.0,
     "batch_words": 65_536,
 }

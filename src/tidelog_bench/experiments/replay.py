@@ -21,13 +21,13 @@ LEAD_S: Final = 2.0
 """The curve begins so long before the failure."""
 _STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0}
 _TIMES: Final[dict[Size, dict[str, Setting]]] = {
-    Size.QUICK: {"checkpoint_s": 0.5, "rare_checkpoint_s": 2.5, "warm_s": 1.5, "limit_s": 10.0},
-    Size.STANDARD: {"checkpoint_s": 1.0, "rare_checkpoint_s": 8.0, "warm_s": 8.5, "limit_s": 60.0},
+    Size.QUICK: {"checkpoint_s": 0.3, "rare_checkpoint_s": 1.5, "warm_s": 1.0, "limit_s": 6.0},
+    Size.STANDARD: {"checkpoint_s": 1.0, "rare_checkpoint_s": 6.0, "warm_s": 6.5, "limit_s": 45.0},
     Size.FULL: {"checkpoint_s": 1.0, "rare_checkpoint_s": 30.0, "warm_s": 31.0, "limit_s": 300.0},
 }
 _LONG: Final[dict[str, Setting]] = {"job": "wordcount", "key_bytes": 200}
 _JOBS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
-    Size.QUICK: (_LONG | {"keys": 60_000, "rate": 15_000.0},),
+    Size.QUICK: (_LONG | {"keys": 30_000, "rate": 8_000.0},),
     Size.STANDARD: (_LONG | {"keys": 300_000, "rate": 20_000.0},),
     Size.FULL: (
         {"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "rate": 50_000.0},

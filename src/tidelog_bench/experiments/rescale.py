@@ -18,6 +18,7 @@ from tidelog_bench.session.children import in_child
 _BEFORE: Final = 4
 """Subtasks of the job that is restored."""
 _SAME: Final = f"to {_BEFORE}"
+_FAR: Final = ("to 8", "to 1")
 _OTHERS: Final = ("to 8", "to 2", "to 1")
 _NEVER_S: Final = 1e6
 _MATERIALIZE_S: Final = 0.4
@@ -29,8 +30,8 @@ def cells(size: Size) -> list[Cell]:
     """Words of 200 bytes, so that tables are large for their rows."""
     # The upload is longer than all tables take to reach the local disk.
     workload, records, upload_s, variants = {
-        Size.QUICK: (Workload(40_000, 200, draws=40_000), 40_000, 1.5, (_SAME, "to 8", "to 1")),
-        Size.STANDARD: (Workload(200_000, 200, draws=200_000), 200_000, 3.0, (_SAME, *_OTHERS)),
+        Size.QUICK: (Workload(20_000, 200, draws=20_000), 20_000, 1.5, (_SAME, "to 8")),
+        Size.STANDARD: (Workload(200_000, 200, draws=200_000), 200_000, 3.0, (_SAME, *_FAR)),
         Size.FULL: (WORKLOADS["200x1M"], 1_000_000, 10.0, (_SAME, *_OTHERS)),
     }[size]
     settings = asdict(workload) | {

@@ -38,17 +38,17 @@ _STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0, "job"
 _TIMES: Final[dict[Size, dict[str, Setting]]] = {
     # The long interval fits the measured time twice at least, so its peaks are in it.
     Size.QUICK: {
-        "checkpoint_s": 0.5,
-        "rare_checkpoint_s": 2.5,
-        "warm_s": 2.0,
-        "seconds": 5.5,
+        "checkpoint_s": 0.3,
+        "rare_checkpoint_s": 1.5,
+        "warm_s": 1.5,
+        "seconds": 3.5,
         "step_s": 0.5,
     },
     Size.STANDARD: {
         "checkpoint_s": 1.0,
-        "rare_checkpoint_s": 8.0,
-        "warm_s": 8.0,
-        "seconds": 25.0,
+        "rare_checkpoint_s": 6.0,
+        "warm_s": 6.5,
+        "seconds": 13.0,
         "step_s": 0.5,
     },
     Size.FULL: {
@@ -60,7 +60,7 @@ _TIMES: Final[dict[Size, dict[str, Setting]]] = {
     },
 }
 _WORDS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
-    Size.QUICK: ({"key_bytes": 200, "keys": 80_000, "rate": 15_000.0},),
+    Size.QUICK: ({"key_bytes": 200, "keys": 40_000, "rate": 10_000.0},),
     Size.STANDARD: ({"key_bytes": 200, "keys": 400_000, "rate": 30_000.0},),
     Size.FULL: (
         {"key_bytes": 16, "keys": 5_000_000, "rate": 50_000.0},

@@ -4,12 +4,14 @@ Invariant: only counts of requests are read, never durations; what an executor d
 query does once are scaled apart.
 
 One executor's share of the partitions is run with a fixed trigger, and with a maintenance interval
-of sixty batches, as many as Spark's default minute has at a batch a second. Of its requests
+of sixty batches, as many as Spark's default minute has at a batch a second (in a quick session of
+twelve). Of its requests
 
     executor  changelogs, segments, snapshots, state directories: as many for every executor
     query     commits, offsets, roll-ups of the index, the rest: once
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,25 +20,51 @@ from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size,
 from tidelog_bench.spark.batch_window import PUT, dollars
 from tidelog_bench.spark.counts import Counts, Sum, by_kind, requests
 from tidelog_bench.spark.prerequisites import missing
-from tidelog_bench.spark.stores import CORES, RATIOS, STORES
+from tidelog_bench.spark.stores import (
+    CHANGELOG_STORE,
+    CORES,
+    QUERIES_JVM,
+    QUICK_JVM,
+    RATIOS,
+    STORES,
+    TIDELOG,
+)
 
 _PER_QUERY: Final = ("commits", "offsets", "roll-up", "other")
 _MAINTENANCE_BATCHES: Final = 60
+_QUICK_BATCHES: Final = 12
 
 
 def cells(size: Size) -> Sequence[Cell]:
     """200 partitions on 10 executors."""
     if size is Size.QUICK:
-        return [_cell("aggregation", warm=10, batches=60, trigger_ms=200)]
+        small = _cell(
+            "aggregation",
+            warm=3,
+            batches=_QUICK_BATCHES,
+            trigger_ms=150,
+            maintenance_batches=_QUICK_BATCHES,
+            jvm=QUICK_JVM,
+        )
+        return [dataclasses.replace(small, variants=(CHANGELOG_STORE, TIDELOG))]
     if size is Size.STANDARD:
-        return [_cell("aggregation", warm=60, batches=120, trigger_ms=400)]
+        # One maintenance is in the middle of what is counted: as often as on average.
+        return [_cell("aggregation", warm=30, batches=60, trigger_ms=250)]
     return [
         _cell(query, warm=120, batches=180, trigger_ms=trigger_ms)
         for query, trigger_ms in (("aggregation", 400), ("join", 1000))
     ]
 
 
-def _cell(query: str, *, warm: int, batches: int, trigger_ms: int) -> Cell:
+def _cell(
+    query: str,
+    *,
+    warm: int,
+    batches: int,
+    trigger_ms: int,
+    maintenance_batches: int = _MAINTENANCE_BATCHES,
+    jvm: str = "",
+) -> Cell:
     settings: dict[str, Setting] = {
         "query": query,
         "executors": 10,
@@ -48,9 +76,11 @@ def _cell(query: str, *, warm: int, batches: int, trigger_ms: int) -> Cell:
         "batches": batches,
         "limit_s": 3600,
         "trigger_ms": trigger_ms,
-        "maintenance_ms": trigger_ms * _MAINTENANCE_BATCHES,
+        "maintenance_ms": trigger_ms * maintenance_batches,
+        "jvm": jvm,
     }
-    return Cell(settings, STORES, 12 + (warm + batches) * trigger_ms / 1e3)
+    starts_s = 4 if jvm else 12
+    return Cell(settings, STORES, starts_s + (warm + batches) * trigger_ms / 1e3)
 
 
 def measure(trial: Trial) -> Reading:
@@ -101,7 +131,7 @@ def by_class(counts: Counts, batches: int) -> dict[str, float]:
     }
 
 
-MEASUREMENT: Final = Measurement("spark-bill", cells, measure, missing)
+MEASUREMENT: Final = Measurement("spark-bill", cells, measure, missing, QUERIES_JVM)
 
 EXPERIMENTS: Final = (
     Experiment(

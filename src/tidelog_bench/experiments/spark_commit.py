@@ -10,7 +10,14 @@ from typing import Final
 from tidelog_bench.experiment import Against, Bars, Experiment, Figure, OverTime, Plot
 from tidelog_bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
 from tidelog_bench.spark.prerequisites import missing
-from tidelog_bench.spark.stores import CORES, QUICK_JVM, RATIOS, STORES, unsupported
+from tidelog_bench.spark.stores import (
+    CORES,
+    QUERIES_JVM,
+    QUICK_JVM,
+    RATIOS,
+    STORES,
+    unsupported,
+)
 
 QUERIES: Final = ("aggregation", "window", "join", "transform")
 _FIGURES: Final = (
@@ -26,15 +33,14 @@ _FIGURES: Final = (
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """One short cell of one query; three; or all partitions and latencies."""
+    """One short cell of one query; two; or all queries, partitions and latencies."""
     if size is Size.QUICK:
-        return [_cell(("aggregation",), 8, 30, warm=2, batches=6, limit_s=4, jvm=QUICK_JVM)]
+        return [_cell(("aggregation",), 4, 30, warm=2, batches=5, limit_s=3, jvm=QUICK_JVM)]
     if size is Size.STANDARD:
-        often = ("aggregation", "join")
-        others = ("window", "transform")
+        # A window is an aggregation with more rows, and latency 0 is no store that is used.
         return [
-            *(_cell(often, 64, latency, warm=6, batches=20, limit_s=15) for latency in (0, 30)),
-            _cell(others, 8, 30, warm=6, batches=40, limit_s=15),
+            _cell(("aggregation", "join"), 64, 30, warm=6, batches=20, limit_s=10),
+            _cell(("transform",), 8, 30, warm=6, batches=30, limit_s=8),
         ]
     return [
         _cell(QUERIES, partitions, latency, warm=15, batches=60, limit_s=90)
@@ -74,7 +80,7 @@ def _cell(
         "maintenance_ms": 60_000,  # Spark's default
         "jvm": jvm,
     }
-    expected_s = 7 + len(queries) * limit_s * (1 + warm / batches)
+    expected_s = (4 if jvm else 7) + len(queries) * limit_s * (1 + warm / batches)
     return Cell(settings, STORES, expected_s)
 
 
@@ -138,8 +144,8 @@ _SHOWN: Final = [
     for query in QUERIES
 ]
 
-MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing)
-MANY_SLOTS: Final = Measurement("spark-slots", cells_of_many_slots, measure, missing)
+MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing, QUERIES_JVM)
+MANY_SLOTS: Final = Measurement("spark-slots", cells_of_many_slots, measure, missing, QUERIES_JVM)
 
 EXPERIMENTS: Final = (
     Experiment(

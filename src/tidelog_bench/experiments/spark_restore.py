@@ -15,7 +15,15 @@ from tidelog_bench.experiment import Bars, Experiment, Figure
 from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
 from tidelog_bench.spark.counts import Counts, by_kind, difference, requests, transferred
 from tidelog_bench.spark.prerequisites import missing
-from tidelog_bench.spark.stores import CHANGELOG_STORE, CORES, QUICK_JVM, RATIOS, STORES, TIDELOG
+from tidelog_bench.spark.stores import (
+    CHANGELOG_STORE,
+    CORES,
+    QUERIES_JVM,
+    QUICK_JVM,
+    RATIOS,
+    STORES,
+    TIDELOG,
+)
 
 if TYPE_CHECKING:
     from tidelog_bench.spark.job import Job
@@ -28,14 +36,14 @@ def cells(size: Size) -> Sequence[Cell]:
     """One small cell; one of 64 partitions; or both queries with up to 200 partitions.
 
     The last batch 28 writes version 29: the last snapshot is of version 20, and nine changelogs
-    are replayed. In the small cell, which has the two stores with changelogs, they are two, of
-    version 13.
+    are replayed; after batch 18 as many, behind version 10. In the small cell, which has the two
+    stores with changelogs, they are two, of version 13.
     """
     if size is Size.QUICK:
-        small = _cell("aggregation", 8, 12, expected_s=25, jvm=QUICK_JVM)
+        small = _cell("aggregation", 4, 12, expected_s=10, jvm=QUICK_JVM)
         return [dataclasses.replace(small, variants=(CHANGELOG_STORE, TIDELOG))]
     if size is Size.STANDARD:
-        return [_cell("aggregation", 64, 28, expected_s=35)]
+        return [_cell("aggregation", 64, 18, expected_s=28)]
     return [
         _cell(query, partitions, 28, expected_s=20 + partitions)
         for query in ("aggregation", "join")
@@ -130,7 +138,7 @@ def _loading(progress: Any) -> dict[str, int]:
     return found
 
 
-MEASUREMENT: Final = Measurement("spark-restore", cells, measure, missing)
+MEASUREMENT: Final = Measurement("spark-restore", cells, measure, missing, QUERIES_JVM)
 
 EXPERIMENTS: Final = (
     Experiment(

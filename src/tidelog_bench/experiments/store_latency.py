@@ -15,15 +15,15 @@ from tidelog_bench.experiment import Against, Experiment, Figure, OverTime, Rati
 from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
 
 _LATENCIES_MS: Final = {
-    Size.QUICK: (0.0, 30.0, 100.0),
-    Size.STANDARD: (0.0, 10.0, 30.0, 100.0),
+    Size.QUICK: (0.0, 100.0),
+    Size.STANDARD: (0.0, 30.0, 100.0),
     Size.FULL: (0.0, 10.0, 30.0, 100.0),
 }
 _KEY_BYTES: Final = {Size.QUICK: (16,), Size.STANDARD: (16,), Size.FULL: (16, 200)}
 _LOAD: Final[dict[Size, dict[str, float]]] = {
     Size.QUICK: {
-        **{"keys": 50_000, "rate": 20_000.0, "checkpoint_s": 0.25, "materialize_s": 1.5},
-        **{"warm_s": 1.0, "seconds": 3.0},
+        **{"keys": 30_000, "rate": 10_000.0, "checkpoint_s": 0.25, "materialize_s": 1.0},
+        **{"warm_s": 0.5, "seconds": 2.5},
     },
     Size.STANDARD: {
         **{"keys": 200_000, "rate": 40_000.0, "checkpoint_s": 0.5, "materialize_s": 3.0},

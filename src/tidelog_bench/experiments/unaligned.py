@@ -27,8 +27,8 @@ _PRESSED: Final[dict[str, Setting]] = {
     "sink_ms": 20.0,
     "timeout_s": 1.0,
     "checkpoint_s": 1.0,
-    "warm_s": 8.0,
-    "seconds": 20.0,
+    "warm_s": 6.0,
+    "seconds": 15.0,
 }
 _MANY: Final[dict[str, Setting]] = _PRESSED | {
     "parallelism": 50,
@@ -41,13 +41,14 @@ _FREE: Final[dict[str, Setting]] = _PRESSED | {
     "channel_buffers": 2,
     "sink_ms": 0.0,
     "warm_s": 2.0,
-    "seconds": 8.0,
+    "seconds": 6.0,
 }
 _CELLS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
-    # Shorter holds and timeouts, so that several aligned checkpoints fit some seconds.
+    # Shorter holds and timeouts and fewer buffers: several aligned checkpoints fit some seconds.
     Size.QUICK: (
         _PRESSED
-        | {"sink_ms": 5.0, "timeout_s": 0.3, "checkpoint_s": 0.5, "warm_s": 2.0, "seconds": 6.0},
+        | {"sink_ms": 5.0, "channel_buffers": 4, "timeout_s": 0.3, "checkpoint_s": 0.5}
+        | {"warm_s": 1.5, "seconds": 5.0},
     ),
     Size.STANDARD: (_PRESSED, _FREE),
     Size.FULL: (

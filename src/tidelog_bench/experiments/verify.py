@@ -33,8 +33,8 @@ def missing(variant: str) -> str | None:
 def cells(size: Size) -> list[Cell]:
     """A small store and one whose table has many files."""
     workloads, seconds = {
-        Size.QUICK: ([Workload(50_000, 16, draws=500_000)], 2.0),
-        Size.STANDARD: ([WORKLOADS["16x50k"], Workload(1_000_000, 16, draws=3_000_000)], 8.0),
+        Size.QUICK: ([Workload(20_000, 16, draws=100_000)], 1.0),
+        Size.STANDARD: ([WORKLOADS["16x50k"], Workload(400_000, 16, draws=1_000_000)], 5.0),
         Size.FULL: ([WORKLOADS["16x50k"], WORKLOADS["16x5M"]], 20.0),
     }[size]
     return [
@@ -42,7 +42,7 @@ def cells(size: Size) -> list[Cell]:
             asdict(workload) | {"seconds": seconds},
             tuple(ENGINES),
             # Filling, running, and checking: all grow with the state.
-            12.0 + seconds + workload.keys / 4e4,
+            10.0 + seconds + workload.keys / 4e4,
         )
         for workload in workloads
     ]

@@ -62,18 +62,18 @@ class DirectCounts:
 
 VARIANTS: Final = ("tidelog", "direct", "bare")
 FIGURES: Final = ("records", "records_per_s", "cpu_us_per_record", "cores_used")
-_START_S: Final = 3.0
+_START_S: Final = 2.0
 """Seconds that a process takes to start and to draw its words, roughly."""
 
 
 def cells(size: Size) -> list[Cell]:
     """Small and skewed words; in a full session large ones too."""
-    warm, seconds = {Size.QUICK: (0.5, 2.0), Size.STANDARD: (3.0, 10.0), Size.FULL: (5.0, 20.0)}[
+    warm, seconds = {Size.QUICK: (0.5, 1.5), Size.STANDARD: (2.0, 6.0), Size.FULL: (5.0, 20.0)}[
         size
     ]
     workloads = {
-        Size.QUICK: [Workload(50_000, 16, draws=500_000), WORKLOADS["zipf50k"].scaled(8)],
-        Size.STANDARD: [Workload(1_000_000, 16, draws=3_000_000), WORKLOADS["zipf50k"]],
+        Size.QUICK: [Workload(50_000, 16, draws=300_000)],
+        Size.STANDARD: [Workload(500_000, 16, draws=2_000_000), WORKLOADS["zipf50k"]],
         Size.FULL: [WORKLOADS["16x5M"], WORKLOADS["200x1M"], WORKLOADS["zipf50k"]],
     }[size]
     return [

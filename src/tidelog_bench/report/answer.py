@@ -11,7 +11,14 @@ from tidelog_bench import statistics
 from tidelog_bench.experiment import Experiment, Figure
 from tidelog_bench.measurement import Setting, common, own, settings_key
 from tidelog_bench.report.numbers import settings as settings_text
-from tidelog_bench.session.records import FailureRecord, Record, SkipRecord, TrialRecord, trials
+from tidelog_bench.session.records import (
+    CutRecord,
+    FailureRecord,
+    Record,
+    SkipRecord,
+    TrialRecord,
+    trials,
+)
 from tidelog_bench.statistics import Spread
 
 
@@ -48,6 +55,8 @@ class Answer:
     common: Mapping[str, Setting]
     """Settings that all cells share."""
     skipped: Sequence[SkipRecord]
+    cut: Sequence[CutRecord]
+    """The pairs that there was no time for, and that were not run later."""
     failures: Sequence[FailureRecord]
     """The failures that no later trial made good."""
 
@@ -77,6 +86,7 @@ def answer(experiment: Experiment, records: Iterable[Record]) -> Answer:
         [_cell(experiment, of, shared) for of in by_cell.values()],
         shared,
         _skips(kept, name, by_cell.values()),
+        _cuts(kept, name),
         _failures(kept, by_cell, name),
     )
 
@@ -106,6 +116,18 @@ def _skips(
     }
     ran = {trial.variant for of in of_cells for trial in of}
     return [record for variant, record in found.items() if variant not in ran]
+
+
+def _cuts(records: Iterable[Record], measurement: str) -> list[CutRecord]:
+    found: dict[tuple[str, int], CutRecord] = {}
+    for record in records:
+        if isinstance(record, CutRecord | TrialRecord) and record.measurement == measurement:
+            key = settings_key(record.settings), record.pair
+            if isinstance(record, CutRecord):
+                found[key] = record
+            else:
+                found.pop(key, None)
+    return list(found.values())
 
 
 def _failures(

@@ -89,7 +89,9 @@ def _missing(found: Answer, source: LoadedSession, measurement: str) -> list[str
         if variants and whole < source.session.pairs:
             where = settings(own(cell.settings, shared))
             where = f" of {where}" if where else ""
-            sentences.append(f"{whole} of {source.session.pairs} pairs{where}")
+            reasons = [cut.reason for cut in found.cut if settings_key(cut.settings) == key]
+            why = f"; cut: {reasons[0]}" if reasons else ""
+            sentences.append(f"{whole} of {source.session.pairs} pairs{where}{why}")
     return sentences
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tidelog_bench.experiment import Experiment, Figure
+from tidelog_bench.measurement import own
 from tidelog_bench.report.answer import Answer, CellAnswer, answer
-from tidelog_bench.report.numbers import number, span, times
-from tidelog_bench.report.verdict import ENOUGH, verdict
+from tidelog_bench.report.numbers import number, settings, span, times
+from tidelog_bench.report.verdict import ENOUGH, few, verdict
 from tidelog_bench.session.records import Record, SessionRecord
 
 WIDTH: Final = 100
@@ -37,7 +38,7 @@ def summary(records: Iterable[Record], experiments: Iterable[Experiment]) -> lis
 
 
 def _experiment(found: Answer) -> Iterator[str]:
-    if not found.cells and not found.skipped and not found.failures:
+    if not (found.cells or found.skipped or found.cut or found.failures):
         return
     yield _cut(f"{found.experiment.name}: {found.experiment.title}", WIDTH)
     figures = found.present(found.experiment.figures)[:_FIGURES]
@@ -47,6 +48,10 @@ def _experiment(found: Answer) -> Iterator[str]:
         yield from _cell(cell, figures)
     for skip in found.skipped:
         yield from _wrapped(f"{skip.variant}: skipped, {skip.reason}")
+    for cut in found.cut:
+        where = settings(own(cut.settings, found.common))
+        of = f" of {where}" if where else ""
+        yield from _wrapped(f"pair {cut.pair + 1}{of}: cut, {cut.reason}")
     for failure in found.failures:
         last = failure.error.strip().splitlines()[-1:] or ["no reason given"]
         yield _cut(f"  {failure.variant}, pair {failure.pair + 1}: FAILED, {last[0]}", WIDTH)
@@ -109,7 +114,7 @@ def _legend(records: Iterable[Record]) -> Iterator[str]:
     yield f"{_MARK} beyond noise: all of at least {ENOUGH} pairs on the same side of 1"
     sessions = [record for record in records if isinstance(record, SessionRecord)]
     if sessions and sessions[0].pairs < ENOUGH:
-        yield "so few pairs show that everything works; the numbers mean little"
+        yield f"{few(sessions[0].pairs)}: the numbers mean little"
 
 
 def _wrapped(text: str) -> list[str]:

@@ -18,6 +18,12 @@ ENOUGH: Final = 5
 """Pairs that a verdict needs."""
 
 
+def few(pairs: int) -> str:
+    """What is to be said of a session with fewer pairs than a verdict needs."""
+    counted = "1 pair" if pairs == 1 else f"{pairs} pairs"
+    return f"{counted}: too few to tell a difference from noise; that takes {ENOUGH}"
+
+
 class Verdict(StrEnum):
     """What a ratio says."""
 

@@ -1,4 +1,5 @@
-"""Which trials a session does, in which order, which are left, and how long they take.
+"""Which trials a session does, in which order, which are left, how long they take, and how long
+they may take.
 
 Invariants: the variants of a pair run one after the other, every other pair in reverse order; a
 pair counts as done only when all its variants are, so no ratio is formed across an interruption.
@@ -88,7 +89,7 @@ def left(planned: Sequence[Step], recorded: Iterable[TrialRecord]) -> list[Step]
     ]
 
 
-_OVERHEAD_S = 1.0
+_OVERHEAD_S = 0.5
 """Start and end of a process, which no cell's guess contains."""
 
 
@@ -124,6 +125,15 @@ class TimeLeft:
         of_all = [factor for factors in self._factors.values() for factor in factors]
         factors = self._factors.get(measurement, of_all)
         return statistics.median(factors) if factors else 1.0
+
+
+def may_end(steps: Sequence[Step], remaining: TimeLeft, now: float, ends: float) -> float:
+    """When the measurement of the first of these steps has to be over, so that all are by `ends`.
+
+    It has its share of the time that is left: what earlier ones did not need is shared by all.
+    """
+    mine = [step for step in steps if step.measurement is steps[0].measurement]
+    return now + max(0.0, ends - now) * remaining.total(mine) / remaining.total(steps)
 
 
 def _key(step: Step) -> tuple[str, str, str]:

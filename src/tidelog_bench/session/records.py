@@ -38,6 +38,8 @@ class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True
     """Digest of the library's modules as imported, so that local edits show."""
     only: list[str] = []
     """Restrictions of cells, KEY=VALUE."""
+    limit_s: float | None = None
+    """What the session may take; None: as long as it needs."""
     format: int = FORMAT
 
 
@@ -81,6 +83,15 @@ class FailureRecord(msgspec.Struct, tag="failed", tag_field="kind", frozen=True)
     error: str
 
 
+class CutRecord(msgspec.Struct, tag="cut", tag_field="kind", frozen=True):
+    """A pair that a session with a limit had no time for; it is run when the session is resumed."""
+
+    measurement: str
+    settings: dict[str, Setting]
+    pair: int
+    reason: str
+
+
 class ResultRecord(msgspec.Struct, tag="result", tag_field="kind", frozen=True):
     """What the pairs of one cell say together, for readers that want no arithmetic."""
 
@@ -92,7 +103,7 @@ class ResultRecord(msgspec.Struct, tag="result", tag_field="kind", frozen=True):
     """`over / under`, then figure, then median, min, max, n and `pairs`, the ratio of each."""
 
 
-Record = SessionRecord | TrialRecord | SkipRecord | FailureRecord | ResultRecord
+Record = SessionRecord | TrialRecord | SkipRecord | FailureRecord | CutRecord | ResultRecord
 _DECODER = msgspec.json.Decoder(Record)
 
 

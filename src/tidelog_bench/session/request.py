@@ -6,7 +6,7 @@ Invariant: a session goes on only where it began: the same source, the same proc
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,14 @@ from tidelog_bench.session import environment, plan
 from tidelog_bench.session.plan import Chosen, Missing, Step
 from tidelog_bench.session.records import Record, SessionRecord, opened, session_name
 from tidelog_bench.session.session import timestamp
+
+QUICK_S: Final = 570.0
+"""What a quick session of one pair may take: ten minutes with what begins and ends it."""
+
+
+def limit_s(size: Size, pairs: int) -> float | None:
+    """What a session may take; None: as long as it needs."""
+    return QUICK_S * pairs if size is Size.QUICK else None
 
 
 def request(
@@ -38,6 +46,7 @@ def request(
         seed=seed,
         names=list(names),
         only=list(restrictions),
+        limit_s=limit_s(size, pairs),
         machine=environment.machine() | {"load": environment.load()},
         versions=environment.versions(),
         revision=environment.revision(),

@@ -1,24 +1,29 @@
 """A session: the trials of a plan, one after the other, each recorded when it has ended.
 
-Invariants: a trial runs in a fresh process and an empty directory; one that fails is recorded and
-does not stop the others; nothing that was recorded is lost when the session is interrupted.
+Invariants: a trial runs in an empty directory, and in a fresh process unless a limit lets those
+with a JVM share one; one that fails is recorded and does not stop the others; nothing that was
+recorded is lost when the session is interrupted. A session with a limit ends in time: what does not
+fit is cut, and recorded as cut.
 """
 
+import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
 from tidelog.effects import Clock
-from tidelog_bench import statistics
+from tidelog_bench import experiments, statistics
 from tidelog_bench.experiment import Experiment, Ratio
 from tidelog_bench.measurement import Measurement, Reading, Trial
-from tidelog_bench.session import environment
-from tidelog_bench.session.children import Child, ChildError
-from tidelog_bench.session.plan import Missing, Step, TimeLeft
+from tidelog_bench.session import environment, plan
+from tidelog_bench.session.children import Child, ChildError, preload
+from tidelog_bench.session.plan import Missing, PairKey, Step, TimeLeft
 from tidelog_bench.session.records import (
+    CutRecord,
     FailureRecord,
     Record,
     ResultRecord,
@@ -35,6 +40,10 @@ _PATIENCE: Final = 20.0
 _PATIENCE_S: Final = 600.0
 """... but not before so many seconds."""
 _OUTPUT_LINES: Final = 15
+
+
+class _OutOfTimeError(Exception):
+    """A trial had not ended when its measurement had to be over."""
 
 
 class Listener(Protocol):
@@ -66,8 +75,17 @@ class Session:
     """All of this session so far; grows."""
     interrupted: Callable[[], bool] = lambda: False
     """Looked at several times a second; a trial that runs is given up."""
+    limit_s: float | None = None
+    """Seconds for all steps; each measurement has a share of them, and what does not fit is cut."""
     remaining: TimeLeft = field(default_factory=TimeLeft)
     failures: int = 0
+    cuts: int = 0
+    """Pairs that were cut."""
+    _ends: float | None = field(default=None, init=False)
+    _measurement_ends: float | None = field(default=None, init=False)
+    _cut: set[PairKey] = field(default_factory=set, init=False)
+    _shared: Child | None = field(default=None, init=False)
+    _shared_name: str | None = field(default=None, init=False)
 
     def begin(self, asked: SessionRecord, gaps: Iterable[Missing]) -> None:
         """Record what was asked for, and what of it cannot run here."""
@@ -78,30 +96,77 @@ class Session:
                 self._record(record, 0.0)
 
     def run(self, steps: Sequence[Step]) -> None:
-        """Run all steps; raises KeyboardInterrupt when interrupted."""
-        for number, step in enumerate(steps):
-            if self.interrupted():
-                raise KeyboardInterrupt
-            self.listener.begin(step, number + 1)
-            after = steps[number + 1 :]
-            record = self._trial(step, after)
-            self._record(record, self.remaining.total(after))
-            if not after or after[0].cell is not step.cell:
-                self._summarise(step)
+        """Run all steps, as far as there is time; raises KeyboardInterrupt when interrupted."""
+        now = self.clock.monotonic()
+        self._ends = now + self.limit_s if self.limit_s is not None else None
+        preload(f"{experiments.__name__}.{module}" for module in experiments.MODULES)
+        try:
+            for number, step in enumerate(steps):
+                self._step(number, steps)
+                after = steps[number + 1 :]
+                if not after or after[0].cell is not step.cell:
+                    self._summarise(step)
+        finally:
+            self._leave_shared()
+
+    def _step(self, number: int, steps: Sequence[Step]) -> None:
+        if self.interrupted():
+            raise KeyboardInterrupt
+        step, after = steps[number], steps[number + 1 :]
+        begins = number == 0 or steps[number - 1].measurement is not step.measurement
+        if begins and self._ends is not None:
+            now = self.clock.monotonic()
+            self._measurement_ends = plan.may_end(steps[number:], self.remaining, now, self._ends)
+        if step.pair_key in self._cut or self._has_no_time(steps[number:], first=begins):
+            return
+        self.listener.begin(step, number + 1)
+        record = self._trial(step, after)
+        self._record(record, self._left_s(after))
+
+    def _has_no_time(self, steps: Sequence[Step], *, first: bool) -> bool:
+        """Whether the pair that begins here is cut; the first one of a measurement is tried."""
+        if self._measurement_ends is None or first or steps[0].position > 0:
+            return False
+        pair = [step for step in steps if step.pair_key == steps[0].pair_key]
+        needed, left = self.remaining.total(pair), self._seconds_left()
+        if needed > left:
+            reason = f"{max(0.0, left):.0f} s were left for {needed:.0f} s"
+            self._record(self._cut_pair(steps[0], reason), self._left_s(steps))
+        return needed > left
+
+    def _seconds_left(self) -> float:
+        """Until the measurement has to be over."""
+        assert self._measurement_ends is not None
+        return self._measurement_ends - self.clock.monotonic()
+
+    def _cut_pair(self, step: Step, reason: str) -> CutRecord:
+        self._cut.add(step.pair_key)
+        self.cuts += 1
+        return CutRecord(step.measurement.name, dict(step.cell.settings), step.pair, reason)
+
+    def _left_s(self, steps: Iterable[Step]) -> float:
+        """How long these take: no longer than the session may."""
+        total = self.remaining.total(steps)
+        if self._ends is None:
+            return total
+        return min(total, max(0.0, self._ends - self.clock.monotonic()))
 
     def _record(self, record: Record, left_s: float) -> None:
         append(self.path, record)
         self.records.append(record)
         self.listener.recorded(record, left_s)
 
-    def _trial(self, step: Step, after: Sequence[Step]) -> TrialRecord | FailureRecord:
+    def _trial(self, step: Step, after: Sequence[Step]) -> TrialRecord | FailureRecord | CutRecord:
         with tempfile.TemporaryDirectory(prefix="tidelog-bench-", ignore_cleanup_errors=True) as at:
             room = Path(at)
             (room / "trial").mkdir()
             started, load = timestamp(self.clock), environment.load()
             begun, before = self.clock.monotonic(), environment.ProcessorTime.now()
             try:
-                reading = self._reading(step, room, self.remaining.total(after))
+                with self._process(step, room) as child:
+                    reading = self._reading(child, step, room, after)
+            except _OutOfTimeError as error:
+                return self._cut_pair(step, str(error))
             except ChildError as error:
                 self.failures += 1
                 text = "\n".join(filter(None, [_tail(room / "output"), str(error).strip()]))
@@ -127,23 +192,52 @@ class Session:
             notes=dict(reading.notes),
         )
 
-    def _reading(self, step: Step, room: Path, later_s: float) -> Reading:
+    @contextmanager
+    def _process(self, step: Step, room: Path) -> Iterator[Child]:
+        """A process for a trial: a fresh one, but where there is a limit those with a JVM share."""
+        shared = step.measurement.quick_jvm if self.limit_s is not None else None
+        if shared is None:
+            self._leave_shared()
+            with Child(output=room / "output", own_group=True, preloaded=True) as child:
+                yield child
+            return
+        if self._shared is None or self._shared_name != shared:
+            self._leave_shared()
+            self._shared_name = shared
+            self._shared = Child(own_group=True, output=Path(os.devnull))
+        try:
+            yield self._shared
+        except BaseException:
+            # It may still be busy, or broken.
+            self._shared.kill()
+            self._shared = None
+            raise
+
+    def _leave_shared(self) -> None:
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+
+    def _reading(self, child: Child, step: Step, room: Path, after: Sequence[Step]) -> Reading:
         trial = Trial(step.cell.settings, step.variant, self.seed + step.pair, room / "trial")
-        expected = self.remaining.of(step)
+        expected, later_s = self.remaining.of(step), self.remaining.total(after)
         patience = max(_PATIENCE_S, _PATIENCE * expected)
         begun = self.clock.monotonic()
-        child: Child[Reading] = Child(
-            step.measurement.measure, trial, output=room / "output", own_group=True
-        )
-        with child:
-            while not child.wait(_LOOK_S):
-                running = self.clock.monotonic() - begun
-                self.listener.tick(running, expected, max(0.0, expected - running) + later_s)
-                if self.interrupted():
-                    raise KeyboardInterrupt
-                if running > patience:
-                    raise ChildError(f"no answer after {running:.0f} s; {expected:.0f} expected")
-            return child.result()
+        child.call(step.measurement.measure, trial)
+        while not child.wait(_LOOK_S):
+            running = self.clock.monotonic() - begun
+            left_s = max(0.0, expected - running) + later_s
+            if self._ends is not None:
+                left_s = min(left_s, max(0.0, self._ends - self.clock.monotonic()))
+            self.listener.tick(running, expected, left_s)
+            if self.interrupted():
+                raise KeyboardInterrupt
+            if self._measurement_ends is not None and self._seconds_left() < 0:
+                raise _OutOfTimeError(f"{step.variant} was given up after {running:.0f} s")
+            if running > patience:
+                raise ChildError(f"no answer after {running:.0f} s; {expected:.0f} expected")
+        found: Reading = child.result()
+        return found
 
     def _summarise(self, step: Step) -> None:
         settings = dict(step.cell.settings)
@@ -152,6 +246,8 @@ class Session:
             for trial in trials(self.records)
             if trial.measurement == step.measurement.name and trial.settings == settings
         ]
+        if not mine:
+            return
         self._record(
             ResultRecord(
                 step.measurement.name,

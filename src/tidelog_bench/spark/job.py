@@ -82,7 +82,8 @@ class Job:
             "spark.driver.memory": "2g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraClassPath": str(benchmark_jar()),
+            # The plug-in's for all stores: applications that share a JVM have one class path.
+            "spark.driver.extraClassPath": f"{benchmark_jar()}:{plugin_jar(notify=lambda _: None)}",
             "spark.driver.extraJavaOptions": self.jvm,
             "spark.local.dir": str(directory / "local"),
             "spark.sql.warehouse.dir": str(directory / "warehouse"),

@@ -1,5 +1,6 @@
 """`tidelog bench`: sessions run, are recorded, go on after an interruption, and are compared."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from tests.support import bench_toy
 from tests.support.cli import tidelog
 from tidelog_bench import experiments as registry
 from tidelog_bench.session.records import (
+    CutRecord,
     FailureRecord,
     ResultRecord,
     SessionRecord,
@@ -98,11 +100,59 @@ def test_a_session_begins_with_what_it_ran_on_and_ends_with_medians_and_ratios(
     assert last.ratios["on / off"]["value_ms"]["pairs"] == [0.5, 0.5]
 
 
-def test_fewer_than_five_pairs_are_for_quick_sessions_only(tmp_path: Path) -> None:
-    result = bench(tmp_path, "run", "toy-value", "--pairs", "4")
-    assert result.exit_code == 2
-    assert "--pairs 4" in result.stderr and "--quick" in result.stderr
-    assert not (tmp_path / "results").exists()
+def test_a_session_of_few_pairs_says_that_they_tell_little(tmp_path: Path) -> None:
+    result = bench(tmp_path, "run", "toy-value", "--pairs", "2", "--only", "size=1")
+    assert result.exit_code == 0, result.output
+    assert len(order(only_session(tmp_path))) == 4
+    assert "2 pairs: too few to tell a difference from noise; that takes 5." in result.stderr
+    assert "2 pairs: too few to tell a difference from noise" in result.stdout
+    enough = bench(tmp_path, "run", "toy-value", "--pairs", "5", "--only", "size=1")
+    assert "too few to tell" not in enough.output
+
+
+def test_a_session_with_a_limit_cuts_what_does_not_fit_and_resume_runs_it(
+    tmp_path: Path, broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken.write_text("wait")
+    monkeypatch.setattr("tidelog_bench.session.request.QUICK_S", 1.0)
+    result = bench(tmp_path, "run", "toy-value", "toy-absent", "--quick", "--pairs", "2")
+    assert result.exit_code == 0, result.output
+    path = only_session(tmp_path)
+    cut = [record for record in read(path) if isinstance(record, CutRecord)]
+    assert [(record.measurement, record.pair) for record in cut] == [
+        ("toy", 0),
+        ("toy", 1),
+        ("absent", 0),
+        ("absent", 1),
+    ]
+    assert "on was given up after" in cut[0].reason and "were left for" in cut[1].reason
+    assert "4 pairs were cut for want of time" in result.stdout
+    broken.unlink()
+    monkeypatch.setattr("tidelog_bench.session.request.QUICK_S", 600.0)
+    result = bench(tmp_path, "run", "--resume", path.stem)
+    assert result.exit_code == 0, result.output
+    assert "cut" not in result.stdout
+    assert len(trials(read(path))) == 6
+
+
+def test_trials_that_share_a_jvm_share_a_process_in_a_quick_session_alone(
+    tmp_path: Path, broken: Path
+) -> None:
+    result = bench(tmp_path, "run", "toy-jvm", "--quick", "--pairs", "2")
+    assert result.exit_code == 0, result.output
+    path = only_session(tmp_path)
+    assert len({trial.figures["process"] for trial in trials(read(path))}) == 1
+    path.unlink()
+    # What failed may have left anything: the next trial begins with a new process.
+    broken.write_text("off")
+    bench(tmp_path, "run", "toy-jvm", "--quick", "--pairs", "2")
+    path = only_session(tmp_path)
+    assert len({trial.figures["process"] for trial in trials(read(path))}) == 2
+    path.unlink()
+    broken.unlink()
+    bench(tmp_path, "run", "toy-jvm", "--pairs", "2")
+    found = trials(read(only_session(tmp_path)))
+    assert len({trial.figures["process"] for trial in found}) == len(found)
 
 
 def test_only_restricts_the_cells_and_one_that_fits_none_is_refused(tmp_path: Path) -> None:
@@ -233,11 +283,16 @@ def test_a_killed_session_takes_its_trial_with_it_and_goes_on(tmp_path: Path) ->
 
 
 def _trial_of(parent: int) -> int:
-    """Wait for the process of a trial; the other child is multiprocessing's resource tracker."""
+    """Wait for the process of a trial: a child of the one that trials are forked off."""
     while True:
-        for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                return int(child)
+        for child in _children(parent):
+            if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes():
+                for trial in _children(child):
+                    return trial
+
+
+def _children(parent: int) -> list[int]:
+    return [int(c) for c in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
 def test_list_says_what_is_compared_and_what_is_missing(tmp_path: Path) -> None:
@@ -245,8 +300,16 @@ def test_list_says_what_is_compared_and_what_is_missing(tmp_path: Path) -> None:
     rows = {row["name"]: row for row in json.loads(result.stdout)}
     assert rows["toy-value"]["cells"] == [{"size": 1, "job": "toy"}, {"size": 2, "job": "toy"}]
     assert rows["toy-value"]["trials"] == 20
+    # A tenth of a second and what a process takes, for each of 20 trials and of 2.
+    assert (rows["toy-value"]["standard_s"], rows["toy-value"]["quick_s"]) == (12, 1)
     assert rows["toy-absent"]["missing"] == [{"variant": "absent", "reason": "not on a Sunday"}]
-    assert "absent will be skipped: not on a Sunday" in tidelog("bench", "list").stdout
+    again = dataclasses.replace(registry.experiments()["toy-value"], name="toy-again")
+    registry.experiments()["toy-again"] = again
+    listed = tidelog("bench", "list").stdout
+    assert "absent will be skipped: not on a Sunday" in listed
+    # Of toy-value and toy-again, which read one measurement, it is counted once.
+    assert "All together: standard 0:27, quick 0:03; a quick session ends after 9:30" in listed
+    assert "with toy-value" in listed
 
 
 def test_compare_tells_what_moved_from_what_is_noise(tmp_path: Path) -> None:

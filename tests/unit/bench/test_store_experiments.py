@@ -77,8 +77,10 @@ def test_cells_differ_in_what_is_asked_and_cover_it(size: Size) -> None:
 
     latencies = values(list(store_latency.cells(size)), "latency_ms")
     widths = values(list(fanout.cells(size)), "parallelism")
-    assert {0.0, 30.0, 100.0} <= set(latencies)
-    assert {1, 200} <= set(widths)
+    assert {0.0, 100.0} <= set(latencies)
+    assert {1, 50} <= set(widths)
+    if size is not Size.QUICK:
+        assert 30.0 in latencies and 200 in widths
     if size is Size.FULL:
         assert set(latencies) == {0.0, 10.0, 30.0, 100.0}
         assert widths == [1, 2, 5, 10, 20, 50, 100, 200]

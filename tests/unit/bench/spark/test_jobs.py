@@ -50,7 +50,7 @@ def test_stores_differ_in_what_chooses_them_alone(measurement: Measurement, size
 def test_a_cell_s_knobs_become_settings_of_spark_and_of_the_store() -> None:
     [cell] = spark_commit.cells(Size.QUICK)
     settings = job_of(cell, "changelog").settings(Path("room"))
-    assert settings["spark.sql.shuffle.partitions"] == "8"
+    assert settings["spark.sql.shuffle.partitions"] == "4"
     assert settings["spark.master"] == "local[*]"  # as many task slots as cores
     assert float(settings["spark.hadoop.fs.counted.latency.ms"]) == 30
     assert float(settings["spark.hadoop.fs.counted.mb.per.s"]) == 50
