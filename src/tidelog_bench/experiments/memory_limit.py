@@ -26,7 +26,7 @@ _PARTS: Final = 8
 def cells(size: Size) -> list[Cell]:
     """One stall with small values, unless quick one with large ones; in full several limits."""
     workload, stall, limits = {
-        Size.QUICK: (Workload(30_000, 200, draws=200_000), 2.5, [4.0]),
+        Size.QUICK: (Workload(30_000, 200, draws=200_000), 2.5, [5.0]),
         Size.STANDARD: (Workload(100_000, 200, draws=1_000_000), 10.0, [16.0]),
         Size.FULL: (WORKLOADS["200x0.95M"], 30.0, [8.0, 32.0, 128.0]),
     }[size]
