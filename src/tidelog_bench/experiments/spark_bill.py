@@ -5,7 +5,7 @@ query does once are scaled apart.
 
 One executor's share of the partitions is run with a fixed trigger, and with a maintenance interval
 of sixty batches, as many as Spark's default minute has at a batch a second (in a quick session of
-twelve). Of its requests
+six). Of its requests
 
     executor  changelogs, segments, snapshots, state directories: as many for every executor
     query     commits, offsets, roll-ups of the index, the rest: once
@@ -32,7 +32,7 @@ from tidelog_bench.spark.stores import (
 
 _PER_QUERY: Final = ("commits", "offsets", "roll-up", "other")
 _MAINTENANCE_BATCHES: Final = 60
-_QUICK_BATCHES: Final = 12
+_QUICK_BATCHES: Final = 6
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -40,7 +40,7 @@ def cells(size: Size) -> Sequence[Cell]:
     if size is Size.QUICK:
         small = _cell(
             "aggregation",
-            warm=3,
+            warm=2,
             batches=_QUICK_BATCHES,
             trigger_ms=150,
             maintenance_batches=_QUICK_BATCHES,
@@ -79,7 +79,7 @@ def _cell(
         "maintenance_ms": trigger_ms * maintenance_batches,
         "jvm": jvm,
     }
-    starts_s = 4 if jvm else 12
+    starts_s = 12
     return Cell(settings, STORES, starts_s + (warm + batches) * trigger_ms / 1e3)
 
 

@@ -40,7 +40,7 @@ def cells(size: Size) -> Sequence[Cell]:
     stores with changelogs, they are two, of version 13.
     """
     if size is Size.QUICK:
-        small = _cell("aggregation", 4, 12, expected_s=10, jvm=QUICK_JVM)
+        small = _cell("aggregation", 4, 12, expected_s=18, jvm=QUICK_JVM)
         return [dataclasses.replace(small, variants=(CHANGELOG_STORE, TIDELOG))]
     if size is Size.STANDARD:
         return [_cell("aggregation", 64, 18, expected_s=28)]
