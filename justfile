@@ -47,6 +47,10 @@ other-sparks:
 docs:
     NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
+# The tables of options in docs/reference/configuration.md, from their declarations.
+configuration:
+    {{ python }} -m tests.support.configuration_page
+
 # The word count over Python's own sources.
 demo:
     {{ python }} -m tidelog run wordcount \

@@ -11,7 +11,8 @@ from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import BlockGroup, SegmentAuthor, pack, read_footer
-from tidelog.changelog.uploader import UploadConfig, Uploader
+from tidelog.changelog.upload_config import UploadConfig
+from tidelog.changelog.uploader import Uploader
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Generation
 from tidelog.storage import object_names

@@ -1,6 +1,6 @@
 """The public API: each name once, with the module that it is loaded from on first use."""
 
-from .changelog.uploader import UploadConfig as UploadConfig
+from .changelog.upload_config import UploadConfig as UploadConfig
 from .checkpoint.coordinator import Schedule as Schedule
 from .effects import Effects as Effects
 from .errors import AccessDeniedError as AccessDeniedError
@@ -54,6 +54,7 @@ from .runtime.sources import Replayable as Replayable
 from .runtime.sources import TextFiles as TextFiles
 from .runtime.status.observe import status_of as status_of
 from .runtime.status.status import JobStatus as JobStatus
+from .settings.resolve import load_config as load_config
 from .state.backend import FlushConfig as FlushConfig
 from .state.processor import ExpiredTimerInfo as ExpiredTimerInfo
 from .state.processor import StatefulProcessor as StatefulProcessor
@@ -62,3 +63,5 @@ from .state.processor import TimerValues as TimerValues
 from .state.restore.restorer import RestoreConfig as RestoreConfig
 from .state.schema.row import Row as Row
 from .storage.open import open_store as open_store
+from .storage.retry import RetryPolicy as RetryPolicy
+from .table.rocksdb_options import RocksOptions as RocksOptions

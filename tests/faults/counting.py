@@ -13,7 +13,7 @@ from typing import Any
 from tests.support.damage import checkpoint_in
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, Portions, config, effects
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.manifest import Start, decode_descriptor, decode_entry
 from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
 from tidelog.errors import UserFunctionError

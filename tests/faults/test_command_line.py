@@ -142,16 +142,20 @@ def test_a_store_whose_objects_are_no_tidelog_slots_is_refused(tmp_path: Path) -
 
 
 OPTIONS: list[tuple[list[str], str]] = [
-    *((["--checkpoint-interval", text], "no duration") for text in ("5", "0s", "-1s", "1e9s", "")),
-    (["--materialize-interval", "soon"], "no duration"),
-    (["--checkpoint-timeout", "ten"], "no duration"),
+    *(
+        (["--checkpoint-interval", text], "option checkpoint.interval (option --checkpoint-interva")
+        for text in ("5", "0s", "-1s", "1e9s", "")
+    ),
+    (["--materialize-interval", "soon"], "expected a time with its unit, such as 250 ms or 2 min"),
+    (["--checkpoint-timeout", "ten"], "found 'ten'"),
     (["--report-interval", "1"], "no duration"),
     (["--parallelism", "0"], "--parallelism"),
     (["--parallelism", "129"], "parallelism; expected a number from 1 to 128"),
     (["--retain", "0"], "--retain"),
     (["--restore-slot", "-1"], "--restore-slot"),
     (["--restore-slot", "latest"], "--restore-slot"),
-    (["--tolerable-failures", "-1"], "--tolerable-failures"),
+    (["--tolerable-failures", "-1"], "checkpoint.tolerable_failures"),
+    (["--materialize-tolerable-failures", "-1"], "materialize.tolerable_failures"),
     (["--table", "paper"], "--table"),
     (["--mode", "sometimes"], "--mode"),
     (["--metrics-port", "65536"], "--metrics-port"),

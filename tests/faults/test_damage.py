@@ -34,7 +34,7 @@ from tests.support.damage import (
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside
 from tidelog.changelog.segment import LogRange
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.manifest import SubtaskState, encode_entry
 from tidelog.errors import CorruptObjectError, RestoreError, TidelogError
 from tidelog.ids import Slot

@@ -26,7 +26,7 @@ from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.storage.open import open_store
 from tidelog.storage.retry import RetryPolicy
 
-PATIENCE = RetryPolicy(attempt_timeout_s=1.0, hedge_after_s=None, max_backoff_s=0.1, deadline_s=2.0)
+PATIENCE = RetryPolicy(attempt_timeout=1.0, hedge_after=None, max_backoff=0.1, deadline=2.0)
 """Longer than a busy machine lets an honest server wait for the processor."""
 
 _prefixes = count()
@@ -42,7 +42,7 @@ class Bucket:
         self.settings = settings(
             work_dir,
             table="memory",
-            schedule=Schedule(interval=0.05, tolerable_failures=1),
+            checkpoint=Schedule(interval=0.05, tolerable_failures=1),
             materialize=MaterializeConfig(interval=0.2),
         )
 

@@ -66,7 +66,7 @@ def test_a_store_that_takes_no_more_stops_the_job_and_it_resumes_where_it_was(
     store = store_of(usual())
     # Tables are refused, too, and must not be tried often enough to stop the job first.
     tables = MaterializeConfig(interval=2.5, retry_pause=1.0)
-    chosen = settings(schedule=Schedule(interval=1.0, tolerable_failures=2), materialize=tables)
+    chosen = settings(checkpoint=Schedule(interval=1.0, tolerable_failures=2), materialize=tables)
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row") as failed:
         finish(faulty(store, failing("put", error)), chosen)
     assert says in str(failed.value)

@@ -38,8 +38,8 @@ def run(
 
     async def main() -> JobResult:
         effects = Effects()
-        schedule = settings.pop("schedule", Schedule(interval=0.05))
-        config = JobConfig(parallelism=parallelism, schedule=schedule, **settings)
+        schedule = settings.pop("checkpoint", Schedule(interval=0.05))
+        config = JobConfig(parallelism=parallelism, checkpoint=schedule, **settings)
         with closing(effects.offload):
             runner = JobRunner(job, open_store(str(store), effects), config, effects)
             running = asyncio.create_task(runner.run())

@@ -292,7 +292,7 @@ def configured(settings: Settings, *, changelog: bool = True) -> Iterator[JobCon
             changelog=changelog,
             work_dir=directory,
             retain=settings.retain,
-            schedule=Schedule(interval=settings.checkpoint_interval),
+            checkpoint=Schedule(interval=settings.checkpoint_interval),
             flush=settings.flush,
             upload=settings.upload,
             materialize=settings.materialize,

@@ -33,7 +33,7 @@ from tests.support.harness import (
     read_back,
     retained_objects,
 )
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.invariants import manifest_violations
 from tidelog.checkpoint.manifest import decode_entry
 from tidelog.checkpoint.retention import counted

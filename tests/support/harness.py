@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
@@ -128,7 +128,7 @@ def job_config(work_dir: Path, **changes: Any) -> JobConfig:
         "table": "memory",
         "work_dir": work_dir,
         "retain": 2,
-        "schedule": Schedule(interval=1.0, timeout=1e9, tolerable_failures=10**9),
+        "checkpoint": Schedule(interval=1.0, timeout=1e9, tolerable_failures=10**9),
         "upload": UploadConfig(inline_bytes=600, segment_bytes=4000),
         "materialize": MaterializeConfig(interval=1e12),
     }

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import UserFunctionError
@@ -125,7 +125,7 @@ def config(**changes: Any) -> JobConfig:
         "key_groups": 16,
         "table": "rocksdb",
         "retain": 3,
-        "schedule": Schedule(interval=1.0),
+        "checkpoint": Schedule(interval=1.0),
         "upload": UploadConfig(inline_bytes=0),
         "materialize": MaterializeConfig(interval=3.0),
     }

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import CheckpointId
@@ -116,7 +116,7 @@ def config(**changes: Any) -> JobConfig:
         "key_groups": 8,
         "table": "memory",
         "retain": 2,
-        "schedule": Schedule(interval=1.0, timeout=60.0),
+        "checkpoint": Schedule(interval=1.0, timeout=60.0),
         "upload": UploadConfig(inline_bytes=100),
         "materialize": MaterializeConfig(interval=2.5, retry_pause=0.1),
     }

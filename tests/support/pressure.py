@@ -104,7 +104,7 @@ def pressed(mode: Any = "always", *, timeout: float = 0.1, **changes: Any) -> Jo
     settings = config(
         channel_buffers=8,
         retain=10_000,
-        schedule=Schedule(interval=1.5, timeout=1e6, tolerable_failures=0),
+        checkpoint=Schedule(interval=1.5, timeout=1e6, tolerable_failures=0),
         unaligned=UnalignedConfig(mode, timeout),
     )
     return replace(settings, **changes)

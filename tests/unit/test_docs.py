@@ -5,14 +5,15 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from tests.support.configuration_page import PAGE, with_generated
 from tests.support.documentation import BLOCKS, ROOT
-from tidelog import JobConfig
+from tidelog.settings.declared import OPTIONS
+from tidelog.settings.resolve import resolve
 
 
 def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
@@ -34,27 +35,28 @@ def test_a_code_block_imports_names_that_exist(block: str) -> None:
             assert missing == []
 
 
-def option_names(config: type, prefix: str = "") -> set[str]:
-    """Fields of a configuration as the docs name them, such as `upload.linger`."""
-    names = set()
-    for field in fields(config):
-        names.add(prefix + field.name)
-        part = field.default_factory
-        if is_dataclass(part):
-            names |= option_names(part, f"{field.name}.")
-    return names
+@pytest.mark.parametrize("engine", ["Flink", "Spark"])
+def test_the_options_beside_those_of_other_engines_exist(engine: str) -> None:
+    table = PAGE.read_text().partition(f"## Beside {engine}")[2].partition("\n## ")[0]
+    rows = [row.split("|") for row in table.splitlines() if row.startswith("| `")]
+    shown = {name for row in rows for name in re.findall(r"`([a-z0-9_.]+)`", row[3])}
+    assert len(shown) > 5 and shown - set(OPTIONS) == set()
+    for row in rows:
+        names, defaults = re.findall(r"`([a-z0-9_.]+)`", row[3]), row[4].strip().split(", ")
+        told = [OPTIONS[name].option.show(OPTIONS[name].default) or "none" for name in names]
+        assert defaults == (told or [""]), row[1]
 
 
-def test_the_options_beside_those_of_flink_exist() -> None:
-    page = (ROOT / "docs" / "reference" / "flink.md").read_text()
-    table = page[page.index("## Options") : page.index("## Metrics")]
-    shown = {
-        name
-        for row in table.splitlines()[4:]
-        if row.startswith("|")
-        for name in re.findall(r"`([a-z_.]+)`", row.split("|")[3])
-    }
-    assert shown and shown - option_names(JobConfig) == set()
+def test_the_page_of_options_is_that_of_their_declarations() -> None:
+    page = PAGE.read_text()
+    assert page == with_generated(page), "run `just configuration`"
+
+
+def test_the_file_in_the_docs_of_options_is_taken(tmp_path: Path) -> None:
+    [example] = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.S)
+    file = tmp_path / "job.toml"
+    file.write_text(example)
+    assert resolve(file, {}, ()).problems == ()
 
 
 def test_the_metrics_beside_those_of_flink_exist() -> None:

@@ -26,9 +26,7 @@ from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore, RetryPolicy
 from tidelog.storage.s3 import open_s3_store
 
-IMPATIENT = RetryPolicy(
-    attempt_timeout_s=5.0, hedge_after_s=None, first_backoff_s=0.01, deadline_s=0.5
-)
+IMPATIENT = RetryPolicy(attempt_timeout=5.0, hedge_after=None, first_backoff=0.01, deadline=0.5)
 CALLS: dict[str, tuple[bytes, ...]] = {
     "put": (b"x",),
     "create": (b"x",),

@@ -35,13 +35,15 @@ class Piece:
     """The block of a sealed piece."""
     durable: LogRange | None = None
     """Where the block of a durable piece is stored."""
+    level: int = 1
+    """Compression level that an open piece is sealed with."""
     number: int = -1
     """Place in its chain, counted from 0; the chain sets it."""
 
     @classmethod
-    def of_batch(cls, batch: ChangeBatch, now: float) -> "Piece":
+    def of_batch(cls, batch: ChangeBatch, now: float, level: int = 1) -> "Piece":
         """A piece that will be sealed later, away from the event loop."""
-        return cls(batch, batch.first, batch.end, batch.raw_bytes, now)
+        return cls(batch, batch.first, batch.end, batch.raw_bytes, now, level=level)
 
     @classmethod
     def of_block(cls, block: SealedBlock, now: float) -> "Piece":
@@ -56,7 +58,7 @@ class Piece:
     def seal(self) -> None:
         """Compress the batch and drop it; for a thread, because it takes long."""
         assert self.batch is not None
-        self.sealed, self.batch = seal(self.batch), None
+        self.sealed, self.batch = seal(self.batch, compression_level=self.level), None
 
     def stored(self, where: LogRange) -> None:
         """The block became part of this range of a segment: its bytes go."""

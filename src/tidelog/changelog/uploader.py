@@ -21,6 +21,7 @@ from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
 from tidelog.changelog.chain import ChainCapture, ChainState, Piece, SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import BlockGroup, SegmentAuthor, pack
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.changelog.upload_metrics import UploadMetrics
 from tidelog.effects import Effects, wait_for
 from tidelog.errors import TidelogError
@@ -40,23 +41,6 @@ a thread would wait longer for the interpreter's lock than the work takes.
 """
 WAITS_LOGGED_EVERY_S: Final = 10.0
 """Under steady back-pressure writers wait many times a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class UploadConfig:
-    """When segments are uploaded; sizes in bytes, times in seconds."""
-
-    segment_bytes: int = 4 << 20
-    """Raw bytes that start an upload at once."""
-    max_age: float = 0.25
-    """The oldest change waits at most this long between checkpoints."""
-    linger: float = 0.010
-    """How long a checkpoint waits for the blocks of other subtasks."""
-    inline_bytes: int = 20_000
-    """A tail up to this size goes into the manifest."""
-    limit_bytes: int = 128 << 20
-    """Raw bytes, and those of packed segments, held before writers are back-pressured."""
-    concurrency: int = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +86,7 @@ class Uploader:
 
     def submit(self, chain: SubtaskLogChain, batch: ChangeBatch) -> None:
         """Take over the changes of one flush."""
-        piece = Piece.of_batch(batch, self.effects.clock.monotonic())
+        piece = Piece.of_batch(batch, self.effects.clock.monotonic(), self.config.compression_level)
         if self.cadence.under_way and piece.raw_bytes <= SHORT_WORK_BYTES:
             piece.seal()
         self._submit(chain, piece)

@@ -15,6 +15,10 @@ _COMMANDS: Final = {
         "tidelog.cli.store.checkpoints",
         "List checkpoints and show what they hold.",
     ),
+    "config": LazyCommand(
+        "tidelog.cli.run.config",
+        "Show, check and explain the options of a job.",
+    ),
     "doctor": LazyCommand(
         "tidelog.cli.store.doctor",
         "Test whether a store is safe for jobs.",

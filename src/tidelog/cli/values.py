@@ -10,38 +10,33 @@ from typing import Final
 import click
 
 from tidelog.cost.plan.targets import Money
+from tidelog.options.units import parse_count, parse_duration, parse_size
 
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_FORM: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)")
+_MONEY: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([A-Z]{3})")
 
 
 def duration(text: str) -> float:
     """Seconds of a positive time with its unit; an option's type. Raises BadParameter."""
-    match = _FORM.fullmatch(text)
-    if match is None or float(match[1]) == 0:
+    seconds = parse_duration(text)
+    if not seconds:
         raise click.BadParameter(f"{text!r} is no duration; write 500ms, 1s, 1.5m or 2h")
-    return float(match[1]) * _SECONDS[match[2]]
-
-
-_FACTORS: Final[dict[str, int]] = {
-    "": 1,
-    **{letter: 1000 ** (at + 1) for at, letter in enumerate("kMGT")},
-    **{f"{letter}i": 1024 ** (at + 1) for at, letter in enumerate("KMGT")},
-}
-_NUMBER: Final = r"(\d+(?:\.\d*)?|\.\d+)"
-_COUNT: Final = re.compile(rf"{_NUMBER}(k|M|G|T|)")
-_SIZE: Final = re.compile(rf"{_NUMBER}(k|M|G|T|Ki|Mi|Gi|Ti|)B?")
-_MONEY: Final = re.compile(rf"{_NUMBER} ?([A-Z]{{3}})")
+    return seconds
 
 
 def count(text: str) -> float:
     """A number such as 20000, 20k or 1.5M; an option's type. Raises BadParameter."""
-    return _parsed(_COUNT, text, "number; write 20000, 20k or 1.5M")
+    found = parse_count(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no number; write 20000, 20k or 1.5M")
+    return found
 
 
 def to_bytes(text: str) -> int:
     """Bytes of a size such as 200, 500MB or 2GiB; an option's type. Raises BadParameter."""
-    return int(_parsed(_SIZE, text, "size; write 200, 500MB or 2GiB"))
+    found = parse_size(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no size; write 200, 500MB or 2GiB")
+    return found
 
 
 def latency(text: str) -> float:
@@ -55,13 +50,6 @@ def money(text: str) -> Money:
     if match is None:
         raise click.BadParameter(f"{text!r} is no amount; write 200CNY or '19.90 EUR'")
     return Money(float(match[1]), match[2])
-
-
-def _parsed(form: re.Pattern[str], text: str, expected: str) -> float:
-    match = form.fullmatch(text)
-    if match is None:
-        raise click.BadParameter(f"{text!r} is no {expected}")
-    return float(match[1]) * _FACTORS[match[2]]
 
 
 def size(count: int) -> str:

@@ -2,19 +2,24 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
-from tidelog.errors import ConfigError, require
+from tidelog.errors import ConfigError
 from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.options.declaration import check_options, option
+from tidelog.options.kinds import Choice, Duration, Flag, Names, Place, Range, Size, Whole
 from tidelog.runtime.channels.messages import BarrierOrder
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
 from tidelog.state.backend import FlushConfig
 from tidelog.state.key_groups import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from tidelog.state.restore.restorer import RestoreConfig
+from tidelog.storage.retry import RetryPolicy
+from tidelog.table.rocksdb_options import RocksOptions
 
 Mode = Literal["exactly-once", "at-least-once"]
+TableKind = Literal["rocksdb", "memory"]
 UnalignedMode = Literal["off", "timeout", "always"]
 
 
@@ -22,13 +27,28 @@ UnalignedMode = Literal["off", "timeout", "always"]
 class UnalignedConfig:
     """Whether barriers overtake records, which then are stored with the checkpoint."""
 
-    mode: UnalignedMode = "timeout"
-    """When barriers overtake: never, once a checkpoint takes longer than `timeout`, or at once. In
-    mode "at-least-once" they never do."""
-    timeout: float = 30.0
-    """Seconds since the start of the checkpoint."""
-    overdraft: int = 5
-    """Buffers that may wait in an output beyond its own, for one input that makes much output."""
+    mode: UnalignedMode = option(
+        "timeout",
+        Choice(get_args(UnalignedMode)),
+        "When barriers overtake records: never, once a checkpoint takes longer than "
+        '`unaligned.timeout`, or at once. In mode "at-least-once" they never do.',
+        when="always where checkpoints must be quick under back-pressure; off where in-flight data "
+        "must not be stored.",
+        aliases=("--unaligned",),
+    )
+    timeout: float = option(
+        30.0,
+        Duration(),
+        "How long a checkpoint may take before its barriers overtake.",
+        when="Lower it where back-pressure delays checkpoints; it counts from their start.",
+        aliases=("--aligned-timeout",),
+    )
+    overdraft: int = option(
+        5,
+        Whole(Range(0)),
+        "Buffers that may wait in an output beyond its own, for one input that makes much output.",
+        when="Raise it for a flat_map that makes many records of one, which else delays barriers.",
+    )
 
     @property
     def order(self) -> BarrierOrder:
@@ -43,76 +63,121 @@ class UnalignedConfig:
 
 @dataclass(frozen=True, slots=True)
 class JobConfig:
-    """How a job runs; every part has defaults that suit a laptop."""
+    """How a job runs; every option has a default that suits a laptop.
 
-    parallelism: int = 1
-    key_groups: int = DEFAULT_KEY_GROUPS
-    mode: Mode = "exactly-once"
-    changelog: bool = True
-    """Off: every checkpoint uploads the table's new files instead of the log."""
-    table: Literal["rocksdb", "memory"] = "rocksdb"
-    work_dir: Path | None = None
-    """Where tables live; they need no durability. None: the system's temporary directory."""
-    local_recovery: Path | None = None
-    """A directory that outlives the process: segments and table files are kept there too, and a
-    restart on this machine reads them from it. None: everything comes from the store.
+    Times are seconds and sizes bytes; what each option does: docs/reference/configuration.md.
     """
-    local_recovery_bytes: int = 32 << 30
-    """Most bytes that the copies in `local_recovery` take."""
-    memory: int = DEFAULT_MEMORY
-    """Bytes for write buffers, caches, memtables, channels and uploads of all subtasks together.
-    Python itself, what user functions keep and tables of kind "memory" come on top.
-    """
-    channel_buffers: int = 2
-    """Buffers a channel holds before its sender waits."""
-    buffer_bytes: int = 1 << 20
-    """Most bytes of memory that a buffer takes, fewer where `memory` has no room for all buffers; a
-    larger record is a buffer of its own."""
-    buffer_records: int = 8192
-    """Most records of a buffer."""
-    retain: int = 3
-    """Checkpoints kept besides savepoints and pinned slots."""
-    allow_dropped_state: tuple[str, ...] = ()
-    """Operators (`NAME`) and states (`NAME/STATE`) that the job no longer has: what the checkpoint
-    holds of them is lost. Operators and states that hold nothing need not be listed.
-    """
-    drop_in_flight: bool = False
-    """Restore without the in-flight data of the checkpoint: those records are lost."""
-    schedule: Schedule = field(default_factory=Schedule)
+
+    parallelism: int = option(
+        1,
+        Whole(Range(1, MAX_KEY_GROUPS)),
+        "Subtasks of each operator.",
+        when="As many as there are cores to use for one process; never above `key_groups`.",
+    )
+    key_groups: int = option(
+        DEFAULT_KEY_GROUPS,
+        Whole(Range(1, MAX_KEY_GROUPS)),
+        "The highest parallelism there can ever be; the first checkpoint fixes it.",
+        when="Before the first start of a job that may grow beyond it.",
+    )
+    mode: Mode = option(
+        "exactly-once",
+        Choice(get_args(Mode)),
+        "What holds of state and output after a failure.",
+        when="at-least-once where records may count twice and barriers must never be waited for.",
+    )
+    changelog: bool = option(
+        True,
+        Flag(),
+        "Whether changes are logged; off, every checkpoint uploads the tables' new files.",
+        when="Off where checkpoints are minutes apart.",
+    )
+    table: TableKind = option(
+        "rocksdb",
+        Choice(get_args(TableKind)),
+        "Where the rows of keyed state lie while the job runs.",
+        when="memory for state that surely fits beside everything else in memory.",
+    )
+    work_dir: Path | None = option(
+        None,
+        Place(),
+        "Where tables lie while the job runs; they need no durability.",
+        when="Set it to a fast local disk with room for the tables.",
+        none="temporary",
+    )
+    local_recovery: Path | None = option(
+        None,
+        Place(),
+        "A directory that outlives the process: segments and table files are kept there too, and "
+        "a restart on this machine reads them from it.",
+        when="Set it where jobs restart on the same machine and the store is slow or dear to read.",
+        none="off",
+    )
+    local_recovery_bytes: int = option(
+        32 << 30,
+        Size(Range(0)),
+        "Most bytes that the copies in `local_recovery` take.",
+        when="Set it to the room on that disk.",
+    )
+    memory: int = option(
+        DEFAULT_MEMORY,
+        Size(Range(LEAST_MEMORY)),
+        "What write buffers, caches, memtables, channels and uploads of the whole process may "
+        'take. Python, what user functions keep and tables of kind "memory" come on top.',
+        when="Raise it for large state, lower it for small machines.",
+    )
+    channel_buffers: int = option(
+        2,
+        Whole(Range(1)),
+        "Buffers that a channel holds before its sender waits.",
+        when="Raise it where the speed of operators varies; barriers then wait behind more.",
+    )
+    buffer_bytes: int = option(
+        1 << 20,
+        Size(),
+        "Most bytes of memory that a buffer of records takes, fewer where `memory` has no room "
+        "for all buffers; a larger record is a buffer of its own.",
+        when="Lower it where barriers wait for long work on one buffer.",
+    )
+    buffer_records: int = option(
+        8192,
+        Whole(Range(1)),
+        "Most records of a buffer.",
+        when="Lower it where functions take long for each record.",
+    )
+    retain: int = option(
+        3,
+        Whole(Range(1)),
+        "Checkpoints kept besides savepoints and pinned slots.",
+        when="Raise it to go back further; each keeps the log and files that it names.",
+    )
+    allow_dropped_state: tuple[str, ...] = option(
+        (),
+        Names(),
+        "Operators (NAME) and states (NAME/STATE) that the job no longer has: what the checkpoint "
+        "holds of them IS LOST. Those that hold nothing need not be named.",
+        when="Once, for the first start of a job that an operator or state was removed from.",
+    )
+    drop_in_flight: bool = option(
+        False,
+        Flag(),
+        "Restore without the records that barriers had overtaken: THEY ARE LOST.",
+        when="Once, when their type has changed and they cannot be restored.",
+    )
+    checkpoint: Schedule = field(default_factory=Schedule)
     unaligned: UnalignedConfig = field(default_factory=UnalignedConfig)
     upload: UploadConfig = field(default_factory=UploadConfig)
     materialize: MaterializeConfig = field(default_factory=MaterializeConfig)
     flush: FlushConfig = field(default_factory=FlushConfig)
     restore: RestoreConfig = field(default_factory=RestoreConfig)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """For `open_store`; what is asked of a store of this machine has a policy of its own."""
+    rocksdb: RocksOptions = field(default_factory=RocksOptions)
 
     def __post_init__(self) -> None:
         """Raises ConfigError for settings out of range."""
-        groups = self.key_groups
-        expected = f"a number from 1 to {MAX_KEY_GROUPS}"
-        require("key groups", groups, 1 <= groups <= MAX_KEY_GROUPS, expected)
+        check_options(self)
         self._check_parallelism("parallelism", self.parallelism)
-        for what, value, least in (
-            ("retained checkpoints", self.retain, 1),
-            ("bytes of local copies", self.local_recovery_bytes, 0),
-            ("bytes of memory", self.memory, LEAST_MEMORY),
-            ("channel buffers", self.channel_buffers, 1),
-            ("bytes of a buffer", self.buffer_bytes, 1),
-            ("records of a buffer", self.buffer_records, 1),
-            ("overdraft buffers", self.unaligned.overdraft, 0),
-            ("limit of bytes held for upload", self.upload.limit_bytes, 0),
-        ):
-            require(what, value, value >= least, f"a number of at least {least}")
-        for what, length in (
-            ("checkpoint interval", self.schedule.interval),
-            ("checkpoint timeout", self.schedule.timeout),
-            ("time until a checkpoint is unaligned", self.unaligned.timeout),
-            ("materialization interval", self.materialize.interval),
-            ("replay target", self.materialize.replay_target),
-            ("segment size", self.upload.segment_bytes),
-            ("concurrent uploads", self.upload.concurrency),
-            ("rows per flush", self.flush.rows),
-        ):
-            require(what, length, length > 0, "more than 0")
 
     @property
     def overtakes(self) -> bool:
@@ -124,7 +189,7 @@ class JobConfig:
         """How the memory is divided."""
         return MemoryParts.of(self.memory)
 
-    def table_of(self, *, keyed: bool) -> Literal["rocksdb", "memory"]:
+    def table_of(self, *, keyed: bool) -> TableKind:
         """The kind of table of an operator."""
         # Sources and stateless operators hold little: a memory table costs them no files.
         return self.table if keyed else "memory"

@@ -8,8 +8,8 @@ top.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tidelog.changelog.uploader import UploadConfig
-from tidelog.table.rocksdb_options import RocksOptions
+from tidelog.changelog.upload_config import UploadConfig
+from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, RocksMemory, RocksOptions
 
 DEFAULT_MEMORY: Final = 1 << 30
 LEAST_MEMORY: Final = 32 << 20
@@ -71,14 +71,14 @@ class MemoryParts:
         """Most bytes of one of so many `buffers` of records; `most` is the configured limit."""
         return min(most, max(_LEAST_BUFFER, self.channels // max(1, buffers)))
 
-    def rocksdb(self, tables: int) -> RocksOptions:
-        """Options for so many `tables` that share these parts."""
-        options = RocksOptions()
-        each = self.memtables // (_BUFFERS_PER_TABLE * max(1, tables))
-        return replace(
-            options,
+    def rocksdb(self, options: RocksOptions, tables: int) -> RocksOptions:
+        """The options for so many `tables` that share these parts."""
+        memtables = options.write_buffers_bytes or self.memtables
+        each = memtables // (_BUFFERS_PER_TABLE * max(1, tables))
+        memory = RocksMemory(
             block_cache_bytes=self.tables,
             write_buffers_bytes=self.memtables,
+            write_buffer_bytes=max(_LEAST_MEMTABLE, min(LARGEST_MEMTABLE, each)),
             mmap_reads=self.mapped_reads,
-            write_buffer_bytes=max(_LEAST_MEMTABLE, min(options.write_buffer_bytes, each)),
         )
+        return options.within(memory)

@@ -36,10 +36,17 @@ def open_store(
     them AWS_ENDPOINT_URL and the other usual AWS settings hold. Raises ConfigError for an unknown
     scheme, a missing library or a malformed URL.
     """
-    scheme = url.partition("://")[0] if "://" in url else ""
-    store = _open(scheme, url, effects, options or {})
-    default = LOCAL_POLICY if scheme in _LOCAL_SCHEMES else RetryPolicy()
-    return RetryingStore(store, policy or default, effects, metrics)
+    store = _open(_scheme(url), url, effects, options or {})
+    return RetryingStore(store, policy or policy_for(url, RetryPolicy()), effects, metrics)
+
+
+def policy_for(url: str, remote: RetryPolicy) -> RetryPolicy:
+    """How requests to the store at `url` are tried: as `remote` says unless it is local."""
+    return LOCAL_POLICY if _scheme(url) in _LOCAL_SCHEMES else remote
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0] if "://" in url else ""
 
 
 def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -> ObjectStore:

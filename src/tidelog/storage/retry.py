@@ -18,9 +18,10 @@ from tidelog.errors import (
     ObjectNotFoundError,
     StoreUnreachableError,
     TidelogError,
-    require,
 )
 from tidelog.events import Event
+from tidelog.options.declaration import check_options, option
+from tidelog.options.kinds import ABOVE_ZERO, Duration, Number, Range, Size, Whole
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.hedge import first_answer
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
@@ -35,36 +36,78 @@ _LIST_PAGE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to try, in seconds; raises ConfigError for values that cannot work.
+    """How long requests to a store are tried, in seconds; raises ConfigError for values that
+    cannot work.
 
     A transfer of n bytes gets n / `bytes_per_s` on top of timeout, hedge delay and deadline, so
     a large object on a slow line is not taken for a stall; a read of unknown length gets none.
-    `hedge_after_s` None means no second attempt. The pause before retry n is drawn from
-    [1 - jitter, 1] times min(max_backoff_s, first_backoff_s * 2**n).
+    The pause before retry n is drawn from [1 - jitter, 1] times
+    min(max_backoff, first_backoff * 2**n).
     """
 
-    attempt_timeout_s: float = 20.0
-    hedge_after_s: float | None = 2.0
-    first_backoff_s: float = 0.05
-    max_backoff_s: float = 5.0
-    deadline_s: float = 60.0
-    jitter: float = 0.5
-    bytes_per_s: float = 4 * 2**20
+    attempt_timeout: float = option(
+        20.0,
+        Duration(ABOVE_ZERO),
+        "A request without an answer for this long is tried again.",
+        when="Raise it for stores that answer slowly; lower it where a second attempt helps.",
+    )
+    hedge_after: float | None = option(
+        2.0,
+        Duration(ABOVE_ZERO),
+        "A second attempt runs beside the first from then on, and the first answer counts.",
+        when="Lower it to a little more than the store's slowest usual answer; off where each "
+        "request is dear.",
+        none="off",
+    )
+    first_backoff: float = option(
+        0.05,
+        Duration(ABOVE_ZERO),
+        "Pause before the first retry; it doubles with each further one.",
+        when="Raise it for stores that throttle.",
+    )
+    max_backoff: float = option(
+        5.0,
+        Duration(ABOVE_ZERO),
+        "The longest pause between retries.",
+        when="Lower it to be back sooner after an outage.",
+    )
+    jitter: float = option(
+        0.5,
+        Number(Range(0, 1)),
+        "Share of a pause that is left to chance, so that processes do not retry together.",
+        when="Raise it when many processes share a store.",
+    )
+    attempts: int | None = option(
+        None,
+        Whole(Range(1)),
+        "Attempts of a request in all, unless its deadline comes first.",
+        when="Set it where a store is to fail fast.",
+        none="unlimited",
+    )
+    deadline: float = option(
+        60.0,
+        Duration(ABOVE_ZERO),
+        "How long a request is retried before it has failed.",
+        when="Raise it to ride out longer outages within a checkpoint; `checkpoint.timeout` and "
+        "the failures that are tolerated decide what happens then.",
+    )
+    bytes_per_s: float = option(
+        4 * 2**20,
+        Size(per_second=True),
+        "The slowest link: a transfer gets its size at this rate on top of all times.",
+        when="Lower it on links that are slower.",
+    )
 
     def __post_init__(self) -> None:
-        hedge_s = self.attempt_timeout_s if self.hedge_after_s is None else self.hedge_after_s
-        backoff_s = min(self.first_backoff_s, self.max_backoff_s)
-        lowest = min(self.attempt_timeout_s, hedge_s, backoff_s, self.deadline_s, self.bytes_per_s)
-        holds = lowest > 0 and 0 <= self.jitter <= 1
-        require("retry policy", self, holds, "durations and a rate above 0, a jitter from 0 to 1")
+        check_options(self, "retry.")
 
     def backoff_s(self, retry: int, draw: float) -> float:
         """Pause before retry number `retry` (from 0) for a uniform `draw` in [0, 1)."""
-        longest = min(self.max_backoff_s, self.first_backoff_s * 2.0 ** min(retry, 64))
+        longest = min(self.max_backoff, self.first_backoff * 2.0 ** min(retry, 64))
         return longest * (1 - self.jitter * draw)
 
 
-LOCAL_POLICY: Final = RetryPolicy(attempt_timeout_s=300, hedge_after_s=None, deadline_s=300)
+LOCAL_POLICY: Final = RetryPolicy(attempt_timeout=300, hedge_after=None, deadline=300)
 """For stores on this machine: a slow disk only gets slower by a second attempt."""
 
 
@@ -175,7 +218,7 @@ class RetryingStore:
     ) -> T:
         policy, clock = self._policy, self._effects.clock
         transfer_s = request.size / policy.bytes_per_s
-        deadline = started + policy.deadline_s + transfer_s
+        deadline = started + policy.deadline + transfer_s
         retry = 0
         while True:
             left_s = deadline - clock.monotonic()
@@ -183,7 +226,8 @@ class RetryingStore:
                 return await self._attempt(request, send, transfer_s, left_s)
             except StoreUnreachableError as error:
                 pause = policy.backoff_s(retry, self._effects.rng.random())
-                if clock.monotonic() + pause >= deadline:
+                last = retry + 1 == policy.attempts
+                if last or clock.monotonic() + pause >= deadline:
                     Event.REQUEST_GIVEN_UP.log(
                         logger, object=request.name, attempts=retry + 1, error=error.found
                     )
@@ -205,8 +249,8 @@ class RetryingStore:
         self, request: _Request, send: Callable[[], Awaitable[T]], transfer_s: float, left_s: float
     ) -> T:
         policy = self._policy
-        hedge_s = policy.hedge_after_s if request.hedged else None
-        timeout_s = max(0.0, min(policy.attempt_timeout_s + transfer_s, left_s))
+        hedge_s = policy.hedge_after if request.hedged else None
+        timeout_s = max(0.0, min(policy.attempt_timeout + transfer_s, left_s))
         try:
             return await first_answer(
                 self._effects.clock,

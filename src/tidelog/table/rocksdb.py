@@ -29,7 +29,7 @@ from tidelog.table.failures import corrupt, translate
 from tidelog.table.frame import Row
 from tidelog.table.ingest import ingest_files, write_files
 from tidelog.table.port import Freeze, PreparedRows, TableFile
-from tidelog.table.rocksdb_options import RocksOptions, table_options
+from tidelog.table.rocksdb_options import RocksMemory, RocksOptions, table_options
 from tidelog.table.rocksdb_snapshot import pack, unpack
 
 logger = logging.getLogger(__name__)
@@ -215,11 +215,12 @@ class RocksTableFactory:
     kind: ClassVar[str] = "rocksdb"
 
     def __init__(self, options: RocksOptions | None = None) -> None:
-        self._options = options or RocksOptions()
-        self._cache = Cache.new_hyper_clock_cache(self._options.block_cache_bytes, 0)
+        self._options = chosen = (options or RocksOptions()).within(RocksMemory())
+        assert chosen.block_cache_bytes is not None and chosen.write_buffers_bytes is not None
+        self._cache = Cache.new_hyper_clock_cache(chosen.block_cache_bytes, 0)
         # Memtables count as part of the cache: together they keep one limit.
         self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
-            self._options.write_buffers_bytes, False, self._cache
+            chosen.write_buffers_bytes, False, self._cache
         )
 
     @property

@@ -4,7 +4,8 @@ Invariant: every value that differs from RocksDB's default has its reason here o
 docs/decisions/002-rocksdb-options.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Final, Literal, get_args
 
 from rocksdict import (
     BlockBasedOptions,
@@ -14,7 +15,13 @@ from rocksdict import (
     WriteBufferManager,
 )
 
-_MIB = 1 << 20
+from tidelog.options.declaration import option
+from tidelog.options.kinds import Choice, Flag, Number, Range, Size, Whole
+
+Compression = Literal["none", "lz4", "lz4hc", "zstd", "snappy", "zlib", "bz2"]
+
+_MIB: Final = 1 << 20
+LARGEST_MEMTABLE: Final = 16 * _MIB
 
 MANIFEST_BYTES = 64 << 10
 """The MANIFEST is part of every snapshot, so it begins anew before it grows large: a file of the
@@ -23,29 +30,106 @@ table takes about 130 bytes in it."""
 
 @dataclass(frozen=True, slots=True)
 class RocksOptions:
-    """What an application may want to change; sizes in bytes.
+    """Settings of RocksDB for the tables of one factory; sizes in bytes."""
 
-    `block_cache_bytes` and `write_buffers_bytes` bound the memory of all tables of one factory
-    together; `write_buffer_bytes` is the size at which one table flushes, `level0_files` the number
-    of flushed files that starts a compaction. `mmap_reads` trades an error on a failing disk
-    (the process ends with SIGBUS) for reads that copy nothing.
-    """
+    block_cache_bytes: int | None = option(
+        None,
+        Size(Range(_MIB)),
+        "Block cache of all tables together; memtables count in it.",
+        when="Set it to give reads another share of `memory` than the 3/8 of `automatic`.",
+        none="automatic",
+    )
+    write_buffers_bytes: int | None = option(
+        None,
+        Size(Range(_MIB)),
+        "Memtables of all tables together.",
+        when="Set it to give writes another share of `memory` than the quarter of `automatic`.",
+        none="automatic",
+    )
+    write_buffer_bytes: int | None = option(
+        None,
+        Size(Range(64 << 10)),
+        "The size of a memtable at which it is flushed to a file.",
+        when="Larger makes fewer files; `automatic` is half a table's share of all memtables, and "
+        "16 MiB at most.",
+        none="automatic",
+    )
+    background_jobs: int = option(
+        2,
+        Whole(Range(1, 256)),
+        "Threads for flushes and compactions of a table.",
+        when="Raise it when writes stall on compactions and cores are idle.",
+    )
+    compression: Compression = option(
+        "lz4",
+        Choice(get_args(Compression)),
+        "Compression of the tables' files.",
+        when="zstd for smaller uploads, at more work for each read and compaction.",
+    )
+    block_bytes: int = option(
+        4 << 10,
+        Size(Range(256, 16 * _MIB)),
+        "Size of a block of a table's file, before compression.",
+        when="16 KiB or more for smaller indexes where reads go by ranges.",
+    )
+    bloom_bits_per_key: int = option(
+        10,
+        Whole(Range(0, 100)),
+        "Bits of the files' Bloom filters for each key; 0 is none.",
+        when="0 where almost every read finds its key.",
+    )
+    memtable_bloom_ratio: float = option(
+        0.05,
+        Number(Range(0, 0.25)),
+        "Share of a memtable for its Bloom filter.",
+        when="0 where most reads find their row in the memtable.",
+    )
+    level0_files: int = option(
+        8,
+        Whole(Range(1, 1000)),
+        "Flushed files that start a compaction; writes slow down at three times, and stop at five "
+        "times as many.",
+        when="Lower it for faster reads, raise it for less compaction and fewer uploads.",
+    )
+    target_file_bytes: int = option(
+        8 * _MIB,
+        Size(Range(64 << 10)),
+        "Size of the files of the first level.",
+        when="Larger makes fewer objects in the store; smaller uploads less again after a change.",
+    )
+    mmap_reads: bool | None = option(
+        None,
+        Flag(),
+        "Whether files are mapped: reads copy nothing, but count as resident memory, and a failing "
+        "disk ends the process with SIGBUS.",
+        when="`automatic` maps files from a `memory` of 1 GiB on; off for a small process.",
+        none="automatic",
+    )
+
+    def within(self, memory: "RocksMemory") -> "RocksOptions":
+        """The same with memory for everything that is automatic."""
+        own = {name: value for name in _AUTOMATIC if (value := getattr(self, name)) is not None}
+        return replace(self, **(asdict(memory) | own))
+
+
+@dataclass(frozen=True, slots=True)
+class RocksMemory:
+    """The memory of the tables of one factory where the options leave it open."""
 
     block_cache_bytes: int = 256 * _MIB
-    write_buffer_bytes: int = 16 * _MIB
     write_buffers_bytes: int = 192 * _MIB
-    block_bytes: int = 4 << 10
-    bloom_bits_per_key: int = 10
-    memtable_bloom_ratio: float = 0.05
-    level0_files: int = 8
-    target_file_bytes: int = 8 * _MIB
-    compression: str = "lz4"
-    background_jobs: int = 2
+    write_buffer_bytes: int = LARGEST_MEMTABLE
     mmap_reads: bool = True
 
 
+_AUTOMATIC: Final = tuple(each.name for each in fields(RocksMemory))
+
+
 def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManager) -> Options:
-    """The rocksdict options of one table that shares `cache` and `buffers` with others."""
+    """The rocksdict options of one table that shares `cache` and `buffers` with others; nothing
+    of `options` is automatic any more.
+    """
+    assert options.write_buffer_bytes is not None and options.mmap_reads is not None
     result = Options(raw_mode=True)
     result.create_if_missing(True)
     result.set_write_buffer_manager(buffers)

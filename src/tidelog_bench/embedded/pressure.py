@@ -115,7 +115,7 @@ async def _press(run: Pressure, directory: Path) -> Pressed:
         channel_buffers=run.channel_buffers,
         retain=_ALL,
         work_dir=directory / "work",
-        schedule=Schedule(interval=run.checkpoint_s, timeout=_NEVER_S),
+        checkpoint=Schedule(interval=run.checkpoint_s, timeout=_NEVER_S),
         unaligned=UnalignedConfig(run.mode, run.timeout_s),
     )
     runner = JobRunner(_job(run), store, config, effects)

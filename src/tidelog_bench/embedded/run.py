@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.effects import Effects
 from tidelog.materialize.schedule import MaterializeConfig
@@ -79,7 +79,7 @@ class RunSpec:
             memory=self.memory_bytes or DEFAULT_MEMORY,
             work_dir=work_dir,
             local_recovery=Path(self.copies) if self.copies else None,
-            schedule=Schedule(interval=self.checkpoint_s),
+            checkpoint=Schedule(interval=self.checkpoint_s),
             materialize=MaterializeConfig(
                 interval=self.materialize_s or default.interval,
                 replay_target=self.replay_s or default.replay_target,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rocksdict import Cache, Rdict, WriteBufferManager, WriteOptions
 
-from tidelog.table.rocksdb_options import RocksOptions, table_options
+from tidelog.table.rocksdb_options import RocksMemory, RocksOptions, table_options
 from tidelog_bench.embedded.jobs import direct_count
 from tidelog_bench.embedded.meter import rates
 from tidelog_bench.embedded.run import RunSpec, measure, spec_of
@@ -31,10 +31,11 @@ class DirectCounts:
     """
 
     def __init__(self, directory: Path) -> None:
-        options = RocksOptions()
-        cache = Cache.new_hyper_clock_cache(options.block_cache_bytes, 0)
-        buffers = WriteBufferManager(options.write_buffers_bytes, False)
-        self._database = Rdict(str(directory), table_options(options, cache, buffers))
+        memory = RocksMemory()
+        cache = Cache.new_hyper_clock_cache(memory.block_cache_bytes, 0)
+        buffers = WriteBufferManager(memory.write_buffers_bytes, False)
+        options = table_options(RocksOptions().within(memory), cache, buffers)
+        self._database = Rdict(str(directory), options)
         self.add = self._adder()
         """Adds to the count of a word: a get and a put."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig, UnalignedConfig
@@ -19,11 +19,11 @@ from tidelog_simulator.jobs.job_plan import JobPlan
 from tidelog_simulator.run.scenario import Scenario
 
 RETRY: Final = RetryPolicy(
-    attempt_timeout_s=1.0,
-    hedge_after_s=0.25,
-    first_backoff_s=0.02,
-    max_backoff_s=0.4,
-    deadline_s=3.0,
+    attempt_timeout=1.0,
+    hedge_after=0.25,
+    first_backoff=0.02,
+    max_backoff=0.4,
+    deadline=3.0,
 )
 _NEVER: Final = 10**9
 
@@ -39,7 +39,7 @@ def make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Path
         work_dir=work_dir,
         channel_buffers=rng.choice((1, 2, 5)),
         retain=rng.choice((1, 2, 3)),
-        schedule=Schedule(
+        checkpoint=Schedule(
             interval=rng.choice((0.2, 0.5, 1.0)),
             timeout=rng.choice(scenario.timeouts),
             min_pause=rng.choice((0.0, 0.1)),

@@ -12,7 +12,8 @@ from typing import Final
 from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.uploader import UploadConfig, Uploader
+from tidelog.changelog.upload_config import UploadConfig
+from tidelog.changelog.uploader import Uploader
 from tidelog.effects import Effects
 from tidelog.ids import Generation, SeqNo
 from tidelog.storage.ledger import Ledger

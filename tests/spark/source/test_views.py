@@ -14,7 +14,7 @@ from tests.unit.spark.source.changelogs import content_of
 from tests.unit.spark.source.reading import bag, read, request
 from tests.unit.spark.source.reading import planned as parts
 from tests.unit.spark.synthetic import Synthetic
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.spark import TidelogDataSource
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore

@@ -132,3 +132,11 @@ def test_any_order_of_uploads_and_truncations_keeps_what_was_captured_contiguous
             assert parts[-1][1] == end
         else:
             assert truncated == end
+
+
+def test_a_piece_is_sealed_with_its_compression_level() -> None:
+    batch = ChangeBatch(SeqNo(0), [bytes(2) + b"key"], [b"x" * 10_000])
+    plain, packed = Piece.of_batch(batch, 0.0, level=0), Piece.of_batch(batch, 0.0, level=1)
+    plain.seal()
+    packed.seal()
+    assert packed.size < 1_000 < 10_000 <= plain.size

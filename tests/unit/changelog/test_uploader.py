@@ -16,7 +16,8 @@ from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
 from tidelog.changelog.chain import ChainState, SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import read_footer
-from tidelog.changelog.uploader import SHORT_WORK_BYTES, UploadConfig, Uploader
+from tidelog.changelog.upload_config import UploadConfig
+from tidelog.changelog.uploader import SHORT_WORK_BYTES, Uploader
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import StorageError, StoreUnreachableError
 from tidelog.ids import Generation, SeqNo

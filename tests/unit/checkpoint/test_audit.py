@@ -29,7 +29,7 @@ from tests.support.jobs import (
 )
 from tidelog.catalog.audit import AuditReport, audit
 from tidelog.catalog.inventory import read_inventory
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot

@@ -12,7 +12,7 @@ from tests.support.jobs import config, contents, filled, run, word_count
 from tests.support.pipelines import Outside
 from tests.unit.runtime.ending.jobs import checkpoints, long, merged, settings, uneven
 from tests.unit.runtime.ending.jobs import operator as operator_of
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.storage.memory import MemoryStore
 

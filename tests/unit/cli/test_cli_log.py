@@ -21,7 +21,7 @@ from tests.support.jobs import (
     store_of,
     word_count,
 )
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cli.output import Output
 from tidelog.cli.store.log import Change, Gap, Tail
 from tidelog.cli.store.options import StoreCommand

@@ -50,7 +50,7 @@ def test_checkpoints_complete_while_timers_with_slow_handlers_fire(alarms: Any, 
     timed = job.source(Eager({"only": list(enumerate(times))})).event_time(lambda r: r[1])
     keyed = timed.key_by(lambda r: r[0])
     keyed.transform_with_state(lambda: alarms(clock), time_mode="event").sink(sink)
-    settings = pressed(parallelism=1, schedule=Schedule(interval=0.2, timeout=1e6))
+    settings = pressed(parallelism=1, checkpoint=Schedule(interval=0.2, timeout=1e6))
     run_pressed(job, objects, settings, clock)
     assert sorted(sink.records) == list(range(COUNT))
     fired = {len(outside_as_of(sink, each).records) for each in checkpoints(objects)}

@@ -59,7 +59,7 @@ class Run:
             parallelism=SUBTASKS,
             table="memory",
             retain=1,
-            schedule=Schedule(interval=0.001),
+            checkpoint=Schedule(interval=0.001),
             materialize=self.settings,
         )
 

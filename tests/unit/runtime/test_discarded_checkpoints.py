@@ -104,7 +104,7 @@ def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() 
 
 def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job() -> None:
     store, sink = MemoryStore("memory://row"), Failing(range(2, 99))
-    settings = config(schedule=Schedule(interval=1.0, timeout=60.0, tolerable_failures=2))
+    settings = config(checkpoint=Schedule(interval=1.0, timeout=60.0, tolerable_failures=2))
     runner = JobRunner(copy(sink), store, settings, effects())
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row failed"):
         asyncio.run(runner.run())
@@ -119,7 +119,7 @@ def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job
 def test_a_timeout_discards_the_checkpoint_and_all_its_state() -> None:
     inner, sink, source = MemoryStore("memory://late"), Outside(), words(2, 40)
     store = SteerableStore(inner)
-    settings = config(retain=50, schedule=Schedule(interval=1.0, timeout=5.0))
+    settings = config(retain=50, checkpoint=Schedule(interval=1.0, timeout=5.0))
     runner = JobRunner(word_count(source, sink), store, settings, effects())
 
     async def scenario() -> None:

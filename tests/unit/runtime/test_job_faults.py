@@ -12,7 +12,7 @@ from tests.support.depth import more_in_depth
 from tests.support.faults import SteerableStore
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.errors import (
     CheckpointFailedError,
@@ -129,7 +129,7 @@ def test_tolerable_failures_do_not_stop_a_job_and_one_more_does() -> None:
             Fault(FaultKind.FAIL, "create", object_names.CHECKPOINTS, nth=n + 3)
             for n in range(failing)
         ]
-        settings = config(schedule=Schedule(interval=1.0, tolerable_failures=3))
+        settings = config(checkpoint=Schedule(interval=1.0, tolerable_failures=3))
         store = faulty(MemoryStore("memory://tolerant"), *faults)
         return run(word_count(SOURCE, Outside()), store, settings)
 
@@ -147,6 +147,16 @@ def test_materializations_that_keep_failing_stop_the_job_loudly_and_lose_nothing
     with pytest.raises(MaterializationFailedError, match="3 materializations"):
         run(word_count(SOURCE, sink), store, settings)
     finish(inner, sink, settings)
+
+
+def test_with_materialization_off_the_log_alone_restores_the_job() -> None:
+    inner, sink = MemoryStore("memory://log-alone"), Outside()
+    settings = config(
+        materialize=MaterializeConfig(enabled=False, interval=0.1, tolerable_failures=0)
+    )
+    store = faulty(inner, Fault(FaultKind.FAIL, "put", object_names.MATERIALIZATIONS))
+    run(word_count(SOURCE, sink), store, settings)
+    assert sorted(sink.records) == EXPECTED
 
 
 def test_a_materialization_that_fails_once_is_tried_again_before_the_next_interval() -> None:
@@ -172,7 +182,7 @@ def test_a_materialization_that_fails_once_is_tried_again_before_the_next_interv
 
 def test_a_full_store_stops_the_job_and_room_lets_it_finish() -> None:
     inner, sink = MemoryStore("memory://full"), Outside()
-    settings = config(schedule=Schedule(interval=1.0, tolerable_failures=2))
+    settings = config(checkpoint=Schedule(interval=1.0, tolerable_failures=2))
     full = [
         Fault(FaultKind.FAIL, "put", error=store_full),
         Fault(
@@ -223,7 +233,7 @@ def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> None:
     settings = config(
         parallelism=1,
         upload=UploadConfig(limit_bytes=limit, segment_bytes=4000, inline_bytes=100),
-        schedule=Schedule(interval=1.0, timeout=20.0),
+        checkpoint=Schedule(interval=1.0, timeout=20.0),
         flush=FlushConfig(rows=200),
     )
     store = SteerableStore(inner)

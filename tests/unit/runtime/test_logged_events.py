@@ -124,7 +124,7 @@ def test_requests_that_are_tried_again_are_logged(logged: Logged) -> None:
             Fault(FaultKind.DELAY, "put", "slow", nth=1, seconds=9.0),
         ]
         inner = FaultyStore(MemoryStore(), faults, outside.clock, Random(5))
-        policy = RetryPolicy(attempt_timeout_s=20, hedge_after_s=2.0, deadline_s=10)
+        policy = RetryPolicy(attempt_timeout=20, hedge_after=2.0, deadline=10)
         store = RetryingStore(inner, policy, outside)
         await store.put("lost", b"data")
         await store.put("slow", b"data")

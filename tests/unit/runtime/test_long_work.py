@@ -150,7 +150,7 @@ def test_barriers_pass_while_an_aggregate_emits_and_a_restart_emits_the_rest(
 
     def settings(parallelism: int) -> Any:
         schedule = Schedule(interval=0.1, timeout=1e6)
-        return pressed(parallelism=parallelism, channel_buffers=1, schedule=schedule)
+        return pressed(parallelism=parallelism, channel_buffers=1, checkpoint=schedule)
 
     sink, objects, clock = Outside(), MemoryStore("memory://finish"), VirtualClock()
     run_pressed(job(sink, clock), objects, settings(before), clock)

@@ -53,7 +53,7 @@ def test_large_rows_stay_within_the_budget_but_for_one_batch(
     rows, size, budget = 12_000, 8192, 64 * MIB
     results: dict[int, int] = {}
     config = JobConfig(
-        parallelism=parallelism, memory=budget, schedule=Schedule(interval=0.5), work_dir=tmp_path
+        parallelism=parallelism, memory=budget, checkpoint=Schedule(interval=0.5), work_dir=tmp_path
     )
     seen = run(counting(rows, bytes(size), results), tmp_path, config)
     assert results == dict.fromkeys(range(rows), size + 1)

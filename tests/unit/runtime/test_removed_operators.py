@@ -167,7 +167,7 @@ def uncommitted(sink: Outside, build: BUILD = plain) -> MemoryStore:
 
     async def halfway() -> None:
         world = effects()
-        settings = config(schedule=tidelog.Schedule(interval=20.0))
+        settings = config(checkpoint=tidelog.Schedule(interval=20.0))
         runner = tidelog.JobRunner(job(build, sink), store, settings, world)
         started = asyncio.Event()
         running = asyncio.ensure_future(runner.run(started.set))

@@ -11,7 +11,7 @@ from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate, Schedule
 from tidelog.catalog.inventory import read_slots
 from tidelog.changelog.block import Block
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.effects import InlineOffload
 from tidelog.errors import UserFunctionError
 from tidelog.materialize.schedule import MaterializeConfig
@@ -68,7 +68,7 @@ def config(
         parallelism=parallelism,
         key_groups=64,
         table="memory",
-        schedule=Schedule(interval=0.5),
+        checkpoint=Schedule(interval=0.5),
         upload=UploadConfig(inline_bytes=inline_bytes),
         materialize=MaterializeConfig(interval=1e6, replay_target=1e6),
         restore=restore or RestoreConfig(),

@@ -41,7 +41,7 @@ def _runner(store: MemoryStore, work_dir: Path, effects: Effects, **settings: An
     job = Job("counting")
     counts = job.source(Rate(None)).key_by(lambda n: n % 5000).aggregate(lambda n: 1, add)
     counts.sink(Callback(lambda record: None))
-    config = JobConfig(work_dir=work_dir, schedule=Schedule(interval=0.02), **settings)
+    config = JobConfig(work_dir=work_dir, checkpoint=Schedule(interval=0.02), **settings)
     return JobRunner(job, store, config, effects)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
 from tests.support.harness import Incarnation, contents, job_config, retained_objects
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 

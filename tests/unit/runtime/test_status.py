@@ -37,7 +37,7 @@ def counting_job(limit: int | None = RECORDS) -> tuple[Job, list[Any]]:
 
 
 def runner_of(job: Job, store: MemoryStore, work_dir: Path, **settings: Any) -> JobRunner:
-    config = JobConfig(work_dir=work_dir, schedule=Schedule(interval=0.02), **settings)
+    config = JobConfig(work_dir=work_dir, checkpoint=Schedule(interval=0.02), **settings)
     return JobRunner(job, store, config, Effects())
 
 

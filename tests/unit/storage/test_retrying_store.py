@@ -24,7 +24,7 @@ from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.retry import RetryingStore, RetryPolicy
 
-POLICY = RetryPolicy(attempt_timeout_s=10.0, hedge_after_s=2.0, deadline_s=60.0)
+POLICY = RetryPolicy(attempt_timeout=10.0, hedge_after=2.0, deadline=60.0)
 
 OPERATIONS = ["put", "create", "get", "list", "head", "delete"]
 FAULTS = {
@@ -261,11 +261,22 @@ def test_a_create_never_has_two_attempts_under_way() -> None:
 
 def test_a_large_object_gets_the_time_its_bytes_need() -> None:
     async def scenario() -> None:
-        policy = RetryPolicy(attempt_timeout_s=10.0, hedge_after_s=2.0, bytes_per_s=1000.0)
+        policy = RetryPolicy(attempt_timeout=10.0, hedge_after=2.0, bytes_per_s=1000.0)
         rig = Rig(Fault(FaultKind.DELAY, "put", seconds=100.0), policy=policy)
         await rig.store.put("large", bytes(100_000))
         assert rig.faulty.calls == {"put": 1}
         assert rig.store.request_metrics.bytes_written == 100_000
+
+    run(scenario)
+
+
+def test_a_request_is_given_up_after_its_last_attempt_before_the_deadline() -> None:
+    async def scenario() -> None:
+        policy = RetryPolicy(attempts=3, hedge_after=None, deadline=1e6)
+        rig = Rig(Fault(FaultKind.FAIL, "put"), policy=policy)
+        with pytest.raises(StoreUnreachableError, match="3 attempts without an answer"):
+            await rig.store.put("name", b"x")
+        assert rig.faulty.calls == {"put": 3}
 
     run(scenario)
 
@@ -312,7 +323,7 @@ def test_an_answered_call_leaves_nothing_running() -> None:
 
 
 def test_pauses_double_up_to_the_longest_and_are_drawn_below_it() -> None:
-    policy = RetryPolicy(first_backoff_s=0.1, max_backoff_s=1.0, jitter=0.5)
+    policy = RetryPolicy(first_backoff=0.1, max_backoff=1.0, jitter=0.5)
     assert [policy.backoff_s(retry, 0.0) for retry in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert policy.backoff_s(10_000, 0.5) == 0.75
     assert policy.backoff_s(0, 0.999) > 0.05
@@ -321,15 +332,15 @@ def test_pauses_double_up_to_the_longest_and_are_drawn_below_it() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"attempt_timeout_s": 0},
-        {"hedge_after_s": -1},
-        {"first_backoff_s": 0},
-        {"max_backoff_s": 0},
-        {"deadline_s": 0},
+        {"attempt_timeout": 0},
+        {"hedge_after": -1},
+        {"first_backoff": 0},
+        {"max_backoff": 0},
+        {"deadline": 0},
         {"jitter": 1.5},
         {"bytes_per_s": 0},
     ],
 )
 def test_a_policy_that_cannot_work_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="retry policy"):
+    with pytest.raises(ConfigError, match=r"option retry\.\w+; expected .*found"):
         RetryPolicy(**wrong)

@@ -17,7 +17,7 @@ from tests.unit.spark.source.reading import read
 from tests.unit.verify.stores import Objects, verdicts, verified
 from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_slots
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.storage.memory import MemoryStore
 
 

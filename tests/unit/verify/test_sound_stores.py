@@ -18,7 +18,7 @@ from tests.support.jobs import (
     word_count,
 )
 from tests.unit.verify.stores import overlapping, report_on, small, tiny, verdicts, verified
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot, SubtaskId
 from tidelog.materialize.schedule import MaterializeConfig

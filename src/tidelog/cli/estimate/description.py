@@ -19,6 +19,7 @@ from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.workload import Workload
 from tidelog.cost.prices import PriceBook
 from tidelog.errors import ConfigError
+from tidelog.options.units import show_duration
 
 OPTIONS: Final = (
     click.option(
@@ -77,13 +78,13 @@ OPTIONS: Final = (
     option(
         "--checkpoint-interval",
         type=duration,
-        default="1s",
+        default=show_duration(Settings().checkpoint_interval),
         help="Spark: time between two batches.",
     ),
     option(
         "--retain",
         type=click.IntRange(min=1),
-        default=3,
+        default=Settings().retain,
         help="Checkpoints to keep.",
     ),
     option("--restores-per-month", type=click.FloatRange(min=0), default=30.0),

@@ -18,6 +18,8 @@ from tidelog.cost.model.spark import SparkOptions
 from tidelog.cost.model.strategies import estimate_all
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.plan.chart import duration_text
+from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.options.units import show_duration
 
 
 @click.command("estimate")
@@ -25,13 +27,13 @@ from tidelog.cost.plan.chart import duration_text
 @option(
     "--materialize-interval",
     type=duration,
-    default="20s",
+    default=show_duration(MaterializeConfig().interval),
     help="How often each table is uploaded.",
 )
 @option(
     "--replay-target",
     type=duration,
-    default="2s",
+    default=show_duration(MaterializeConfig().replay_target),
     help="A table is uploaded early when a restart would replay its log for longer.",
 )
 @click.option(

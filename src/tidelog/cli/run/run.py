@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from tidelog.cli.run.config_options import config_options
+from tidelog.cli.run.config_options import SectionedCommand, config_options
 from tidelog.cli.run.loading import load_job
 from tidelog.cli.run.origin_options import StartOptions, start_options
 from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
@@ -19,11 +19,11 @@ from tidelog.cli.values import duration
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
 from tidelog.runtime.arguments import JobArguments
-from tidelog.runtime.config import JobConfig
 from tidelog.runtime.malloc import return_freed_memory
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
-from tidelog.storage.open import open_store
+from tidelog.settings.resolve import Resolved
+from tidelog.storage.open import open_store, policy_for
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -35,7 +35,7 @@ Exit codes:
 """
 
 
-@click.command("run", epilog=_EXIT_CODES)
+@click.command("run", cls=SectionedCommand, epilog=_EXIT_CODES)
 @click.argument("job")
 @click.option("--input", help="Input of the job: a path.")
 @click.option("--store", required=True, metavar="URL", help="Where checkpoints and state go.")
@@ -56,7 +56,7 @@ def command(
     store: str,
     endpoint: str | None,
     output: str | None,
-    config: Callable[[], JobConfig],
+    config: Callable[[], Resolved],
     include: str,
     follow: bool,
     start: StartOptions,
@@ -80,11 +80,13 @@ def command(
 
     def make_runner(effects: Effects) -> JobRunner:
         options = {} if endpoint is None else {"endpoint_url": endpoint}
+        settings = config().config()
         built = load_job(job, arguments)
-        opened = open_store(store, effects, options=options)
+        policy = policy_for(store, settings.retry)
+        opened = open_store(store, effects, policy=policy, options=options)
         chosen = start.restore_from(opened, effects, options)
         return JobRunner(
-            built, opened, config(), effects, restore_slot=start.slot, restore_from=chosen
+            built, opened, settings, effects, restore_slot=start.slot, restore_from=chosen
         )
 
     _report(_ending(job, _run(make_runner, reporter, metrics_port)), reporter, debug=debug)

@@ -8,7 +8,7 @@ work evenly.
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.errors import require
 from tidelog.materialize.schedule import MaterializeConfig
@@ -45,7 +45,7 @@ class Settings:
     link: Link = field(default_factory=Link)
     flush: FlushConfig = field(default_factory=FlushConfig)
     upload: UploadConfig = field(default_factory=UploadConfig)
-    materialize: MaterializeConfig = field(default_factory=lambda: MaterializeConfig(interval=20.0))
+    materialize: MaterializeConfig = field(default_factory=MaterializeConfig)
 
     def __post_init__(self) -> None:
         """Raises ConfigError for settings that no job can have."""

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Final
 
 from tidelog.cost.model.workload import Workload
-from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksOptions
+from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, MANIFEST_BYTES, RocksOptions
 
 _SNAPSHOTS: Final = 840
 """Snapshots that are followed: a multiple of every short period."""
@@ -23,7 +23,7 @@ _SNAPSHOTS: Final = 840
 class TableRules:
     """How a table turns changes into files; sizes in bytes."""
 
-    memtable_bytes: int = RocksOptions().write_buffer_bytes
+    memtable_bytes: int = LARGEST_MEMTABLE
     memtable_row_bytes: int = 20
     """What a row takes in a memtable besides key and value: number, lengths, skip list; estimated
     from when RocksDB flushes."""

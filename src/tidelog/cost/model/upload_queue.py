@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final
 
 from tidelog.changelog.cadence import UPLOAD_LEAD_S
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cost.model.settings import Link
 
 _CYCLES: Final = 256

@@ -21,7 +21,8 @@ from tidelog.changelog.block import SealedBlock, seal, seal_metadata
 from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ChangeBatch
-from tidelog.changelog.uploader import UploadConfig, Uploader
+from tidelog.changelog.upload_config import UploadConfig
+from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.effects import Effects
 from tidelog.ids import CheckpointId, Generation, SeqNo

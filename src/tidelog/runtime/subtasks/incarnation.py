@@ -151,7 +151,7 @@ class Blueprint:
         return CheckpointDriver(
             coordinator=Coordinator(
                 predecessors(plan.vertices),
-                config.schedule,
+                config.checkpoint,
                 next_id,
                 self.effects.clock.monotonic(),
                 plan.finished,

@@ -172,7 +172,9 @@ class SubtaskStates:
             if log is None
             else LogSnapshotter(backend, log, snapshots),
             CanonicalSnapshotter(backend, snapshots, factory, self._rows),
-            None if log is None else self._materializer(backend, log, snapshots),
+            self._materializer(backend, log, snapshots)
+            if log is not None and self.config.materialize.enabled
+            else None,
         )
         return subtask
 
@@ -263,7 +265,7 @@ class SubtaskStates:
         if kind not in self.factories:
             tables = sum(each.parallelism for each in self.plan.vertices if each.head.keyed)
             self.factories[kind] = (
-                RocksTableFactory(self.config.memory_parts.rocksdb(tables))
+                RocksTableFactory(self.config.memory_parts.rocksdb(self.config.rocksdb, tables))
                 if kind == "rocksdb"
                 else MemoryTableFactory()
             )

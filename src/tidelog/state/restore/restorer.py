@@ -18,6 +18,8 @@ from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState
 from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import SeqNo
+from tidelog.options.declaration import option
+from tidelog.options.kinds import Range, Size, Whole
 from tidelog.state.restore.base_table import BaseTable, open_base_table
 from tidelog.state.restore.log_replay import LogReplay, concerns
 from tidelog.state.restore.progress import RestoreProgress
@@ -35,12 +37,25 @@ the latency, and the log must be there early to be merged while the table's file
 class RestoreConfig:
     """Bounds of a restore; sizes in bytes."""
 
-    concurrency: int = 8
-    """Table files fetched at a time."""
-    read_ahead_bytes: int = 64 << 20
-    """Log held in memory at a time."""
-    replay_bytes: int = 256 << 20
-    """Merged rows held in memory before they go to the table."""
+    concurrency: int = option(
+        8,
+        Whole(Range(1, 1024)),
+        "Table files of a subtask that a restore fetches at a time.",
+        when="Raise it on fast links with slow answers; lower it when the store throttles.",
+    )
+    read_ahead_bytes: int = option(
+        64 << 20,
+        Size(),
+        "Log that a restore reads ahead, over all subtasks; at most a quarter of `memory`.",
+        when="Raise it, with `memory`, when a restore waits for the store.",
+    )
+    replay_bytes: int = option(
+        256 << 20,
+        Size(),
+        "Rows that a replay merges before they go to the tables, over all subtasks; at most 3/8 "
+        "of `memory`.",
+        when="Raise it, with `memory`, when long logs change the same keys over and over.",
+    )
 
     def shared_by(self, subtasks: int, memory: int) -> "RestoreConfig":
         """The bounds of each of so many that are restored at once within that memory."""

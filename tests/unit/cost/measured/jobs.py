@@ -117,7 +117,7 @@ def run(job_of: Any, *arguments: Any, seconds: float = SECONDS, **changes: Any) 
         "key_groups": 16,
         "table": "memory",
         "retain": RETAIN,
-        "schedule": Schedule(interval=CHECKPOINT_S),
+        "checkpoint": Schedule(interval=CHECKPOINT_S),
         "materialize": MaterializeConfig(interval=INTERVAL_S),
     }
     store = MemoryStore()

@@ -46,7 +46,7 @@ def test_with_one_materialization_the_way_to_more_is_named() -> None:
     assert found.missing is not None
     assert "expected two materializations or more" in found.missing
     assert "found 1 in 15.0 s" in found.missing
-    assert "--retain N` with a larger N, 60 for the interval of 20 s" in found.missing
+    assert "--retain N` with a larger N, 180 for the interval of 60 s" in found.missing
     assert found.changes_per_s == 5
 
 
@@ -86,7 +86,7 @@ def test_the_end_of_the_data_is_no_steady_run() -> None:
 
 
 def test_peaks_that_checkpoints_see_coarsely_are_said_to_be_so() -> None:
-    seldom = run(aggregate, seconds=70.0, schedule=Schedule(interval=4.0))
+    seldom = run(aggregate, seconds=70.0, checkpoint=Schedule(interval=4.0))
     assert any("shows the log at steps of 20%" in note for note in measured(seldom).notes)
     assert not any("at steps of" in note for note in measured(aggregated()).notes)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.upload_queue import Burst, follow
 from tidelog.cost.model.uploads import log_cycle

@@ -262,7 +262,7 @@ def test_a_close_that_fails_does_not_hide_why_the_job_failed(
 def test_a_sink_is_closed_when_the_call_under_way_has_returned() -> None:
     """A cancelled job waits for its threads before it closes what they work with."""
     ledger, release = Ledger(), threading.Event()
-    settings = JobConfig(parallelism=1, table="memory", schedule=Schedule(interval=0.05))
+    settings = JobConfig(parallelism=1, table="memory", checkpoint=Schedule(interval=0.05))
 
     async def scenario() -> None:
         runner = JobRunner(job_of(ledger, endless=True), MemoryStore(), settings)

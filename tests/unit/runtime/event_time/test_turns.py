@@ -124,7 +124,7 @@ def test_what_a_blocking_iterator_has_and_barriers_pass_while_it_waits() -> None
         job = Job("waiting")
         job.source(Replayable({**waiting, "chatty": chatty}, blocking=True)).sink(Callback(see))
         runner = JobRunner(
-            job, MemoryStore(), config(parallelism=1, schedule=Schedule(interval=0.05)), Effects()
+            job, MemoryStore(), config(parallelism=1, checkpoint=Schedule(interval=0.05)), Effects()
         )
         async with running(runner):
             await some.wait()

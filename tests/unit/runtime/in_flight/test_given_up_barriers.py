@@ -33,7 +33,7 @@ def pressed_runner() -> JobRunner:
         "timeout",
         timeout=3600.0,
         channel_buffers=1,
-        schedule=Schedule(interval=1.5, timeout=1e6, tolerable_failures=9),
+        checkpoint=Schedule(interval=1.5, timeout=1e6, tolerable_failures=9),
     )
     job = keyed_job(numbered(), Outside(), clock)
     effects = Effects(clock, Random(1), InlineOffload())

@@ -16,7 +16,7 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.runtime.config import JobConfig
@@ -45,7 +45,7 @@ def settings(subtasks: int) -> JobConfig:
         parallelism=subtasks,
         key_groups=64,
         channel_buffers=2,
-        schedule=Schedule(interval=0.8, timeout=1e6, tolerable_failures=0),
+        checkpoint=Schedule(interval=0.8, timeout=1e6, tolerable_failures=0),
         # Nothing small goes into the manifest: all in-flight data is in objects.
         upload=UploadConfig(inline_bytes=0),
     )

@@ -107,7 +107,7 @@ def job(build: Any, sink: Outside, clock: VirtualClock) -> Job:
 
 def settings(parallelism: int, interval: float = 0.1) -> JobConfig:
     schedule = Schedule(interval=interval, timeout=1e6)
-    return pressed(parallelism=parallelism, channel_buffers=8, schedule=schedule)
+    return pressed(parallelism=parallelism, channel_buffers=8, checkpoint=schedule)
 
 
 def check(sink: Outside, build: Any, what: str) -> None:

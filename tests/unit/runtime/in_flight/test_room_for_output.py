@@ -165,7 +165,7 @@ def test_a_long_firing_of_timers_lets_a_barrier_in_and_a_restart_fires_the_rest_
         return job
 
     sink, objects, clock = Outside(), store(), VirtualClock()
-    settings = pressed(parallelism=1, schedule=Schedule(interval=2.0, timeout=1e6))
+    settings = pressed(parallelism=1, checkpoint=Schedule(interval=2.0, timeout=1e6))
     run_pressed(job(sink, clock), objects, settings, clock)
     expected = sorted((key, number) for key, _, number in records)
     assert sorted(sink.records) == expected
@@ -185,7 +185,7 @@ def test_a_source_without_room_hears_of_barriers() -> None:
     source, sink, objects, clock = numbered(1, 8), Outside(), store(), VirtualClock()
     job = Job("stuck")
     slowly(job.source(source, parallelism=1).rebalance(), clock, 60.0).sink(sink)
-    config = pressed(parallelism=1, channel_buffers=1, schedule=Schedule(1.0, 1e6))
+    config = pressed(parallelism=1, channel_buffers=1, checkpoint=Schedule(1.0, 1e6))
     delays: list[int] = []
     runner = JobRunner(job, objects, config, Effects(clock, Random(1), InlineOffload()))
     asyncio.run(runner.run())

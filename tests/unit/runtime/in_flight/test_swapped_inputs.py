@@ -48,7 +48,7 @@ def test_records_in_flight_of_swapped_inputs_are_handled_once_and_in_time(
 
     def settings(parallelism: int) -> Any:
         schedule = Schedule(interval=0.1, timeout=1e6)
-        return pressed(parallelism=parallelism, channel_buffers=1, schedule=schedule)
+        return pressed(parallelism=parallelism, channel_buffers=1, checkpoint=schedule)
 
     run_pressed(job(sink, clock, swapped=False, windows=windows), objects, settings(2), clock)
     expected = sorted(sink.records)

@@ -158,7 +158,7 @@ def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> No
     slowly(orders.key_by(lambda o: o.key), clock, 0.2).map(
         lambda o: (o.key, o.split, o.number)
     ).sink(sink)
-    settings = pressed("always", schedule=Schedule(1.5, 1e6, tolerable_failures=1))
+    settings = pressed("always", checkpoint=Schedule(1.5, 1e6, tolerable_failures=1))
     runner = JobRunner(job, objects, settings, Effects(clock, Random(1), InlineOffload()))
     asyncio.run(runner.run())
     assert sorted(sink.records) == sorted(source.records)

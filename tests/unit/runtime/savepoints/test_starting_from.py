@@ -29,7 +29,7 @@ from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
 FORMATS: list[SavepointFormat] = ["native", "canonical"]
-RARELY = config(schedule=Schedule(interval=7.0))
+RARELY = config(checkpoint=Schedule(interval=7.0))
 """Checkpoints so far apart that a savepoint between them has output to commit."""
 
 

@@ -25,7 +25,7 @@ def copy(out: Output, store: MemoryStore, *traps: Trap) -> None:
         sink = trapped(sink, trap)
     job = Job("numbers")
     job.source(Portions({"all": NUMBERS})).sink(sink)
-    run(job, store, config(parallelism=1, schedule=Schedule(interval=4.0)))
+    run(job, store, config(parallelism=1, checkpoint=Schedule(interval=4.0)))
 
 
 def complete(out: Output, store: MemoryStore) -> None:

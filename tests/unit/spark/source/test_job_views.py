@@ -35,7 +35,7 @@ from tests.unit.spark.source.reading import Row, bag, planned, read, request
 from tidelog.catalog.inventory import read_slots
 from tidelog.catalog.sweep import plan_sweep
 from tidelog.changelog.segment import read_footer
-from tidelog.changelog.uploader import UploadConfig
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot

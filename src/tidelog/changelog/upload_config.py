@@ -1,0 +1,59 @@
+"""When segments of the log are uploaded, as a job sets it."""
+
+from dataclasses import dataclass
+
+from tidelog.options.declaration import option
+from tidelog.options.kinds import Duration, Range, Size, Whole
+
+
+@dataclass(frozen=True, slots=True)
+class UploadConfig:
+    """When segments of the log are uploaded; sizes in bytes, times in seconds."""
+
+    segment_bytes: int = option(
+        4 << 20,
+        Size(),
+        "Log, before compression, that starts an upload at once.",
+        when="Raise it for fewer and larger objects; lower it where uploads take long and "
+        "checkpoints wait for the last one. It is cut to a quarter of what `upload.limit_bytes` "
+        "and the memory budget leave.",
+    )
+    max_age: float = option(
+        0.25,
+        Duration(),
+        "The longest that a change waits for its upload between checkpoints.",
+        when="Raise it, up to the checkpoint interval, for fewer uploads of a slow stream; lower "
+        "it when checkpoints are rare and each has much left to upload.",
+    )
+    linger: float = option(
+        0.010,
+        Duration(Range(0, 60)),
+        "How long a checkpoint waits for the log of other subtasks, to share an upload.",
+        when="Raise it in jobs of many subtasks whose checkpoints make several small segments; "
+        "0 uploads at once.",
+    )
+    inline_bytes: int = option(
+        20_000,
+        Size(Range(0, 1 << 20)),
+        "A rest of log up to this size goes into the checkpoint's manifest, without an upload.",
+        when="Lower it when manifests get large in jobs of many subtasks; 0 uploads everything.",
+    )
+    limit_bytes: int = option(
+        128 << 20,
+        Size(Range(0)),
+        "Log that is not durable yet, before compression; writers wait above it.",
+        when="Raise it, with `memory`, to ride out longer pauses of the store; never more than an "
+        "eighth of `memory` is used.",
+    )
+    concurrency: int = option(
+        4,
+        Whole(Range(1, 1024)),
+        "Uploads of segments at a time.",
+        when="Raise it where the link has room and `log_backpressured_seconds` grows.",
+    )
+    compression_level: int = option(
+        1,
+        Whole(Range(0, 22)),
+        "Level of zstandard for blocks of the log; 0 stores them as they are.",
+        when="0 where the processor is short and the link is not; 3 to 6 where traffic is dear.",
+    )

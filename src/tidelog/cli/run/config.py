@@ -1,0 +1,168 @@
+"""`tidelog config`: the options of a job, without running it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import click
+
+from tidelog.cli.output import Output, error_fields
+from tidelog.cli.run.config_options import config_options
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
+from tidelog.errors import ConfigError
+from tidelog.options.declaration import Declared
+from tidelog.runtime.config import JobConfig
+from tidelog.settings.declared import OPTIONS, SECTIONS, flag, nearest, variable
+from tidelog.settings.resolve import DEFAULT, Resolved, resolve
+
+
+@click.group("config")
+def command() -> None:
+    """Show, check and explain the options of a job; nothing is run.
+
+    The same options, under the same names, are fields of JobConfig in Python, keys of a TOML file
+    (`tidelog run JOB --config FILE`), environment variables and options of `run`. The command line
+    wins over the environment, this over the file, and this over the defaults.
+    """
+
+
+@command.command("show")
+@config_options
+@click.option("--changed", is_flag=True, help="Only what is not a default.")
+@on_this_machine
+def show(output: Output, /, config: Callable[[], Resolved], changed: bool) -> int:
+    """Show the settings that `tidelog run` would have with these options, and where each is from.
+
+    Takes --config and the job's options as `tidelog run` does, and reads the same environment.
+    """
+    resolved = config()
+    resolved.config()  # raises for what is wrong
+    rows = [each for each in resolved.effective if not changed or each.origin != DEFAULT]
+    if output.as_json:
+        output.document(
+            [
+                {
+                    "name": each.declared.name,
+                    "value": _plain(each.value),
+                    "text": each.declared.option.show(each.value),
+                    "default": _plain(each.declared.default),
+                    "origin": each.origin,
+                }
+                for each in rows
+            ]
+        )
+    else:
+        output.table(
+            ("option", "value", "from"),
+            [(e.declared.name, e.declared.option.show(e.value), e.origin) for e in rows],
+        )
+    return EXIT_OK
+
+
+@command.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@on_this_machine
+def check(output: Output, /, file: Path) -> int:
+    """Check the configuration FILE and list everything that is wrong; exit code 1 if anything is.
+
+    Neither the environment nor a store is looked at.
+    """
+    resolved = resolve(file, {}, ())
+    changed = sum(each.origin != DEFAULT for each in resolved.effective)
+    if output.as_json:
+        problems = [error_fields(problem) for problem in resolved.problems]
+        output.document({"file": str(file), "options": changed, "problems": problems})
+    elif resolved.problems:
+        for problem in resolved.problems:
+            output.line(str(problem))
+    else:
+        output.line(f"{file}: {changed} options, nothing wrong")
+    return EXIT_PROBLEM if resolved.problems else EXIT_OK
+
+
+# A flag may be the name.
+@command.command("explain", context_settings={"ignore_unknown_options": True})
+@click.argument("name", required=False)
+@on_this_machine
+def explain(output: Output, /, name: str | None) -> int:
+    """Explain an option: what it does, its default, range, and when to change it.
+
+    NAME is an option's name, flag or environment variable, or a section such as `upload`. Without
+    it all options are listed.
+    """
+    if name is not None and (declared := _named(name)) is not None:
+        if output.as_json:
+            output.document(_fields(declared))
+        else:
+            _describe(output, declared)
+        return EXIT_OK
+    found = [o for o in OPTIONS.values() if name is None or (len(o.path) > 1 and o.path[0] == name)]
+    if not found:
+        raise ConfigError(
+            f"option {name}",
+            expected="the name of an option, its flag or variable, or of a section",
+            found="none of that name",
+            action=nearest(str(name), [*OPTIONS, *SECTIONS]),
+        )
+    if output.as_json:
+        output.document([_fields(declared) for declared in found])
+    else:
+        output.table(
+            ("option", "default", "what it does"),
+            [(o.name, o.option.show(o.default) or "none", o.option.help) for o in found],
+        )
+    return EXIT_OK
+
+
+def _named(name: str) -> Declared | None:
+    bare = f"--{name.removeprefix('--').removeprefix('no-')}"
+    for declared in OPTIONS.values():
+        if name in (declared.name, variable(declared), flag(declared), *declared.option.aliases):
+            return declared
+        if name.startswith("--no-") and bare == flag(declared):
+            return declared
+    return None
+
+
+def _fields(declared: Declared) -> dict[str, Any]:
+    option = declared.option
+    return {
+        "name": declared.name,
+        "help": option.help,
+        "when": option.when,
+        "default": _plain(declared.default),
+        "text": option.show(declared.default),
+        "expected": option.expected,
+        "variable": variable(declared),
+        "flags": [flag(declared), *option.aliases],
+    }
+
+
+def _describe(output: Output, declared: Declared) -> None:
+    option = declared.option
+    output.line(f"{declared.name}: {option.help}")
+    output.line()
+    for title, text in (
+        ("default", option.show(declared.default) or "none"),
+        ("expected", option.expected),
+        ("change it", option.when),
+        ("TOML", f"{declared.name} = {option.toml(declared.default)}"),
+        ("environment", f"{variable(declared)}={quote(option.show(declared.default))}"),
+        ("command line", ", ".join((flag(declared), *option.aliases))),
+        ("Python", _python(declared)),
+    ):
+        output.line(f"  {title + ':':<14}{text}")
+
+
+def _python(declared: Declared) -> str:
+    *section, key = declared.path
+    inner = f"{key}={declared.default!r}"
+    if not section:
+        return f"JobConfig({inner})"
+    part = type(getattr(JobConfig(), section[0])).__name__
+    return f"JobConfig({section[0]}={part}({inner}))"
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | tuple) else str(value)

@@ -1,0 +1,134 @@
+"""How an option of a job is declared: once, beside the field that holds it.
+
+A field of a configuration is made by `option(default, kind, help, when=...)`. From that follow the
+checks of the object, the option's texts in files, environment and command line, and its docs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tidelog.errors import ConfigError
+from tidelog.options.kinds import Kind, Number, Whole
+
+T = TypeVar("T")
+
+_KEY: Final = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The declaration of one option."""
+
+    kind: Kind
+    help: str
+    """What it does."""
+    when: str
+    """When to change it."""
+    none: str | None = None
+    """The word for None, where that is a value."""
+    aliases: tuple[str, ...] = ()
+    """Further flags of the command line."""
+
+    @property
+    def expected(self) -> str:
+        """The values that are accepted, for people."""
+        return self.kind.expected + (f", or {self.none}" if self.none else "")
+
+    def read(self, raw: object) -> Any:
+        """The value of a text or of a value in a TOML file; raises ValueError, with what it is
+        instead, when the option does not take it.
+        """
+        if self.none is not None and raw == self.none:
+            return None
+        value = self.kind.read(raw)
+        if not self.kind.holds(value):
+            raise ValueError(str(raw) if raw != "" else "an empty text")
+        return value
+
+    def show(self, value: Any) -> str:
+        """The text of a value, which `read` takes."""
+        return self.none or "none" if value is None else self.kind.show(value)
+
+    def toml(self, value: Any) -> str:
+        """A value as TOML has it."""
+        if isinstance(value, bool):
+            return self.show(value)
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(_quoted, value))}]"
+        bare = isinstance(self.kind, Whole | Number) and value is not None
+        return self.show(value) if bare else _quoted(self.show(value))
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises ConfigError unless a value of Python is one that the option takes."""
+        if not (self.kind.holds(value) if value is not None else self.none is not None):
+            raise ConfigError(
+                f"option {name}",
+                expected=self.expected if self.none is None else f"{self.kind.expected}, or None",
+                found=repr(value),
+                action="correct it",
+            )
+
+
+def _quoted(text: str) -> str:
+    # JSON's strings are TOML's basic strings.
+    return msgspec.json.encode(text).decode()
+
+
+def option(
+    default: T,
+    kind: Kind,
+    help: str,
+    *,
+    when: str,
+    none: str | None = None,
+    aliases: tuple[str, ...] = (),
+) -> T:
+    """A field of a configuration, with its default and its declaration."""
+    metadata = {_KEY: Option(kind, help, when, none, aliases)}
+    made: T = field(default=default, metadata=metadata)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An option at its place in a configuration."""
+
+    path: tuple[str, ...]
+    option: Option
+    default: Any
+
+    @property
+    def name(self) -> str:
+        """The name in Python, in files and in messages, such as `upload.linger`."""
+        return ".".join(self.path)
+
+    def of(self, config: Any) -> Any:
+        """The option's value in a configuration."""
+        for part in self.path:
+            config = getattr(config, part)
+        return config
+
+
+def options_of(config: type) -> tuple[Declared, ...]:
+    """The options of a configuration and of its parts, in the order they are declared."""
+    return tuple(_declared(config, ()))
+
+
+def _declared(config: type, path: tuple[str, ...]) -> Iterator[Declared]:
+    for each in fields(config):
+        here = (*path, each.name)
+        if _KEY in each.metadata:
+            yield Declared(here, each.metadata[_KEY], each.default)
+        elif each.default_factory is not MISSING and is_dataclass(each.default_factory):
+            yield from _declared(each.default_factory, here)
+
+
+def check_options(config: Any, prefix: str = "") -> None:
+    """Raises ConfigError unless every option of a configuration has a value that it takes;
+    `prefix` goes before the options' names in the message.
+    """
+    for declared in options_of(type(config)):
+        declared.option.check(prefix + declared.name, declared.of(config))

@@ -1,0 +1,249 @@
+"""The kinds of values that options take: what each reads, accepts and shows.
+
+Sizes are whole numbers of bytes in Python, times are seconds; texts carry units.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from tidelog.options.units import parse_duration, parse_size, show_duration, show_size
+
+T = TypeVar("T")
+
+
+class Kind(Protocol):
+    """What values an option takes; sizes are bytes and times seconds in Python."""
+
+    @property
+    def expected(self) -> str:
+        """The values that are accepted, for people."""
+
+    def read(self, raw: object) -> Any:
+        """The value of a text, or of a value in a TOML file; raises ValueError, with what it is
+        instead, when it is none of this kind. Does not look at the range.
+        """
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value has the right type and lies in the range."""
+
+    def show(self, value: Any) -> str:
+        """The text of a value, which `read` takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From `least` to `most`; None: no such limit."""
+
+    least: float | None = None
+    most: float | None = None
+    above: bool = False
+    """`least` itself is not in the range."""
+
+    def holds(self, value: float) -> bool:
+        """Whether a number lies in the range; nothing that is not a number does."""
+        low = self.least is None or (value > self.least if self.above else value >= self.least)
+        return low and value == value and (self.most is None or value <= self.most)  # noqa: PLR0124
+
+    def text(self, show: Callable[[Any], str]) -> str:
+        """The range for people; empty when there is none."""
+        least = None if self.least is None else show(self.least)
+        if self.most is not None:
+            first = f"more than {least} and at most" if self.above else f"from {least} to"
+            return f"{first} {show(self.most)}"
+        if least is None:
+            return ""
+        return f"more than {least}" if self.above else f"at least {least}"
+
+
+ABOVE_ZERO: Final = Range(0, above=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A time."""
+
+    range: Range = Range(0.0)
+
+    @property
+    def expected(self) -> str:
+        return f"a time with its unit, such as 250 ms or 2 min; {self.range.text(show_duration)}"
+
+    def read(self, raw: object) -> float:
+        if isinstance(raw, int | float) and not isinstance(raw, bool) and raw != 0:
+            raise ValueError(f"{raw}, which has no unit")
+        seconds = parse_duration(str(raw).strip())
+        if seconds is None:
+            raise ValueError(repr(raw))
+        return seconds
+
+    def holds(self, value: Any) -> bool:
+        return _is_number(value) and self.range.holds(value)
+
+    def show(self, value: Any) -> str:
+        return show_duration(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number of bytes, or of bytes a second."""
+
+    range: Range = Range(1)
+    per_second: bool = False
+
+    @property
+    def expected(self) -> str:
+        what = "a rate such as 50 MB/s" if self.per_second else "a size such as 64 MiB"
+        return f"{what}; {self.range.text(self.show)}"
+
+    def read(self, raw: object) -> int:
+        if isinstance(raw, bool | float):
+            raise ValueError(repr(raw))
+        text = str(raw).strip()
+        size = parse_size(text.removesuffix("/s").rstrip() if self.per_second else text)
+        if size is None:
+            raise ValueError(repr(raw))
+        return size
+
+    def holds(self, value: Any) -> bool:
+        typed = _is_number(value) if self.per_second else _is_whole(value)
+        return typed and self.range.holds(value)
+
+    def show(self, value: Any) -> str:
+        return show_size(int(value)) + ("/s" if self.per_second else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number."""
+
+    range: Range
+
+    @property
+    def expected(self) -> str:
+        return f"a whole number; {self.range.text(str)}"
+
+    def read(self, raw: object) -> int:
+        return _convert(raw, int)
+
+    def holds(self, value: Any) -> bool:
+        return _is_whole(value) and self.range.holds(value)
+
+    def show(self, value: Any) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number with decimals."""
+
+    range: Range
+
+    @property
+    def expected(self) -> str:
+        return f"a number; {self.range.text(self.show)}"
+
+    def read(self, raw: object) -> float:
+        return _convert(raw, float)
+
+    def holds(self, value: Any) -> bool:
+        return _is_number(value) and self.range.holds(value)
+
+    def show(self, value: Any) -> str:
+        return f"{value:.15g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+    def read(self, raw: object) -> str:
+        return _convert(raw, str)
+
+    def holds(self, value: Any) -> bool:
+        return value in self.words
+
+    def show(self, value: Any) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Yes or no."""
+
+    expected: str = "true or false"
+
+    def read(self, raw: object) -> bool:
+        return _convert(raw, bool)
+
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, bool)
+
+    def show(self, value: Any) -> str:
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path on this machine."""
+
+    expected: str = "a path"
+
+    def read(self, raw: object) -> Path:
+        text = _convert(raw, str)
+        if not text:
+            raise ValueError("an empty text")
+        return Path(text)
+
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, Path)
+
+    def show(self, value: Any) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Several names, in one text with commas between them."""
+
+    expected: str = "names: a list in TOML, elsewhere with commas between them"
+
+    def read(self, raw: object) -> tuple[str, ...]:
+        if isinstance(raw, str):
+            raw = [name.strip() for name in raw.split(",") if name.strip()]
+        return tuple(_convert(raw, list[str]))
+
+    def holds(self, value: Any) -> bool:
+        return (
+            isinstance(value, Sequence)
+            and not isinstance(value, str)
+            and all(isinstance(name, str) and name for name in value)
+        )
+
+    def show(self, value: Any) -> str:
+        return ",".join(value)
+
+
+def _convert(raw: object, wanted: type[T]) -> T:
+    try:
+        # Not strict: texts of numbers and of yes and no are what environments hold.
+        return msgspec.convert(raw, wanted, strict=False)
+    except msgspec.ValidationError:
+        raise ValueError(repr(raw)) from None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

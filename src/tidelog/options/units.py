@@ -1,0 +1,61 @@
+"""Texts for times and sizes: "250 ms", "64 MiB".
+
+Invariants: k, M, G and T are thousands, Ki, Mi, Gi and Ti are 1,024s; a text that is made here is
+read back as the same number.
+"""
+
+import re
+from typing import Final
+
+_SECONDS: Final = {
+    **{"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0},
+    **{"h": 3600.0, "d": 86_400.0},
+}
+_SHOWN_SECONDS: Final = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))
+_FACTORS: Final[dict[str, int]] = {
+    "": 1,
+    **{letter: 1000 ** (at + 1) for at, letter in enumerate("kMGT")},
+    **{f"{letter}i": 1024 ** (at + 1) for at, letter in enumerate("KMGT")},
+}
+_SHOWN_FACTORS: Final = ("Ti", "Gi", "Mi", "Ki", "G", "M", "k")
+
+_NUMBER: Final = r"(\d+(?:\.\d*)?|\.\d+)"
+_DURATION: Final = re.compile(rf"{_NUMBER} ?({'|'.join(_SECONDS)})")
+_COUNT: Final = re.compile(rf"{_NUMBER}([kMGT]?)")
+_SIZE: Final = re.compile(rf"{_NUMBER} ?((?:[kMGT]|[KMGT]i)?)B?")
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of a time with its unit, such as `250 ms`; 0 needs none. None for other texts."""
+    if text == "0":
+        return 0.0
+    match = _DURATION.fullmatch(text)
+    return None if match is None else float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_count(text: str) -> float | None:
+    """A number such as 20000, 20k or 1.5M. None for other texts."""
+    match = _COUNT.fullmatch(text)
+    return None if match is None else float(match[1]) * _FACTORS[match[2]]
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of a size such as `200`, `500 MB` or `2GiB`. None for other texts."""
+    match = _SIZE.fullmatch(text)
+    return None if match is None else int(float(match[1]) * _FACTORS[match[2]])
+
+
+def show_duration(seconds: float) -> str:
+    """The text of a time: a whole number of days, hours or minutes, else seconds or less."""
+    for unit, length in _SHOWN_SECONDS:
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.15g} s" if seconds == 0 or seconds >= 1 else f"{seconds * 1e3:.15g} ms"
+
+
+def show_size(count: int) -> str:
+    """The text of a number of bytes, in the largest unit of which it is a whole number."""
+    for unit in _SHOWN_FACTORS:
+        if count and count % _FACTORS[unit] == 0:
+            return f"{count // _FACTORS[unit]} {unit}B"
+    return f"{count} B"

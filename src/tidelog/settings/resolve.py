@@ -1,0 +1,175 @@
+"""From a file, the environment and the command line to one configuration.
+
+Invariants: the command line wins over the environment, this over the file, and this over the
+defaults, option by option; everything that was given is checked, also where another value wins.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelog.errors import ConfigError
+from tidelog.options.declaration import Declared
+from tidelog.runtime.config import JobConfig
+from tidelog.settings.declared import OPTIONS, PREFIX, SECTIONS, nearest, variable
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as somebody wrote it."""
+
+    name: str
+    """Of the option; a name that no option has is refused later."""
+    raw: object
+    origin: str
+    """Where it was written, such as `environment variable TIDELOG__MEMORY`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The value of an option, and where it comes from."""
+
+    declared: Declared
+    value: Any
+    origin: str
+
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The effective value of every option, and everything that was wrong on the way."""
+
+    effective: tuple[Effective, ...]
+    problems: tuple[ConfigError, ...]
+
+    def config(self) -> JobConfig:
+        """The configuration; raises the first problem."""
+        if self.problems:
+            raise self.problems[0]
+        return _built(self.effective)
+
+
+def resolve(file: Path | None, environment: Mapping[str, str], flags: Iterable[Given]) -> Resolved:
+    """The configuration that a file, an environment and flags make, without running anything."""
+    problems: list[ConfigError] = []
+    given = [*_from_file(file, problems), *_from_environment(environment, problems), *flags]
+    chosen = {name: Effective(each, each.default, DEFAULT) for name, each in OPTIONS.items()}
+    for one in given:
+        declared = OPTIONS[one.name]
+        try:
+            value = declared.option.read(one.raw)
+        except ValueError as error:
+            problems.append(
+                ConfigError(
+                    f"option {one.name} ({one.origin})",
+                    expected=declared.option.expected,
+                    found=str(error),
+                    action=f"correct it; `tidelog config explain {one.name}` tells what it does",
+                )
+            )
+            continue
+        chosen[one.name] = Effective(declared, value, one.origin)
+    effective = tuple(chosen.values())
+    if not problems:
+        try:
+            _built(effective)
+        except ConfigError as error:  # options that do not go together
+            problems.append(error)
+    return Resolved(effective, tuple(problems))
+
+
+def load_config(
+    file: Path | str | None = None,
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
+) -> JobConfig:
+    """The configuration of a TOML file, as `tidelog run --config` reads it.
+
+    `environment`, such as `os.environ`, wins over the file; `options` win over both: by name, with
+    values as in the file, such as `{"upload.linger": "20 ms"}`. Raises ConfigError for an option
+    that does not exist or a value that it does not take.
+    """
+    problems: list[ConfigError] = []
+    given = [
+        one
+        for name, raw in (options or {}).items()
+        for one in _known(name, raw, "argument options", problems)
+    ]
+    if problems:
+        raise problems[0]
+    path = None if file is None else Path(file)
+    return resolve(path, environment or {}, given).config()
+
+
+def _built(effective: Iterable[Effective]) -> JobConfig:
+    parts: dict[str, dict[str, Any]] = {}
+    whole: dict[str, Any] = {}
+    for each in effective:
+        *part, field = each.declared.path
+        (parts.setdefault(part[0], {}) if part else whole)[field] = each.value
+    default = JobConfig()
+    made = {part: type(getattr(default, part))(**values) for part, values in parts.items()}
+    return JobConfig(**whole, **made)
+
+
+def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Given]:
+    if file is None:
+        return
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
+        problems.append(
+            ConfigError(
+                f"configuration file {file}",
+                expected="a file in TOML that can be read",
+                found=str(cause),
+                action="correct the file, or its path",
+            )
+        )
+        return
+    for key, value in document.items():
+        if key in SECTIONS and isinstance(value, dict):
+            for inner, raw in value.items():
+                yield from _known(f"{key}.{inner}", raw, str(file), problems)
+        elif key in SECTIONS:
+            problems.append(
+                ConfigError(
+                    f"{key} in {file}",
+                    expected=f"a table [{key}] with options",
+                    found=repr(value),
+                    action=f"`tidelog config explain {key}` lists its options",
+                )
+            )
+        else:
+            yield from _known(key, value, str(file), problems)
+
+
+def _known(name: str, raw: object, origin: str, problems: list[ConfigError]) -> Iterator[Given]:
+    if name in OPTIONS:
+        yield Given(name, raw, origin)
+    else:
+        problems.append(_unknown(name, origin, [*OPTIONS, *SECTIONS]))
+
+
+def _from_environment(
+    environment: Mapping[str, str], problems: list[ConfigError]
+) -> Iterator[Given]:
+    names = {variable(each): name for name, each in OPTIONS.items()}
+    for key in sorted(environment):
+        if key in names:
+            yield Given(names[key], environment[key], f"environment variable {key}")
+        elif key.startswith(PREFIX):
+            problems.append(_unknown(key, "environment", list(names)))
+
+
+def _unknown(name: str, origin: str, names: list[str]) -> ConfigError:
+    return ConfigError(
+        f"option {name} ({origin})",
+        expected="the name of an option",
+        found="none of that name",
+        action=nearest(name, names),
+    )

@@ -1,0 +1,62 @@
+"""The generated part of docs/reference/configuration.md; run as a module, writes it."""
+
+from itertools import groupby
+
+from tests.support.documentation import ROOT
+from tidelog.options.declaration import Declared
+from tidelog.settings.declared import OPTIONS, flag
+
+PAGE = ROOT / "docs" / "reference" / "configuration.md"
+BEGIN = "<!-- generated from the declarations: `just configuration` -->\n"
+END = "<!-- end of the generated part -->\n"
+
+
+def section(declared: Declared) -> str:
+    """The part of the configuration that an option is in; empty for the job itself."""
+    return declared.path[0] if len(declared.path) > 1 else ""
+
+
+def escaped(text: str) -> str:
+    """A text within a cell of a table."""
+    return text.replace("|", "\\|")
+
+
+def row(declared: Declared) -> str:
+    """The table row of an option."""
+    option = declared.option
+    default = option.show(declared.default) or "none"
+    also = "".join(f", `{alias}`" for alias in option.aliases)
+    cells = (
+        f"`{declared.name}`",
+        default,
+        option.expected,
+        f"{option.help} *{option.when}*",
+        f"`{flag(declared)}`{also}",
+    )
+    return f"| {' | '.join(map(escaped, cells))} |"
+
+
+def generated() -> str:
+    """A table for each part of the configuration."""
+    lines = []
+    for name, options in groupby(OPTIONS.values(), section):
+        lines += [
+            f"### {name or 'The job'}",
+            "",
+            "| option | default | values | what it does, *and when to change it* | flag |",
+            "|---|---|---|---|---|",
+            *map(row, options),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def with_generated(page: str) -> str:
+    """The page with its generated part as it should be."""
+    before, _, rest = page.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n{generated()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_generated(PAGE.read_text()))

@@ -1,0 +1,144 @@
+"""`tidelog config`, and `tidelog run` with options from files, environment and command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import tidelog
+from tidelog.settings.declared import OPTIONS, flag
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "cli-json.md").read_text()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "job.toml"
+    path.write_text('retain = 7\nmaterialize.interval = "5 min"\n[upload]\nlinger = "20 ms"\n')
+    return path
+
+
+def test_show_names_where_each_setting_comes_from(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELOG__UPLOAD__LINGER", "30 ms")
+    arguments = ["--config", file, "--materialize-interval", "10m", "--no-changelog"]
+    shown = tidelog("config", "show", *arguments, "--json")
+    assert shown.exit_code == 0, shown.output
+    found = {each["name"]: each for each in json.loads(shown.stdout)}
+    assert set(found) == set(OPTIONS)
+    assert (found["retain"]["value"], found["retain"]["origin"]) == (7, str(file))
+    assert found["upload.linger"]["text"] == "30 ms"
+    assert found["upload.linger"]["origin"] == "environment variable TIDELOG__UPLOAD__LINGER"
+    assert found["materialize.interval"]["value"] == 600
+    assert found["materialize.interval"]["origin"] == "option --materialize-interval"
+    assert found["changelog"]["value"] is False
+    assert found["memory"]["origin"] == "default"
+    assert {key for each in found.values() for key in each if f"`{key}`" not in DOCUMENT} == set()
+
+
+def test_show_changed_leaves_the_defaults_out(file: Path) -> None:
+    shown = tidelog("config", "show", "--config", file, "--changed")
+    names = [line.split()[0] for line in shown.stdout.splitlines()[1:]]
+    assert names == ["retain", "upload.linger", "materialize.interval"]
+
+
+def test_the_file_may_come_from_the_environment(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELOG_CONFIG", str(file))
+    assert "retain" in tidelog("config", "show", "--changed").stdout
+
+
+def test_show_refuses_what_run_refuses() -> None:
+    shown = tidelog("config", "show", "--upload-linger", "5")
+    assert shown.exit_code == 2
+    assert "option upload.linger (option --upload-linger); expected a time" in shown.stderr
+
+
+def test_check_lists_everything_that_is_wrong(file: Path) -> None:
+    assert "3 options, nothing wrong" in tidelog("config", "check", file).stdout
+    file.write_text('retian = 7\nmemory = "1 KiB"\n')
+    wrong = tidelog("config", "check", file)
+    assert wrong.exit_code == 1
+    assert "did you mean retain?" in wrong.stdout
+    assert "option memory" in wrong.stdout and "at least 32 MiB; found 1 KiB" in wrong.stdout
+    document = json.loads(tidelog("config", "check", file, "--json").stdout)
+    assert [problem["type"] for problem in document["problems"]] == ["ConfigError"] * 2
+    assert {key for key in document if f"`{key}`" not in DOCUMENT} == set()
+
+
+@pytest.mark.parametrize("name", ["upload.linger", "--upload-linger", "TIDELOG__UPLOAD__LINGER"])
+def test_explain_takes_every_name_of_an_option(name: str) -> None:
+    shown = tidelog("config", "explain", name)
+    assert shown.exit_code == 0, shown.output
+    for text in ("10 ms", "from 0 s to 1 min", "TIDELOG__UPLOAD__LINGER", "--upload-linger"):
+        assert text in shown.stdout
+    assert 'upload.linger = "10 ms"' in shown.stdout
+    assert "JobConfig(upload=UploadConfig(linger=0.01))" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("--unaligned", "unaligned.mode"), ("--no-changelog", "changelog")],
+)
+def test_explain_takes_short_and_negative_flags(name: str, option: str) -> None:
+    assert tidelog("config", "explain", name).stdout.startswith(f"{option}: ")
+
+
+def test_explain_lists_a_section_or_everything() -> None:
+    lines = tidelog("config", "explain", "upload").stdout.splitlines()[1:]
+    assert lines and all(line.startswith("upload.") for line in lines)
+    document = json.loads(tidelog("config", "explain", "--json").stdout)
+    assert [each["name"] for each in document] == list(OPTIONS)
+    assert {key for each in document for key in each if f"`{key}`" not in DOCUMENT} == set()
+
+
+def test_explain_names_the_nearest_option() -> None:
+    shown = tidelog("config", "explain", "upload.lingr")
+    assert shown.exit_code == 2
+    assert "did you mean upload.linger?" in shown.stderr
+
+
+def test_run_has_a_flag_for_every_option() -> None:
+    help_ = tidelog("run", "--help").stdout
+    assert [name for name, each in OPTIONS.items() if flag(each) not in help_] == []
+    assert "Job: upload:" in help_
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("low tide high tide\n")
+    return tmp_path / "text"
+
+
+def test_run_takes_its_options_from_a_file(text: Path, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text('key_groups = 300\ntable = "memory"\n[upload]\ncompression_level = 0\n')
+    run = ["run", "wordcount", "--input", text, "--store", tmp_path / "store"]
+    done = tidelog(*run, "--output", tmp_path / "out", "--config", file)
+    assert done.exit_code == 0, done.output
+    shown = tidelog("checkpoints", "show", tmp_path / "store", "latest", "--json")
+    assert {each["key_groups"] for each in json.loads(shown.output)["operators"]} == {300}
+
+
+def test_run_refuses_a_wrong_file_before_it_starts(text: Path, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text("[materialise]\ninterval = 20\n")
+    run = ["run", "wordcount", "--input", text, "--store", tmp_path / "store"]
+    refused = tidelog(*run, "--config", file)
+    assert refused.exit_code == 2
+    assert "did you mean materialize?" in refused.output
+    assert not (tmp_path / "store").exists()
+
+
+def test_failures_of_checkpoints_and_of_materializations_are_tolerated_separately() -> None:
+    shown = tidelog("config", "show", "--tolerable-failures", "3", "--changed", "--json")
+    assert [(e["name"], e["value"]) for e in json.loads(shown.stdout)] == [
+        ("checkpoint.tolerable_failures", 3)
+    ]
+    shown = tidelog("config", "show", "--materialize-tolerable-failures", "0", "--json")
+    found = {each["name"]: each["value"] for each in json.loads(shown.stdout)}
+    assert found["materialize.tolerable_failures"] == 0
+    assert found["checkpoint.tolerable_failures"] == 10

@@ -1,0 +1,184 @@
+"""Settings from file, environment and command line: precedence, origins, and every wrong one."""
+
+from pathlib import Path
+
+import pytest
+
+from tidelog import JobConfig, UploadConfig, load_config
+from tidelog.errors import ConfigError
+from tidelog.settings.declared import OPTIONS, flag, variable
+from tidelog.settings.resolve import Given, resolve
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    return path
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    return [str(problem) for problem in resolve(written(tmp_path, text), {}, ()).problems]
+
+
+def test_without_anything_the_configuration_is_that_of_python() -> None:
+    assert load_config() == JobConfig()
+
+
+def test_a_file_has_the_names_of_python_and_units(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        'parallelism = 2\nmemory = "64 MiB"\nallow_dropped_state = ["old", "show/last"]\n'
+        'work_dir = "/tmp/tables"\n[upload]\nlinger = "20 ms"\n[materialize]\nenabled = false\n'
+        'bytes_per_s = "50 MB/s"\n[retry]\nhedge_after = "off"\n[rocksdb]\ncompression = "zstd"\n',
+    )
+    config = load_config(file)
+    assert (config.parallelism, config.memory, config.upload.linger) == (2, 64 << 20, 0.02)
+    assert config.allow_dropped_state == ("old", "show/last")
+    assert config.work_dir == Path("/tmp/tables")
+    assert (config.materialize.enabled, config.materialize.bytes_per_s) == (False, 50_000_000)
+    assert (config.retry.hedge_after, config.rocksdb.compression) == (None, "zstd")
+
+
+def test_the_command_line_wins_over_the_environment_and_this_over_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, 'retain = 5\nparallelism = 5\n[upload]\nlinger = "5 ms"\n')
+    environment = {"TIDELOG__PARALLELISM": "6", "TIDELOG__UPLOAD__LINGER": "6 ms", "PATH": "/bin"}
+    flags = [Given("upload.linger", "7 ms", "option --upload-linger")]
+    found = {e.declared.name: e for e in resolve(file, environment, flags).effective}
+    assert (found["retain"].value, found["retain"].origin) == (5, str(file))
+    assert found["parallelism"].value == 6
+    assert found["parallelism"].origin == "environment variable TIDELOG__PARALLELISM"
+    assert found["upload.linger"].value == pytest.approx(0.007)
+    assert found["upload.linger"].origin == "option --upload-linger"
+    assert found["key_groups"].origin == "default"
+    options = {"upload.linger": "8 ms"}
+    assert load_config(file, environment, options).upload.linger == pytest.approx(0.008)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_shown_default_of_every_option_is_read_back_as_text_and_as_toml(
+    name: str, tmp_path: Path
+) -> None:
+    declared = OPTIONS[name]
+    option, default = declared.option, declared.default
+    assert option.read(option.show(default)) == default
+    *section, key = declared.path
+    head = f"[{section[0]}]\n" if section else ""
+    file = written(tmp_path, f"{head}{key} = {option.toml(default)}\n")
+    assert load_config(file) == JobConfig()
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_says_what_it_does_and_when_to_change_it(name: str) -> None:
+    option = OPTIONS[name].option
+    for text in (option.help, option.when):
+        assert text.rstrip().endswith((".", "!")) and "  " not in text
+    assert option.expected
+
+
+def test_every_option_has_a_flag_and_a_variable_of_its_own() -> None:
+    flags = [each for o in OPTIONS.values() for each in (flag(o), *o.option.aliases)]
+    assert len(flags) == len(set(flags))
+    assert len({variable(o) for o in OPTIONS.values()}) == len(OPTIONS)
+
+
+WRONG = [
+    ("paralelism = 2", "option paralelism", "did you mean parallelism?"),
+    ('[upload]\nlingr = "1 s"', "option upload.lingr", "did you mean upload.linger?"),
+    ('[uploads]\nlinger = "1 s"', "option uploads", "did you mean upload?"),
+    ('linger = "1 s"', "option linger", "did you mean upload.linger?"),
+    ("zzz = 1", "option zzz", "`tidelog config explain` lists all options"),
+    ('upload = "fast"', "upload in", "expected a table [upload] with options; found 'fast'"),
+    ("[upload]\nlinger = 20", "option upload.linger", "found 20, which has no unit"),
+    ('[upload]\nlinger = "20"', "a time with its unit, such as 250 ms", "found '20'"),
+    ('[upload]\nlinger = "2 weeks"', "from 0 s to 1 min", "found '2 weeks'"),
+    ('[upload]\nlinger = "2 min"', "from 0 s to 1 min", "found 2 min"),
+    ('[upload]\nlinger = "-1 s"', "upload.linger", "found '-1 s'"),
+    ('memory = "1 GB!"', "a size such as 64 MiB; at least 32 MiB", "found '1 GB!'"),
+    ('memory = "1 MiB"', "at least 32 MiB", "found 1 MiB"),
+    ("memory = 1.5", "a size such as 64 MiB", "found 1.5"),
+    ("memory = true", "a size such as 64 MiB", "found True"),
+    ('memory = ["1 GiB"]', "a size such as 64 MiB", "found ['1 GiB']"),
+    ("retain = 0", "a whole number; at least 1", "found 0"),
+    ("retain = 2.5", "a whole number; at least 1", "found 2.5"),
+    ('retain = "many"', "a whole number; at least 1", "found 'many'"),
+    ('changelog = "perhaps"', "true or false", "found 'perhaps'"),
+    ('mode = "sometimes"', "one of exactly-once, at-least-once", "found sometimes"),
+    ("mode = 1", "one of exactly-once, at-least-once", "found 1"),
+    ("[retry]\njitter = 1.5", "a number; from 0 to 1", "found 1.5"),
+    ('[retry]\njitter = "nan"', "a number; from 0 to 1", "found nan"),
+    ("[retry]\nattempts = 0", "at least 1, or unlimited", "found 0"),
+    ('[retry]\ndeadline = "off"', "more than 0 s", "found 'off'"),
+    ('work_dir = ""', "a path, or temporary", "found an empty text"),
+    ("allow_dropped_state = [1]", "names: a list in TOML", "found [1]"),
+    ('[rocksdb]\ncompression = "gzip"', "one of none, lz4, lz4hc, zstd", "found gzip"),
+    ("[upload]\ncompression_level = 23", "from 0 to 22", "found 23"),
+    ("parallelism = 200", "a number from 1 to 128, the number of key groups", "found 200"),
+    ("key_groups = 0", "option key_groups", "found 0"),
+    ("parallelism = ", "configuration file", "correct the file"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected", "found"), WRONG, ids=[each[0] for each in WRONG])
+def test_a_wrong_setting_is_told_with_what_is_expected(
+    text: str, expected: str, found: str, tmp_path: Path
+) -> None:
+    [told] = problems(tmp_path, text)
+    assert expected in told and found in told
+    if expected != "a number from 1 to 128, the number of key groups":
+        assert str(tmp_path / "job.toml") in told
+    with pytest.raises(ConfigError):
+        load_config(tmp_path / "job.toml")
+
+
+def test_all_problems_of_a_file_are_told_together(tmp_path: Path) -> None:
+    told = problems(tmp_path, 'retain = 0\nwhat = 1\n[upload]\nlinger = "x"\n')
+    assert len(told) == 3
+
+
+def test_a_wrong_value_is_told_also_where_another_wins(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"retain .*job\.toml.*found 0"):
+        load_config(written(tmp_path, "retain = 0"), options={"retain": 2})
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"configuration file .*none\.toml"):
+        load_config(tmp_path / "none.toml")
+
+
+def test_a_variable_of_no_option_is_told_and_others_are_left_alone() -> None:
+    with pytest.raises(ConfigError, match="did you mean TIDELOG__UPLOAD__LINGER"):
+        load_config(environment={"TIDELOG__UPLOAD__LINGR": "1 s"})
+    assert load_config(environment={"TIDELOG_PORT": "tcp://10.0.0.1:80"}) == JobConfig()
+
+
+def test_a_wrong_variable_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"memory \(environment variable TIDELOG__MEMORY\)"):
+        load_config(environment={"TIDELOG__MEMORY": "lots"})
+
+
+def test_an_option_of_no_name_is_told_in_python_too() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean upload\.linger"):
+        load_config(options={"upload.lingers": "1 s"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"retain": 0}, "option retain; expected a whole number; at least 1; found 0"),
+        ({"retain": True}, "option retain"),
+        ({"memory": "1 GiB"}, "option memory; .*found '1 GiB'"),
+        (
+            {"upload": UploadConfig(linger=-1)},
+            "option upload.linger; .*from 0 s to 1 min; found -1",
+        ),
+        ({"upload": UploadConfig(linger=float("nan"))}, "option upload.linger"),
+        ({"allow_dropped_state": "old"}, "option allow_dropped_state"),
+        ({"work_dir": "/tmp"}, "option work_dir; expected a path, or None"),
+        ({"mode": None}, "option mode"),
+    ],
+)
+def test_objects_of_python_are_checked_by_the_same_declarations(
+    wrong: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        JobConfig(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,58 @@
+"""Texts of times and sizes: what is shown is read back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.options.units import parse_duration, parse_size, show_duration, show_size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("250 ms", 0.25),
+        ("250ms", 0.25),
+        ("2 min", 120.0),
+        ("2m", 120.0),
+        ("0", 0.0),
+        ("1d", 86_400),
+    ],
+)
+def test_a_time_is_a_number_with_a_unit(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1", "s", "-1s", "1  s", "1 week", "1e3s", "1 S"])
+def test_other_texts_are_no_time(text: str) -> None:
+    assert parse_duration(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("64 MiB", 64 << 20), ("64MiB", 64 << 20), ("20 kB", 20_000), ("200", 200)]
+)
+def test_a_size_is_a_number_that_may_have_a_unit(text: str, count: int) -> None:
+    assert parse_size(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "64 mib", "64 Mb", "1e6", "64 MiB/s"])
+def test_other_texts_are_no_size(text: str) -> None:
+    assert parse_size(text) is None
+
+
+@given(st.floats(0, 1e9).map(lambda seconds: round(seconds, 6)))
+def test_a_time_that_is_shown_is_read_back(seconds: float) -> None:
+    read = parse_duration(show_duration(seconds))
+    assert read is not None and read == pytest.approx(seconds, rel=1e-12)
+
+
+@given(st.integers(0, 1 << 50))
+def test_a_size_that_is_shown_is_read_back(count: int) -> None:
+    assert parse_size(show_size(count)) == count
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.25, "250 ms"), (60, "1 min"), (90, "90 s"), (7200, "2 h"), (0, "0 s"), (1.5, "1.5 s")],
+)
+def test_a_time_is_shown_in_the_unit_that_suits_it(seconds: float, text: str) -> None:
+    assert show_duration(seconds) == text
