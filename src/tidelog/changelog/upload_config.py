@@ -34,7 +34,7 @@ class UploadConfig:
     )
     inline_bytes: int = option(
         20_000,
-        Size(Range(0, 1 << 20)),
+        Size(Range(0)),
         "A rest of log up to this size goes into the checkpoint's manifest, without an upload.",
         when="Lower it when manifests get large in jobs of many subtasks; 0 uploads everything.",
     )

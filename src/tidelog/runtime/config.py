@@ -9,7 +9,17 @@ from tidelog.checkpoint.coordinator import Schedule
 from tidelog.errors import ConfigError
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.options.declaration import check_options, option
-from tidelog.options.kinds import Choice, Duration, Flag, Names, Place, Range, Size, Whole
+from tidelog.options.kinds import (
+    ABOVE_ZERO,
+    Choice,
+    Duration,
+    Flag,
+    Names,
+    Place,
+    Range,
+    Size,
+    Whole,
+)
 from tidelog.runtime.channels.messages import BarrierOrder
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
 from tidelog.state.backend import FlushConfig
@@ -38,7 +48,7 @@ class UnalignedConfig:
     )
     timeout: float = option(
         30.0,
-        Duration(),
+        Duration(ABOVE_ZERO),
         "How long a checkpoint may take before its barriers overtake.",
         when="Lower it where back-pressure delays checkpoints; it counts from their start.",
         aliases=("--aligned-timeout",),

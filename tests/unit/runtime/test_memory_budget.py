@@ -7,9 +7,11 @@ import pytest
 
 from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate, Schedule, open_store
 from tidelog.errors import ConfigError
+from tidelog.options.units import show_size
 from tidelog.runtime.memory import LEAST_MEMORY, MemoryParts
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import MemoryStatus
+from tidelog.table.rocksdb_options import RocksOptions
 
 MIB = 1 << 20
 BATCH_ROWS = 4096
@@ -100,11 +102,12 @@ def test_the_parts_of_any_budget_fit_into_it() -> None:
 
 def test_many_tables_share_what_few_had() -> None:
     parts = MemoryParts.of(256 * MIB)
-    few, many = parts.rocksdb(1), parts.rocksdb(64)
+    few, many = parts.rocksdb(RocksOptions(), 1), parts.rocksdb(RocksOptions(), 64)
     assert few.write_buffer_bytes == 16 * MIB
+    assert many.write_buffer_bytes is not None and many.write_buffers_bytes is not None
     assert 64 * 2 * many.write_buffer_bytes <= many.write_buffers_bytes == few.write_buffers_bytes
 
 
 def test_too_little_memory_is_refused_with_the_least_there_may_be() -> None:
-    with pytest.raises(ConfigError, match=str(LEAST_MEMORY)):
+    with pytest.raises(ConfigError, match=show_size(LEAST_MEMORY)):
         JobConfig(memory=LEAST_MEMORY - 1)
