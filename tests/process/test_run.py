@@ -240,7 +240,7 @@ def free_port() -> int:
         (["wordcount", "--store", "s"], "--input"),
         (["wordcount", "--input", "nowhere", "--store", "s"], "nowhere"),
         (["wordcount"], "--store"),
-        (["wordcount", "--store", "s", "--checkpoint-interval", "1"], "no duration"),
+        (["wordcount", "--store", "s", "--checkpoint-interval", "1"], "a time with its unit"),
         (["wordcount", "--store", "s", "--parallelism", "0"], "--parallelism"),
         (["sessions", "--store", "s", "--parallelism", "100000"], "parallelism"),
     ],

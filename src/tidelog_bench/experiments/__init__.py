@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Experiment
 
-MODULES: Final[tuple[str, ...]] = (
+_MODULES: Final[tuple[str, ...]] = (
     "checkpoints",
     "replay",
     "restore_phases",
@@ -37,7 +37,7 @@ MODULES: Final[tuple[str, ...]] = (
 def experiments() -> dict[str, Experiment]:
     """All experiments, in the order in which they are run."""
     found: dict[str, Experiment] = {}
-    for module in MODULES:
+    for module in _MODULES:
         for experiment in import_module(f"{__name__}.{module}").EXPERIMENTS:
             found[experiment.name] = experiment
     return found

@@ -9,14 +9,13 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 _SPAWN = multiprocessing.get_context("spawn")
-_FORKED: Final = multiprocessing.get_context("forkserver")
 _GRACE_S = 5.0
 
 
@@ -24,28 +23,13 @@ class ChildError(Exception):
     """A child raised, or ended without an answer; the text is its traceback or how it ended."""
 
 
-def preload(modules: Iterable[str]) -> None:
-    """Let children that are `preloaded` begin with these modules, which are imported once."""
-    _FORKED.set_forkserver_preload(list(modules))
-
-
 class Child:
     """A process that was started fresh and makes the calls it is given."""
 
-    def __init__(
-        self, *, output: Path | None = None, own_group: bool = False, preloaded: bool = False
-    ) -> None:
-        """Start it; one that is `preloaded` is forked off a process that has imported modules and
-        done nothing else: it starts sooner, and heap and caches are as fresh.
-        """
-        context: Any = _FORKED if preloaded else _SPAWN
-        self._calls, theirs = context.Pipe()
+    def __init__(self, *, output: Path | None = None, own_group: bool = False) -> None:
+        self._calls, theirs = _SPAWN.Pipe()
         self._own_group = own_group
-        # A process that is forked off has the environment of the moment its parent was started.
-        environment = dict(os.environ)
-        self._process = context.Process(
-            target=_serve, args=(theirs, output, own_group, environment)
-        )
+        self._process = _SPAWN.Process(target=_serve, args=(theirs, output, own_group))
         self._process.start()
         # Only the child holds the other end now, so its death ends the wait.
         theirs.close()
@@ -58,7 +42,9 @@ class Child:
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Begin to call an importable function."""
-        self._calls.send((function, args, kwargs))
+        # One that has ended already is noticed by `result`.
+        with contextlib.suppress(BrokenPipeError):
+            self._calls.send((function, args, kwargs))
 
     def wait(self, seconds: float | None) -> bool:
         """Wait at most so long, or for ever; whether there is an answer."""
@@ -111,12 +97,8 @@ def in_child(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         return found
 
 
-def _serve(
-    calls: Connection, output: Path | None, own_group: bool, environment: dict[str, str]
-) -> None:
+def _serve(calls: Connection, output: Path | None, own_group: bool) -> None:
     """Answer calls until the other end is closed."""
-    os.environ.clear()
-    os.environ.update(environment)
     if own_group:
         os.setsid()
     if output is not None:

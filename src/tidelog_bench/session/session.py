@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tidelog.effects import Clock
-from tidelog_bench import experiments, statistics
+from tidelog_bench import statistics
 from tidelog_bench.experiment import Experiment, Ratio
 from tidelog_bench.measurement import Measurement, Reading, Trial
 from tidelog_bench.session import environment, plan
-from tidelog_bench.session.children import Child, ChildError, preload
+from tidelog_bench.session.children import Child, ChildError
 from tidelog_bench.session.plan import Missing, PairKey, Step, TimeLeft
 from tidelog_bench.session.records import (
     CutRecord,
@@ -99,7 +99,6 @@ class Session:
         """Run all steps, as far as there is time; raises KeyboardInterrupt when interrupted."""
         now = self.clock.monotonic()
         self._ends = now + self.limit_s if self.limit_s is not None else None
-        preload(f"{experiments.__name__}.{module}" for module in experiments.MODULES)
         try:
             for number, step in enumerate(steps):
                 self._step(number, steps)
@@ -198,7 +197,7 @@ class Session:
         shared = step.measurement.quick_jvm if self.limit_s is not None else None
         if shared is None:
             self._leave_shared()
-            with Child(output=room / "output", own_group=True, preloaded=True) as child:
+            with Child(output=room / "output", own_group=True) as child:
                 yield child
             return
         if self._shared is None or self._shared_name != shared:

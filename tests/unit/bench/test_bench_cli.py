@@ -283,16 +283,11 @@ def test_a_killed_session_takes_its_trial_with_it_and_goes_on(tmp_path: Path) ->
 
 
 def _trial_of(parent: int) -> int:
-    """Wait for the process of a trial: a child of the one that trials are forked off."""
+    """Wait for the process of a trial; the other child is multiprocessing's resource tracker."""
     while True:
-        for child in _children(parent):
-            if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes():
-                for trial in _children(child):
-                    return trial
-
-
-def _children(parent: int) -> list[int]:
-    return [int(c) for c in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+        for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
 
 
 def test_list_says_what_is_compared_and_what_is_missing(tmp_path: Path) -> None:
