@@ -95,12 +95,14 @@ class SourceTask(Task):
             await self._exit()
             ended = True
         finally:
-            self._stop()
             self._leave_alignment()
             if self._finding is not None:
                 self._finding.cancel()
-            closings = [reading.close for reading in self._reads]
-            close_all(str(self.id), closings, quietly=not ended)
+            try:
+                closings = [reading.close for reading in self._reads]
+                close_all(str(self.id), closings, quietly=not ended)
+            finally:
+                await self._stop()
 
     async def _goes_on(self) -> bool:
         """Whether to read more, after checkpoints that are due."""

@@ -81,7 +81,7 @@ class StreamTask(Task):
                 await self._rest()
             await self._exit()
         finally:
-            self._stop()
+            await self._stop()
 
     def abort(self, checkpoint: CheckpointId) -> None:
         super().abort(checkpoint)
@@ -100,10 +100,10 @@ class StreamTask(Task):
     def time_passed(self) -> None:
         self.gate.poke()
 
-    def _stop(self) -> None:
-        super()._stop()
+    async def _stop(self) -> None:
         if self._reminder is not None:
             self._reminder.cancel()
+        await super()._stop()
 
     async def _next(self) -> tuple[int, Message] | Announced | None:
         output = self.parts.output

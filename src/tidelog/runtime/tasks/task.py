@@ -124,9 +124,9 @@ class Task(ABC):
         if self._advancing is not None:
             await self._advance_watermark(self._advancing)
 
-    def _stop(self) -> None:
-        """Cancel what the task has started in the background."""
-        self._checkpoints.stop()
+    async def _stop(self) -> None:
+        """Cancel what the task has started in the background, and wait for its end."""
+        await self._checkpoints.stop()
 
     async def _emit(self, batches: Iterable[Batch]) -> None:
         output = self.parts.output

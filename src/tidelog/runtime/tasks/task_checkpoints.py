@@ -101,10 +101,12 @@ class TaskCheckpoints:
             settling.cancel()
         self._parts.output.forget(checkpoint)
 
-    def stop(self) -> None:
-        """Cancel what is being made durable."""
-        for settling in self._settling.values():
+    async def stop(self) -> None:
+        """Cancel what is being made durable, and wait until nothing works on the table any more."""
+        running = list(self._settling.values())
+        for settling in running:
             settling.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     async def _capture(
         self, barrier: Barrier, seen_at: float, position: SubtaskPosition
