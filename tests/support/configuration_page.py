@@ -24,11 +24,10 @@ def escaped(text: str) -> str:
 def row(declared: Declared) -> str:
     """The table row of an option."""
     option = declared.option
-    default = option.show(declared.default) or "none"
     also = "".join(f", `{alias}`" for alias in option.aliases)
     cells = (
         f"`{declared.name}`",
-        default,
+        declared.default_text,
         option.expected,
         f"{option.help} *{option.when}*",
         f"`{flag(declared)}`{also}",

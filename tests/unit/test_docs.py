@@ -43,7 +43,7 @@ def test_the_options_beside_those_of_other_engines_exist(engine: str) -> None:
     assert len(shown) > 5 and shown - set(OPTIONS) == set()
     for row in rows:
         names, defaults = re.findall(r"`([a-z0-9_.]+)`", row[3]), row[4].strip().split(", ")
-        told = [OPTIONS[name].option.show(OPTIONS[name].default) or "none" for name in names]
+        told = [OPTIONS[name].default_text for name in names]
         assert defaults == (told or [""]), row[1]
 
 

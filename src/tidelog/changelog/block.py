@@ -31,6 +31,8 @@ _CRC_AT: Final = HEADER.size - 4
 
 CODEC_NONE: Final = 0
 CODEC_ZSTD: Final = 1
+COMPRESSION_LEVEL: Final = 1
+"""Level of zstandard unless somebody chose another; 0 stores a payload as it is."""
 WORTHWHILE_GAIN: Final = 0.9
 """A payload is stored compressed only when that leaves at most this share of it."""
 
@@ -106,7 +108,7 @@ class SealedBlock(BlockInfo):
         return len(self.data)
 
 
-def seal(batch: ChangeBatch, *, compression_level: int = 1) -> SealedBlock:
+def seal(batch: ChangeBatch, *, compression_level: int = COMPRESSION_LEVEL) -> SealedBlock:
     """Encode a batch of changes; a compression level of 0 stores it as it is.
 
     Raises InvariantError for a batch that is empty, not strictly ascending, or above 2 GiB.
@@ -129,7 +131,12 @@ def seal_metadata(payload: bytes, first: SeqNo) -> SealedBlock:
 
 
 def seal_opaque(
-    kind: BlockKind, payload: bytes, count: int, first: SeqNo, *, compression_level: int = 1
+    kind: BlockKind,
+    payload: bytes,
+    count: int,
+    first: SeqNo,
+    *,
+    compression_level: int = COMPRESSION_LEVEL,
 ) -> SealedBlock:
     """A block whose payload is the caller's; it concerns every key group.
 
@@ -147,7 +154,7 @@ def _seal(
     count: int,
     key_bytes: int = 0,
     key_groups: tuple[KeyGroup, KeyGroup] = (KeyGroup(0), LAST_KEY_GROUP),
-    level: int = 1,
+    level: int = COMPRESSION_LEVEL,
 ) -> SealedBlock:
     codec, stored = CODEC_NONE, payload
     if level:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.changelog.block import SealedBlock, seal
+from tidelog.changelog.block import COMPRESSION_LEVEL, SealedBlock, seal
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import LogRange
 from tidelog.errors import InvariantError
@@ -35,13 +35,13 @@ class Piece:
     """The block of a sealed piece."""
     durable: LogRange | None = None
     """Where the block of a durable piece is stored."""
-    level: int = 1
+    level: int = COMPRESSION_LEVEL
     """Compression level that an open piece is sealed with."""
     number: int = -1
     """Place in its chain, counted from 0; the chain sets it."""
 
     @classmethod
-    def of_batch(cls, batch: ChangeBatch, now: float, level: int = 1) -> "Piece":
+    def of_batch(cls, batch: ChangeBatch, now: float, level: int = COMPRESSION_LEVEL) -> "Piece":
         """A piece that will be sealed later, away from the event loop."""
         return cls(batch, batch.first, batch.end, batch.raw_bytes, now, level=level)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 ROW_SLOT_BYTES: Final = 140
 """A row's places in the dict of values and in the set of changes."""
 _KEPT: Final = 3 / 4
+"""Share of the limit up to which every state keeps its rows."""
 _DEPTH: Final = 4
 _SAMPLED: Final = 4
 """How many elements of a container are measured; the others count as their average."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidelog.changelog.block import COMPRESSION_LEVEL
 from tidelog.options.declaration import option
 from tidelog.options.kinds import Duration, Range, Size, Whole
 
@@ -52,7 +53,7 @@ class UploadConfig:
         when="Raise it where the link has room and `log_backpressured_seconds` grows.",
     )
     compression_level: int = option(
-        1,
+        COMPRESSION_LEVEL,
         Whole(Range(0, 22)),
         "Level of zstandard for blocks of the log; 0 stores them as they are.",
         when="0 where the processor is short and the link is not; 3 to 6 where traffic is dear.",

@@ -10,9 +10,9 @@ from typing import Final
 import click
 
 from tidelog.cost.plan.targets import Money
-from tidelog.options.units import parse_count, parse_duration, parse_size
+from tidelog.options.units import NUMBER, parse_count, parse_duration, parse_size
 
-_MONEY: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([A-Z]{3})")
+_MONEY: Final = re.compile(rf"{NUMBER} ?([A-Z]{{3}})")
 
 
 def duration(text: str) -> float:

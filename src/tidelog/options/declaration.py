@@ -105,6 +105,11 @@ class Declared:
         """The name in Python, in files and in messages, such as `upload.linger`."""
         return ".".join(self.path)
 
+    @property
+    def default_text(self) -> str:
+        """The default for people."""
+        return self.option.show(self.default) or "none"
+
     def of(self, config: Any) -> Any:
         """The option's value in a configuration."""
         for part in self.path:

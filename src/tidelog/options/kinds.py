@@ -64,7 +64,7 @@ ABOVE_ZERO: Final = Range(0, above=True)
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A time."""
+    """A length of time, in seconds."""
 
     range: Range = Range(0.0)
 

@@ -19,10 +19,12 @@ _FACTORS: Final[dict[str, int]] = {
 }
 _SHOWN_FACTORS: Final = ("Ti", "Gi", "Mi", "Ki", "G", "M", "k")
 
-_NUMBER: Final = r"(\d+(?:\.\d*)?|\.\d+)"
-_DURATION: Final = re.compile(rf"{_NUMBER} ?({'|'.join(_SECONDS)})")
-_COUNT: Final = re.compile(rf"{_NUMBER}([kMGT]?)")
-_SIZE: Final = re.compile(rf"{_NUMBER} ?((?:[kMGT]|[KMGT]i)?)B?")
+NUMBER: Final = r"(\d+(?:\.\d*)?|\.\d+)"
+"""A number with decimals, as a group of a regular expression."""
+
+_DURATION: Final = re.compile(rf"{NUMBER} ?({'|'.join(_SECONDS)})")
+_COUNT: Final = re.compile(rf"{NUMBER}([kMGT]?)")
+_SIZE: Final = re.compile(rf"{NUMBER} ?((?:[kMGT]|[KMGT]i)?)B?")
 
 
 def parse_duration(text: str) -> float | None:

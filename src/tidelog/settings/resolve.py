@@ -21,7 +21,7 @@ class Given:
     """A value as somebody wrote it."""
 
     name: str
-    """Of the option; a name that no option has is refused later."""
+    """The full name of the option it is a value for."""
     raw: object
     origin: str
     """Where it was written, such as `environment variable TIDELOG__MEMORY`."""

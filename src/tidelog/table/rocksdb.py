@@ -88,20 +88,13 @@ class RocksTable:
             raise translate(error, self._directory) from error
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        if len(keys) < _INGEST_ROWS:
-            self.write(keys, values)
-            return
         try:
-            files = write_files(
-                self._db_options,
-                self._directory / "load",
-                keys=keys,
-                values=values,
-                target_file_bytes=self._target_file_bytes,
+            rows = _prepare(
+                self._db_options, self._directory / "load", keys, values, self._target_file_bytes
             )
-            ingest_files(self._db, files)
         except Exception as error:
             raise translate(error, self._directory) from error
+        self.ingest(rows)
 
     def ingest(self, rows: PreparedRows) -> None:
         if not rows.files:
@@ -236,19 +229,11 @@ class RocksTableFactory:
     def prepare(
         self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> PreparedRows:
-        if len(keys) < _INGEST_ROWS:
-            return PreparedRows(keys, values)
+        options = table_options(self._options, self._cache, self._buffers)
         try:
-            files = write_files(
-                table_options(self._options, self._cache, self._buffers),
-                directory,
-                keys=keys,
-                values=values,
-                target_file_bytes=self._options.target_file_bytes,
-            )
+            return _prepare(options, directory, keys, values, self._options.target_file_bytes)
         except Exception as error:
             raise translate(error, directory) from error
-        return PreparedRows(files=files)
 
     def create(self, directory: Path) -> RocksTable:
         return self._open(directory, new=True)
@@ -269,3 +254,19 @@ class RocksTableFactory:
             return RocksTable(directory, options, self._options.target_file_bytes, self._buffers)
         except Exception as error:
             raise translate(error, directory) from error
+
+
+def _prepare(
+    options: Options,
+    directory: Path,
+    keys: Sequence[bytes],
+    values: Sequence[bytes | None],
+    target_file_bytes: int,
+) -> PreparedRows:
+    if len(keys) < _INGEST_ROWS:
+        return PreparedRows(keys, values)
+    return PreparedRows(
+        files=write_files(
+            options, directory, keys=keys, values=values, target_file_bytes=target_file_bytes
+        )
+    )

@@ -11,7 +11,7 @@ from tidelog_bench.measurement import Size
 from tidelog_bench.session.records import DIRECTORY
 
 PAIRS: Final = 5
-"""Of a session that is not quick."""
+"""Pairs of each experiment in a standard session."""
 
 results_option = click.option(
     "--results",

@@ -110,7 +110,7 @@ def explain(output: Output, /, name: str | None) -> int:
     else:
         output.table(
             ("option", "default", "what it does"),
-            [(o.name, o.option.show(o.default) or "none", o.option.help) for o in found],
+            [(o.name, o.default_text, o.option.help) for o in found],
         )
     return EXIT_OK
 
@@ -144,7 +144,7 @@ def _describe(output: Output, declared: Declared) -> None:
     output.line(f"{declared.name}: {option.help}")
     output.line()
     for title, text in (
-        ("default", option.show(declared.default) or "none"),
+        ("default", declared.default_text),
         ("expected", option.expected),
         ("change it", option.when),
         ("TOML", f"{declared.name} = {option.toml(declared.default)}"),

@@ -41,7 +41,7 @@ def _parameter(declared: Declared) -> str:
 def _option(declared: Declared) -> Callable[[Any], Any]:
     one = declared.option
     names = [flag(declared), *one.aliases, _parameter(declared)]
-    shown = f"{one.help}  [default: {one.show(declared.default) or 'none'}]"
+    shown = f"{one.help}  [default: {declared.default_text}]"
     if isinstance(one.kind, Flag):
         names[0] = f"{names[0]}/--no-{names[0].removeprefix('--')}"
         return click.option(*names, default=None, help=shown)
