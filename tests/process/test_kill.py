@@ -87,6 +87,25 @@ def test_a_killed_word_count_counts_every_word_right(
         assert all(counts[word] >= expected[word] for word in expected)
 
 
+def test_a_killed_word_count_with_its_log_in_another_store_counts_every_word_right(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    # So that the log is long at the end as well.
+    kept = ("--no-materialize-enabled", "--upload-inline-bytes", "0")
+    run = Run(tmp_path, "tests.process.jobs:wordcount", ("--log-store", str(log), *kept))
+    expected = write_words(run, 1_500)
+    killed_often(run, lambda: None)
+    assert {record["word"]: record["count"] for record in run.records()} == expected
+    assert [*log.glob("segments/*.seg")] and not Path(run.store, "segments").exists()
+    assert harness.tidelog("inspect", run.store, "--deep").returncode == 0
+    moved = ("--log-store", str(tmp_path / "log-2"))
+    forked = harness.tidelog("fork", f"{run.store}@latest", str(tmp_path / "store-2"), *moved)
+    assert forked.returncode == 0, forked.stderr
+    assert harness.tidelog("verify", str(tmp_path / "store-2"), "--engine", "local").returncode == 0
+    assert not (tmp_path / "store-2" / "segments").exists()
+
+
 @pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "no-changelog"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_a_killed_copy_shows_no_line_twice_at_any_time_and_all_in_the_end(

@@ -6,6 +6,7 @@ origin, which may change, drop and delete what it likes.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -33,6 +34,7 @@ from tidelog.errors import (
 )
 from tidelog.ids import Slot
 from tidelog.storage import object_names
+from tidelog.storage.log_store import has_log_elsewhere
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.sharing import share
 
@@ -79,7 +81,8 @@ class Fork:
         if not self.keep_transactions:
             entry = without_transactions(entry)
         await self._check_target(start, entry)
-        moved = await gather_bounded(needs, self._bring, progress)
+        apart = await has_log_elsewhere(self.origin) or await has_log_elsewhere(self.target)
+        moved = await gather_bounded(needs, partial(self._bring, log_apart=apart), progress)
         await self._create(start)
         await self._create(entry)
         shared = [size for is_shared, size in moved.values() if is_shared]
@@ -106,9 +109,11 @@ class Fork:
                     action="choose another URL; a fork never overwrites anything",
                 )
 
-    async def _bring(self, need: Need) -> tuple[bool, int]:
+    async def _bring(self, need: Need, *, log_apart: bool) -> tuple[bool, int]:
         """Share or copy an object; returns whether it is shared, and its bytes."""
-        if self.sharing and await share(self.origin, self.target, need.name, self.effects):
+        # A segment is shared by its place below the stores' own URLs.
+        sharing = self.sharing and not (log_apart and need.name.startswith(object_names.SEGMENTS))
+        if sharing and await share(self.origin, self.target, need.name, self.effects):
             size = (await self.target.head(need.name)).size
             _check_size(need, size)
             return True, size

@@ -8,6 +8,7 @@ did not build, so foreign objects are never mistaken for ours.
     tables/<generation>/<label>.sst
     materializations/<generation>/<operator>-<subtask>-<id>.json
     probe/<token>/<leaf>
+    log-store.json, log-of.json
 """
 
 import re
@@ -21,6 +22,10 @@ SEGMENTS: Final = "segments/"
 TABLES: Final = "tables/"
 MATERIALIZATIONS: Final = "materializations/"
 PROBE: Final = "probe/"
+LOG_STORE: Final = "log-store.json"
+"""Where the log of a store is, when it is not in the store itself."""
+LOG_OF: Final = "log-of.json"
+"""Whose log is in a store."""
 
 _SLOT_DIGITS: Final = 8
 _COUNTER_DIGITS: Final = 10

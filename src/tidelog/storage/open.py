@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError
 from tidelog.storage.local import LocalStore
+from tidelog.storage.log_store import StoreWithLog
 from tidelog.storage.memory import shared_memory_store
 from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.port import ObjectStore
@@ -27,17 +28,27 @@ def open_store(
     policy: RetryPolicy | None = None,
     options: Mapping[str, Any] | None = None,
     metrics: RequestMetrics | None = None,
-) -> RetryingStore:
+    log_url: str | None = None,
+) -> ObjectStore:
     """Open the store at `url`; nothing is contacted before the first call.
 
     `url` is a path, `file:///path`, `memory://name` (one store per name and process),
     `s3://bucket/prefix`, or a URL of any scheme that fsspec knows. `options` go to the file
-    system as they are; for S3 these are `endpoint_url`, `key`, `secret` and the like, and without
-    them AWS_ENDPOINT_URL and the other usual AWS settings hold. Raises ConfigError for an unknown
-    scheme, a missing library or a malformed URL.
+    system as they are, and to that of the log where both URLs have one scheme; for S3 these are
+    `endpoint_url`, `key`, `secret` and the like, and without them AWS_ENDPOINT_URL and the other
+    usual AWS settings hold. `log_url` chooses where the log of a new store goes, for ever; a store
+    that exists knows where its log is. Raises ConfigError for an unknown scheme, a missing library
+    or a malformed URL.
     """
-    store = _open(_scheme(url), url, effects, options or {})
-    return RetryingStore(store, policy or policy_for(url, RetryPolicy()), effects, metrics)
+    counted = metrics or RequestMetrics()
+
+    def opened(where: str) -> RetryingStore:
+        given = options if _scheme(where) == _scheme(url) else None
+        store = _open(_scheme(where), where, effects, given or {})
+        return RetryingStore(store, policy_for(where, policy or RetryPolicy()), effects, counted)
+
+    chosen = None if log_url is None else opened(log_url)
+    return StoreWithLog(opened(url), opened, effects.token, chosen)
 
 
 def policy_for(url: str, remote: RetryPolicy) -> RetryPolicy:

@@ -14,7 +14,7 @@ from tidelog.cli.run.loading import load_job
 from tidelog.cli.run.origin_options import StartOptions, start_options
 from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
 from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_job
-from tidelog.cli.store.options import defect, option
+from tidelog.cli.store.options import defect, log_store_option, option
 from tidelog.cli.values import duration
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
@@ -23,7 +23,7 @@ from tidelog.runtime.malloc import return_freed_memory
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
 from tidelog.settings.resolve import Resolved
-from tidelog.storage.open import open_store, policy_for
+from tidelog.storage.open import open_store
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -39,6 +39,7 @@ Exit codes:
 @click.argument("job")
 @click.option("--input", help="Input of the job: a path.")
 @click.option("--store", required=True, metavar="URL", help="Where checkpoints and state go.")
+@log_store_option
 @click.option("--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS.")
 @click.option("--output", help="Output directory; without it results go to standard output.")
 @config_options
@@ -54,6 +55,7 @@ def command(
     job: str,
     input: str | None,
     store: str,
+    log_store: str | None,
     endpoint: str | None,
     output: str | None,
     config: Callable[[], Resolved],
@@ -82,8 +84,9 @@ def command(
         options = {} if endpoint is None else {"endpoint_url": endpoint}
         settings = config().config()
         built = load_job(job, arguments)
-        policy = policy_for(store, settings.retry)
-        opened = open_store(store, effects, policy=policy, options=options)
+        opened = open_store(
+            store, effects, policy=settings.retry, options=options, log_url=log_store
+        )
         chosen = start.restore_from(opened, effects, options)
         return JobRunner(
             built, opened, settings, effects, restore_slot=start.slot, restore_from=chosen

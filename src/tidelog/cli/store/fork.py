@@ -5,7 +5,13 @@ import click
 from tidelog.catalog.fork import Fork, Forked
 from tidelog.catalog.locate import Origin, parse_origin
 from tidelog.cli.output import Output, fields_of
-from tidelog.cli.store.options import EXIT_OK, endpoint_option, on_this_machine, open_at
+from tidelog.cli.store.options import (
+    EXIT_OK,
+    endpoint_option,
+    log_store_option,
+    on_this_machine,
+    open_at,
+)
 from tidelog.cli.values import size
 from tidelog.effects import Effects
 
@@ -20,10 +26,17 @@ from tidelog.effects import Effects
     help="The fork goes on with the origin's output, which must not run any more: it commits what "
     "the checkpoint had pre-committed.",
 )
+@log_store_option
 @endpoint_option
 @on_this_machine
 async def command(
-    output: Output, origin: str, target: str, copy: bool, keep_output: bool, endpoint: str | None
+    output: Output,
+    origin: str,
+    target: str,
+    copy: bool,
+    keep_output: bool,
+    log_store: str | None,
+    endpoint: str | None,
 ) -> int:
     """Begin the store at NEWURL with a checkpoint of another one.
 
@@ -35,7 +48,7 @@ async def command(
     effects = Effects()
     wanted = parse_origin(origin)
     source = open_at(wanted.url, endpoint, effects)
-    destination = open_at(target, endpoint, effects)
+    destination = open_at(target, endpoint, effects, log_store)
     try:
         fork = Fork(source, destination, effects, sharing=not copy, keep_transactions=keep_output)
         with output.progress("forking") as progress:

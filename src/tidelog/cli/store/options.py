@@ -61,6 +61,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 endpoint_option = click.option(
     "--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS."
 )
+log_store_option = click.option(
+    "--log-store",
+    metavar="URL",
+    help="Put the log of a new store here, for example into a bucket that answers faster.",
+)
 
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
@@ -155,10 +160,12 @@ def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
     return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
 
 
-def open_at(url: str, endpoint: str | None, effects: Effects) -> ObjectStore:
-    """The store at a URL; raises ConfigError."""
+def open_at(
+    url: str, endpoint: str | None, effects: Effects, log_url: str | None = None
+) -> ObjectStore:
+    """The store at a URL, a new one with its log at `log_url`; raises ConfigError."""
     options = {} if endpoint is None else {"endpoint_url": endpoint}
-    return open_store(url, effects, options=options)
+    return open_store(url, effects, options=options, log_url=log_url)
 
 
 def selected(

@@ -1,0 +1,199 @@
+"""A store whose log may be in another one: fast and near for the log, cheap for the tables.
+
+Invariants: the document `log-store.json` of a store says where its log is; it is created once,
+before the first segment, and never changed, so every reader finds the log without being told. The
+log's store has its counterpart, `log-of.json` with the same id: no two stores share a log store,
+and one that was emptied or replaced is noticed before anything is read or written. Segments are
+the only objects that are there; slots, which fence, stay in the store itself.
+Format: docs/internals/format.md, "The log in a store of its own".
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, RestoreError
+from tidelog.storage.create_once import create_once
+from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
+from tidelog.storage.errors import object_at
+from tidelog.storage.metrics import RequestMetrics
+from tidelog.storage.object_names import LOG_OF, LOG_STORE, SEGMENTS
+from tidelog.storage.port import ObjectInfo, ObjectStore
+
+
+class Partner(msgspec.Struct, frozen=True):
+    """What each of the two stores says of the other one."""
+
+    id: str
+    """The same in both; no other pair has it."""
+    url: str
+    """URL of the other store."""
+    format: int = FORMAT_VERSION
+
+
+async def has_log_elsewhere(store: ObjectStore) -> bool:
+    """Whether the log of a store is in another one."""
+    return await _partner(store, LOG_STORE) is not None
+
+
+class StoreWithLog:
+    """A store and the one its log is in, which can be the same; one more GET with its first call.
+
+    `chosen` is where the log of a new store goes. The first call raises ConfigError when the store
+    has its log elsewhere already, RestoreError when that place does not know the store.
+    """
+
+    def __init__(
+        self,
+        main: ObjectStore,
+        open_log: Callable[[str], ObjectStore],
+        new_id: Callable[[], str],
+        chosen: ObjectStore | None = None,
+    ) -> None:
+        self.url = main.url
+        self._main = main
+        self._open_log = open_log
+        self._new_id = new_id
+        self._chosen = chosen
+        self._log: ObjectStore | None = None
+        self._finding = asyncio.Lock()
+
+    @property
+    def request_metrics(self) -> RequestMetrics | None:
+        """Requests to both stores."""
+        return self._main.request_metrics
+
+    async def put(self, name: str, data: bytes) -> None:
+        await (await self._holder(name)).put(name, data)
+
+    async def create(self, name: str, data: bytes) -> None:
+        await (await self._holder(name)).create(name, data)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        return await (await self._holder(name)).get(name, start, length)
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        log = await self._found()
+        apart = log is not self._main
+        segments_due = apart and (prefix.startswith(SEGMENTS) or SEGMENTS.startswith(prefix))
+        async for info in self._main.list(prefix, start_after):
+            if apart and (info.name == LOG_STORE or info.name.startswith(SEGMENTS)):
+                continue
+            if segments_due and info.name > SEGMENTS:
+                segments_due = False
+                async for segment in log.list(max(prefix, SEGMENTS), start_after):
+                    yield segment
+            yield info
+        if segments_due:
+            async for segment in log.list(max(prefix, SEGMENTS), start_after):
+                yield segment
+
+    async def head(self, name: str) -> ObjectInfo:
+        return await (await self._holder(name)).head(name)
+
+    async def delete(self, name: str) -> None:
+        await (await self._holder(name)).delete(name)
+
+    async def close(self) -> None:
+        for store in {id(s): s for s in (self._main, self._log, self._chosen) if s}.values():
+            await store.close()
+
+    async def _holder(self, name: str) -> ObjectStore:
+        log = await self._found()
+        return log if name.startswith(SEGMENTS) else self._main
+
+    async def _found(self) -> ObjectStore:
+        if self._log is None:
+            async with self._finding:
+                if self._log is None:
+                    self._log = await self._find()
+        return self._log
+
+    async def _find(self) -> ObjectStore:
+        known = await _partner(self._main, LOG_STORE)
+        if known is None:
+            return self._main if self._chosen is None else await self._begin(self._chosen)
+        if self._chosen is not None and self._chosen.url != known.url:
+            raise self._elsewhere(self._chosen, known)
+        log = self._chosen or self._open_log(known.url)
+        there = await _partner(log, LOG_OF)
+        if there is None or there.id != known.id:
+            raise _strange_log(self.url, log.url, there)
+        return log
+
+    async def _begin(self, log: ObjectStore) -> ObjectStore:
+        """Make `log` the place of the log of a store that has none yet."""
+        if log.url == self.url:
+            raise ConfigError(
+                f"log store {log.url}",
+                expected="another URL than the store's",
+                found="the same",
+                action="leave the option out: the log is in the store itself by default",
+            )
+        async for _ in self._main.list(SEGMENTS):
+            raise ConfigError(
+                f"log store {log.url}",
+                expected=f"a new store, for the log of {self.url} stays where it began",
+                found="segments beside its tables",
+                action="start without a log store, or begin a new store with `tidelog fork "
+                "URL@latest NEWURL --log-store URL`",
+            )
+        mine = Partner(self._new_id(), self.url)
+        try:
+            await create_once(log, LOG_OF, seal_document(mine))
+        except ObjectExistsError:
+            # A start of this store that came no further, or one that runs beside this one.
+            there = await _partner(log, LOG_OF)
+            if there is None or there.url != self.url or await self._is_of_earlier(log):
+                raise _taken(log.url, there) from None
+            mine = there
+        try:
+            await create_once(self._main, LOG_STORE, seal_document(Partner(mine.id, log.url)))
+        except ObjectExistsError:
+            known = await _partner(self._main, LOG_STORE)
+            if known is None or known.id != mine.id:
+                raise self._elsewhere(log, known) from None
+        return log
+
+    async def _is_of_earlier(self, log: ObjectStore) -> bool:
+        """Whether `log` has segments of a store that was at this URL before and was removed."""
+        async for _ in log.list(SEGMENTS):
+            return await _partner(self._main, LOG_STORE) is None
+        return False
+
+    def _elsewhere(self, chosen: ObjectStore, known: Partner | None) -> ConfigError:
+        return ConfigError(
+            f"log store {chosen.url}",
+            expected="the place where the store has its log, which never changes",
+            found="another one" if known is None else known.url,
+            action="leave the option out: the store knows where its log is",
+        )
+
+
+async def _partner(store: ObjectStore, name: str) -> Partner | None:
+    try:
+        data = await store.get(name)
+    except ObjectNotFoundError:
+        return None
+    return open_document(data, object_at(store.url, name), Partner)
+
+
+def _taken(url: str, owner: Partner | None) -> ConfigError:
+    return ConfigError(
+        f"log store {url}",
+        expected="a place that no other store has its log in",
+        found="one that was removed just now" if owner is None else f"the log of {owner.url}",
+        action="choose another URL, or a prefix below this one; if the other store is gone for "
+        "good, delete what is here",
+    )
+
+
+def _strange_log(main: str, log: str, found: Partner | None) -> RestoreError:
+    return RestoreError(
+        f"log store {log}",
+        expected=f"the log of {main}",
+        found=f"no {LOG_OF}" if found is None else f"the log of {found.url}",
+        action="bring the log store back, or restore both stores from one backup: without the log "
+        "no checkpoint can be restored; nothing was changed",
+    )

@@ -1,0 +1,218 @@
+"""The log of a store can be in another one, which every reader finds and nobody mixes up."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance, names
+from tidelog.effects import Effects, InlineOffload, SystemClock
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    RestoreError,
+    StoreUnreachableError,
+    TidelogError,
+)
+from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
+from tidelog.storage.local import LocalStore
+from tidelog.storage.log_store import StoreWithLog, has_log_elsewhere
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.open import open_store
+from tidelog.storage.port import ObjectStore
+
+INLINE = Effects(offload=InlineOffload())
+
+
+class TestStoreWithLog(StoreConformance, RaceConformance):
+    @pytest.fixture
+    def opener(self) -> Opener:
+        main, log = MemoryStore("memory://main"), MemoryStore("memory://log")
+        return lambda: StoreWithLog(main, lambda url: log, lambda: "1" * 16, log)
+
+
+class TestStoreWithoutLog(StoreConformance, RaceConformance):
+    @pytest.fixture
+    def opener(self) -> Opener:
+        main = MemoryStore()
+        return lambda: StoreWithLog(main, lambda url: main, lambda: "1" * 16)
+
+
+class Disk:
+    """Stores in directories, opened as programs open them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def open(self, name: str, log: str | None = None) -> ObjectStore:
+        log_url = None if log is None else str(self.root / log)
+        return open_store(str(self.root / name), INLINE, log_url=log_url)
+
+    def names(self, name: str) -> list[str]:
+        return asyncio.run(names(LocalStore(self.root / name, INLINE)))
+
+    def fill(self, name: str, log: str | None = None) -> None:
+        async def main() -> None:
+            store = self.open(name, log)
+            await store.create("checkpoints/00000001.json", b"slot")
+            await store.put("segments/a.seg", b"log")
+            await store.put("tables/a.sst", b"table")
+
+        asyncio.run(main())
+
+    def read(self, name: str, log: str | None = None) -> bytes:
+        async def main() -> bytes:
+            return await self.open(name, log).get("segments/a.seg")
+
+        return asyncio.run(main())
+
+    def refused(self, name: str, log: str | None = None) -> TidelogError:
+        with pytest.raises(TidelogError) as caught:
+            self.read(name, log)
+        return caught.value
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def test_segments_are_in_the_log_store_and_all_else_is_in_the_store(disk: Disk) -> None:
+    disk.fill("main", "fast")
+    assert disk.names("main") == ["checkpoints/00000001.json", "log-store.json", "tables/a.sst"]
+    assert disk.names("fast") == ["log-of.json", "segments/a.seg"]
+
+
+def test_a_store_that_is_opened_without_its_log_store_finds_it(disk: Disk) -> None:
+    disk.fill("main", "fast")
+    assert disk.read("main") == b"log"
+    assert asyncio.run(names(disk.open("main"))) == [
+        "checkpoints/00000001.json",
+        "segments/a.seg",
+        "tables/a.sst",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "after", "listed"),
+    [
+        ("segments/a", "", ["segments/a.seg"]),
+        ("segments/", "segments/a.seg", []),
+        ("seg", "", ["segments/a.seg"]),
+        ("tables/", "", ["tables/a.sst"]),
+        ("", "segments/a.seg", ["tables/a.sst"]),
+        ("log", "", []),
+    ],
+)
+def test_a_listing_has_the_objects_of_both_in_order(
+    disk: Disk, prefix: str, after: str, listed: list[str]
+) -> None:
+    disk.fill("main", "fast")
+    assert asyncio.run(names(disk.open("main"), prefix, after)) == listed
+
+
+def test_a_second_start_may_name_the_log_store_again_and_no_other(disk: Disk) -> None:
+    disk.fill("main", "fast")
+    assert disk.read("main", "fast") == b"log"
+    error = disk.refused("main", "other")
+    assert isinstance(error, ConfigError)
+    assert f"found {disk.root.as_uri()}/fast" in str(error)
+    assert disk.names("other") == []
+
+
+def test_a_store_that_began_with_its_log_beside_its_tables_keeps_it_there(disk: Disk) -> None:
+    disk.fill("main")
+    error = disk.refused("main", "fast")
+    assert isinstance(error, ConfigError)
+    assert "tidelog fork URL@latest NEWURL --log-store URL" in str(error)
+    assert disk.names("fast") == [] and disk.read("main") == b"log"
+
+
+def test_two_stores_never_share_a_log_store(disk: Disk) -> None:
+    disk.fill("main", "fast")
+    error = disk.refused("second", "fast")
+    assert isinstance(error, ConfigError) and f"the log of {disk.root.as_uri()}/main" in str(error)
+    assert disk.names("second") == []
+
+
+def test_a_store_is_not_its_own_log_store(disk: Disk) -> None:
+    assert "leave the option out" in str(disk.refused("main", "main"))
+
+
+def test_an_emptied_log_store_is_an_error_before_anything_is_read(disk: Disk) -> None:
+    disk.fill("main", "fast")
+    for name in disk.names("fast"):
+        (disk.root / "fast" / name).unlink()
+    with pytest.raises(RestoreError, match=r"no log-of\.json.*bring the log store back"):
+        asyncio.run(disk.open("main").get("checkpoints/00000001.json"))
+
+
+def test_the_log_store_of_another_one_in_its_place_is_an_error(disk: Disk) -> None:
+    disk.fill("main", "fast")
+    disk.fill("second", "slow")
+    (disk.root / "slow" / "log-of.json").replace(disk.root / "fast" / "log-of.json")
+    error = disk.refused("main")
+    assert isinstance(error, RestoreError) and f"the log of {disk.root.as_uri()}/second" in str(
+        error
+    )
+
+
+def test_a_damaged_document_is_named(disk: Disk) -> None:
+    disk.fill("main", "fast")
+    path = disk.root / "main" / "log-store.json"
+    path.write_bytes(path.read_bytes().replace(b"fast", b"past"))
+    error = disk.refused("main")
+    assert isinstance(error, CorruptObjectError) and "main/log-store.json" in str(error)
+
+
+def test_what_an_earlier_store_of_this_url_left_in_the_log_store_is_not_taken_over(
+    disk: Disk,
+) -> None:
+    disk.fill("main", "fast")
+    for name in disk.names("main"):
+        (disk.root / "main" / name).unlink()
+    assert "delete what is here" in str(disk.refused("main", "fast"))
+
+
+@pytest.mark.parametrize("broken", ["main", "log"])
+def test_a_start_that_was_cut_short_is_completed_by_the_next_one(broken: str) -> None:
+    main, log = MemoryStore("memory://main"), MemoryStore("memory://log")
+    numbers = iter(["1" * 16, "2" * 16])
+    faults = [Fault(FaultKind.FAIL, "create", after=broken == "log")]
+    failing = FaultyStore(main if broken == "main" else log, faults, SystemClock(), Random(0))
+
+    def opened(first: ObjectStore, second: ObjectStore) -> StoreWithLog:
+        return StoreWithLog(first, lambda url: second, lambda: next(numbers), second)
+
+    async def scenario() -> None:
+        cut = opened(failing, log) if broken == "main" else opened(main, failing)
+        with pytest.raises(StoreUnreachableError):
+            await cut.put("segments/a", b"1")
+        store = opened(main, log)
+        await store.put("segments/a", b"1")
+        assert await names(log) == ["log-of.json", "segments/a"]
+        assert await has_log_elsewhere(store)
+
+    asyncio.run(scenario())
+
+
+def test_two_first_starts_at_once_agree_on_one_log_store() -> None:
+    main = MemoryStore("memory://main")
+    logs = {url: MemoryStore(url) for url in ("memory://one", "memory://two")}
+    ids = iter(["1" * 16, "2" * 16, "3" * 16])
+
+    async def start(url: str) -> str | None:
+        store = StoreWithLog(main, logs.__getitem__, lambda: next(ids), logs[url])
+        try:
+            await store.put("segments/" + url[-3:], b"1")
+        except ConfigError as error:
+            return error.found
+        return None
+
+    async def scenario() -> list[str | None]:
+        return await asyncio.gather(*map(start, ["memory://one", "memory://one", "memory://two"]))
+
+    found = asyncio.run(scenario())
+    assert found == [None, None, "memory://one"]
+    assert asyncio.run(names(logs["memory://one"])) == ["log-of.json", "segments/one"]
