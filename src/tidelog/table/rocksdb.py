@@ -15,8 +15,6 @@ from typing import ClassVar, cast
 from rocksdict import (
     Cache,
     Checkpoint,
-    Options,
-    Rdict,
     RdictIter,
     ReadOptions,
     WriteBatch,
@@ -29,7 +27,12 @@ from tidelog.table.failures import corrupt, translate
 from tidelog.table.frame import Row
 from tidelog.table.ingest import ingest_files, write_files
 from tidelog.table.port import Freeze, PreparedRows, TableFile
-from tidelog.table.rocksdb_options import RocksMemory, RocksOptions, table_options
+from tidelog.table.rocksdb_options import (
+    RocksMemory,
+    RocksOptions,
+    TableOptions,
+    table_options,
+)
 from tidelog.table.rocksdb_snapshot import pack, unpack
 
 logger = logging.getLogger(__name__)
@@ -46,15 +49,15 @@ class RocksTable:
     def __init__(
         self,
         directory: Path,
-        db_options: Options,
+        options: TableOptions,
         target_file_bytes: int,
         memtables: WriteBufferManager,
     ) -> None:
         self._directory = directory
         self._memtables = memtables
-        self._db_options = db_options
+        self._options = options
         self._target_file_bytes = target_file_bytes
-        self._db = Rdict(str(directory), db_options)
+        self._db = options.open(directory)
         # rocksdict refuses to close a database that is being flushed: close waits instead.
         self._flushing = Lock()
         self._write_options = WriteOptions()
@@ -90,7 +93,7 @@ class RocksTable:
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         try:
             rows = _prepare(
-                self._db_options, self._directory / "load", keys, values, self._target_file_bytes
+                self._options, self._directory / "load", keys, values, self._target_file_bytes
             )
         except Exception as error:
             raise translate(error, self._directory) from error
@@ -247,8 +250,8 @@ class RocksTableFactory:
 
     def _open(self, directory: Path, *, new: bool) -> RocksTable:
         options = table_options(self._options, self._cache, self._buffers)
-        options.create_if_missing(new)
-        options.set_error_if_exists(new)
+        options.database.create_if_missing(new)
+        options.database.set_error_if_exists(new)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             return RocksTable(directory, options, self._options.target_file_bytes, self._buffers)
@@ -257,7 +260,7 @@ class RocksTableFactory:
 
 
 def _prepare(
-    options: Options,
+    options: TableOptions,
     directory: Path,
     keys: Sequence[bytes],
     values: Sequence[bytes | None],
@@ -267,6 +270,10 @@ def _prepare(
         return PreparedRows(keys, values)
     return PreparedRows(
         files=write_files(
-            options, directory, keys=keys, values=values, target_file_bytes=target_file_bytes
+            options.rows,
+            directory,
+            keys=keys,
+            values=values,
+            target_file_bytes=target_file_bytes,
         )
     )

@@ -5,6 +5,7 @@ docs/decisions/002-rocksdb-options.md.
 """
 
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Final, Literal, get_args
 
 from rocksdict import (
@@ -12,11 +13,14 @@ from rocksdict import (
     Cache,
     DBCompressionType,
     Options,
+    Rdict,
     WriteBufferManager,
 )
 
+from tidelog.errors import ConfigError
 from tidelog.options.declaration import option
-from tidelog.options.kinds import Choice, Flag, Number, Range, Size, Whole
+from tidelog.options.kinds import Choice, Flag, Number, Place, Range, Size, Whole
+from tidelog.table.rocksdb_file import read_options_file
 
 Compression = Literal["none", "lz4", "lz4hc", "zstd", "snappy", "zlib", "bz2"]
 
@@ -106,6 +110,28 @@ class RocksOptions:
         none="automatic",
     )
 
+    options_file: Path | None = option(
+        None,
+        Place(),
+        "RocksDB's own options file: it replaces this section, but for the options whose default "
+        "is `automatic`.",
+        when="For options of RocksDB that have no name here.",
+        none="none",
+    )
+
+    def __post_init__(self) -> None:
+        if self.options_file is None:
+            return
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in _BESIDE_A_FILE and value != each.default:
+                raise ConfigError(
+                    f"option rocksdb.{each.name}",
+                    expected="no value, for rocksdb.options_file sets it",
+                    found=str(value),
+                    action="write it into the options file, or leave the file out",
+                )
+
     def within(self, memory: "RocksMemory") -> "RocksOptions":
         """The same with memory for everything that is automatic."""
         own = {name: value for name in _AUTOMATIC if (value := getattr(self, name)) is not None}
@@ -123,17 +149,43 @@ class RocksMemory:
 
 
 _AUTOMATIC: Final = tuple(each.name for each in fields(RocksMemory))
+_BESIDE_A_FILE: Final = {*_AUTOMATIC, "options_file"}
 
 
-def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManager) -> Options:
-    """The rocksdict options of one table that shares `cache` and `buffers` with others; nothing
-    of `options` is automatic any more.
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What tables are opened with."""
+
+    database: Options
+    rows: Options
+    """Options of the column family with the rows, and of files that are written beside it; the
+    same object as `database` unless they come from an options file."""
+
+    def open(self, directory: Path) -> Rdict:
+        """Open the database in a directory."""
+        families = None if self.rows is self.database else {"default": self.rows}
+        return Rdict(str(directory), self.database, families)
+
+
+def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManager) -> TableOptions:
+    """The options of one table that shares `cache` and `buffers` with others; nothing of `options`
+    is automatic any more. Raises ConfigError for an options file that cannot be used.
     """
+    if options.options_file is not None:
+        database, rows = read_options_file(options.options_file, cache)
+    else:
+        database = rows = _own_options(options, cache)
     assert options.write_buffer_bytes is not None and options.mmap_reads is not None
+    database.create_if_missing(True)
+    database.set_write_buffer_manager(buffers)
+    database.set_max_manifest_file_size(MANIFEST_BYTES)
+    database.set_allow_mmap_reads(options.mmap_reads)
+    rows.set_write_buffer_size(options.write_buffer_bytes)
+    return TableOptions(database, rows)
+
+
+def _own_options(options: RocksOptions, cache: Cache) -> Options:
     result = Options(raw_mode=True)
-    result.create_if_missing(True)
-    result.set_write_buffer_manager(buffers)
-    result.set_write_buffer_size(options.write_buffer_bytes)
     result.set_max_write_buffer_number(3)
     result.set_level_zero_file_num_compaction_trigger(options.level0_files)
     result.set_level_zero_slowdown_writes_trigger(3 * options.level0_files)
@@ -141,7 +193,6 @@ def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManag
     result.set_target_file_size_base(options.target_file_bytes)
     result.set_compression_type(getattr(DBCompressionType, options.compression)())
     result.set_max_background_jobs(options.background_jobs)
-    result.set_allow_mmap_reads(options.mmap_reads)
     result.set_block_based_table_factory(block_options(options, cache))
     # One writer per table: the lock-free memtable insert only costs.
     result.set_allow_concurrent_memtable_write(False)
@@ -149,7 +200,6 @@ def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManag
     # Most reads miss the memtables; a filter spares them the walk through each skip list.
     result.set_memtable_prefix_bloom_ratio(options.memtable_bloom_ratio)
     result.set_memtable_whole_key_filtering(True)
-    result.set_max_manifest_file_size(MANIFEST_BYTES)
     result.set_keep_log_file_num(2)
     result.set_max_log_file_size(_MIB)
     result.set_stats_dump_period_sec(0)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from rocksdict import Cache, Rdict, WriteBufferManager, WriteOptions
+from rocksdict import Cache, WriteBufferManager, WriteOptions
 
 from tidelog.table.rocksdb_options import RocksMemory, RocksOptions, table_options
 from tidelog_bench.embedded.jobs import direct_count
@@ -35,7 +35,7 @@ class DirectCounts:
         cache = Cache.new_hyper_clock_cache(memory.block_cache_bytes, 0)
         buffers = WriteBufferManager(memory.write_buffers_bytes, False)
         options = table_options(RocksOptions().within(memory), cache, buffers)
-        self._database = Rdict(str(directory), options)
+        self._database = options.open(directory)
         self.add = self._adder()
         """Adds to the count of a word: a get and a put."""
 

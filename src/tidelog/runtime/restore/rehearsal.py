@@ -1,8 +1,12 @@
-"""Checks the states that are known only once their operator opens against the checkpoint.
+"""Checks what is known only once something is opened, before the running job is fenced: a start
+that would be refused leaves that job alone.
 
-Each such operator is opened once on an empty table and closed again, before the running job is
-fenced: a start that would be refused leaves that job alone.
+Each operator whose states are not declared is opened once on an empty table and closed again.
 """
+
+from typing import Final
+
+from rocksdict import Cache
 
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.effects import Effects
@@ -18,13 +22,18 @@ from tidelog.state.key_groups import range_of
 from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
+from tidelog.table.rocksdb_file import read_options_file
+
+_CACHE_BYTES: Final = 1 << 20
 
 
 def rehearse(plan: RestorePlan, config: JobConfig, effects: Effects) -> None:
-    """Raises StateSchemaError for states that do not go with the checkpoint.
-
-    And UserFunctionError, when a processor cannot be made or its `init` fails.
+    """Raises StateSchemaError for states that do not go with the checkpoint, UserFunctionError when
+    a processor cannot be made or its `init` fails, and ConfigError for an options file of RocksDB
+    that cannot be used.
     """
+    if config.rocksdb.options_file is not None:
+        read_options_file(config.rocksdb.options_file, Cache(_CACHE_BYTES))
     for vertex in plan.vertices:
         operator = plan.operators.get(vertex.id)
         if operator is None or fully_finished(operator):
