@@ -51,6 +51,10 @@ docs:
 configuration:
     {{ python }} -m tests.support.configuration_page
 
+# The tables of series in docs/reference/metrics.md, from their declarations.
+metrics:
+    {{ python }} -m tests.support.metrics_page
+
 # The word count over Python's own sources.
 demo:
     {{ python }} -m tidelog run wordcount \

@@ -2,13 +2,13 @@
 
 from itertools import groupby
 
+from tests.support import documentation
 from tests.support.documentation import ROOT
 from tidelog.options.declaration import Declared
 from tidelog.settings.declared import OPTIONS, flag
 
 PAGE = ROOT / "docs" / "reference" / "configuration.md"
 BEGIN = "<!-- generated from the declarations: `just configuration` -->\n"
-END = "<!-- end of the generated part -->\n"
 
 
 def section(declared: Declared) -> str:
@@ -52,9 +52,7 @@ def generated() -> str:
 
 def with_generated(page: str) -> str:
     """The page with its generated part as it should be."""
-    before, _, rest = page.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n{generated()}\n{END}{after}"
+    return documentation.with_generated(page, BEGIN, generated())
 
 
 if __name__ == "__main__":

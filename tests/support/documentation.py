@@ -5,8 +5,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+END = "<!-- end of the generated part -->\n"
 BLOCKS = {
     f"{page.stem} {number}": block
     for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 }
+
+
+def with_generated(page: str, begin: str, text: str) -> str:
+    """A page with `text` as its generated part, which stands behind the comment `begin`."""
+    before, _, rest = page.partition(begin)
+    after = rest.partition(END)[2]
+    return f"{before}{begin}\n{text}\n{END}{after}"

@@ -38,5 +38,8 @@ class RequestMetrics:
     list: OperationMetrics = field(default_factory=OperationMetrics)
     head: OperationMetrics = field(default_factory=OperationMetrics)
     delete: OperationMetrics = field(default_factory=OperationMetrics)
+    segment_attempts: int = 0
+    """Attempts at writing segments of the log."""
+    attempts_per_segment: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
     bytes_written: int = 0
     bytes_read: int = 0

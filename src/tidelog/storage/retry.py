@@ -22,6 +22,7 @@ from tidelog.errors import (
 from tidelog.events import Event
 from tidelog.options.declaration import check_options, option
 from tidelog.options.kinds import ABOVE_ZERO, Duration, Number, Range, Size, Whole
+from tidelog.storage import object_names
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.hedge import first_answer
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
@@ -147,9 +148,21 @@ class RetryingStore:
         An attempt that was given up can still arrive later: put other bytes under the same name
         only where that does no harm.
         """
-        request = _Request(self.request_metrics.put, name, len(data))
-        await self._call(request, partial(self._inner.put, name, data))
-        self.request_metrics.bytes_written += len(data)
+        metrics, attempts = self.request_metrics, 0
+        request = _Request(metrics.put, name, len(data))
+
+        def send() -> Awaitable[None]:
+            nonlocal attempts
+            attempts += 1
+            return self._inner.put(name, data)
+
+        try:
+            await self._call(request, send)
+        finally:
+            if name.startswith(object_names.SEGMENTS):
+                metrics.segment_attempts += attempts
+                metrics.attempts_per_segment.append(attempts)
+        metrics.bytes_written += len(data)
 
     async def create(self, name: str, data: bytes) -> None:
         """Write `name` if it is absent; raises ObjectExistsError, possibly for our own object."""

@@ -14,8 +14,8 @@ from typing import Any
 from tidelog.effects import Effects
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.status.checkpoints import RestorePhases
 from tidelog.runtime.status.observe import status_of
-from tidelog.runtime.status.status import RestorePhases
 from tidelog_bench.embedded.jobs import Read
 from tidelog_bench.embedded.meter import CLOCK, Mark, rss_mb
 from tidelog_bench.embedded.run import RunSpec, scratch

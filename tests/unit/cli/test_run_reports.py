@@ -12,15 +12,11 @@ from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Speed,
 from tidelog.cli.run.running import Speedometer, exit_code
 from tidelog.errors import ConfigError, FencedError, TidelogError, UserFunctionError
 from tidelog.ids import Generation, Slot
+from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
-from tidelog.runtime.status.status import (
-    CheckpointsStatus,
-    JobStatus,
-    OperatorStatus,
-    RestoreStatus,
-    StateStatus,
-    UploadsStatus,
-)
+from tidelog.runtime.status.operators import OperatorStatus
+from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.status.storage import StateStatus, UploadsStatus
 
 STARTING = JobStatus("words", "starting", 100.0, None)
 RESTORING = replace(

@@ -134,3 +134,7 @@ def test_a_link_too_slow_for_the_tables_is_a_figure_and_one_warning(
     last = slow.statuses[-1].materializations
     assert last.lag_s > 2 * INTERVAL_S
     assert last.missed > SUBTASKS
+    assert last.interval_s == INTERVAL_S
+    for status in slow.statuses:
+        late = [task.materialization_lag_s for each in status.operators for task in each.tasks]
+        assert max(late, default=0.0) == status.materializations.lag_s

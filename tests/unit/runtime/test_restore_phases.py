@@ -16,8 +16,9 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sinks import Callback
 from tidelog.runtime.sources import Rate
+from tidelog.runtime.status.checkpoints import RestorePhases
 from tidelog.runtime.status.observe import status_of
-from tidelog.runtime.status.status import JobStatus, RestorePhases
+from tidelog.runtime.status.status import JobStatus
 from tidelog.state.restore.restorer import RestoreConfig
 from tidelog.storage.memory import MemoryStore
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tidelog.changelog.upload_metrics import UploadMetrics
-from tidelog.checkpoint.sizes import CheckpointSizes
+from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
 from tidelog.effects import Effects
 from tidelog.ids import KeyGroup
 from tidelog.runtime.channels.messages import Batch
@@ -95,10 +95,13 @@ def test_late_records_of_a_chain_are_those_of_its_operators() -> None:
 def test_only_the_last_durations_of_checkpoints_are_kept() -> None:
     metrics = CheckpointMetrics()
     for n in range(5000):
-        metrics.complete(float(n), 10, CheckpointSizes(n, 0, 0, 0))
+        sizes, contents = CheckpointSizes(n, 0, 0, 0), CheckpointContents(n)
+        metrics.complete(100.0 + n, float(n), 10, sizes, contents)
     assert metrics.completed == 5000
     assert metrics.durations_s == [float(n) for n in range(904, 5000)]
     assert metrics.last_sizes == CheckpointSizes(4999, 0, 0, 0)
+    assert metrics.last_contents == CheckpointContents(4999)
+    assert metrics.next_since == 5099.0
 
 
 def test_only_the_last_segments_are_kept() -> None:

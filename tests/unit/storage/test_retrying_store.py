@@ -344,3 +344,39 @@ def test_pauses_double_up_to_the_longest_and_are_drawn_below_it() -> None:
 def test_a_policy_that_cannot_work_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=r"option retry\.\w+; expected .*found"):
         RetryPolicy(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("faults", "attempts"),
+    [
+        ((), [1, 1]),
+        ((Fault(FaultKind.FAIL, "put", nth=1), Fault(FaultKind.FAIL, "put", nth=2)), [3, 1]),
+        ((Fault(FaultKind.STALL, "put", nth=1),), [2, 1]),
+    ],
+    ids=["answered at once", "refused twice", "stalled: a second attempt beside it"],
+)
+def test_attempts_are_counted_per_segment_of_the_log(
+    faults: tuple[Fault, ...], attempts: list[int]
+) -> None:
+    async def scenario() -> None:
+        rig = Rig(*faults)
+        for name in ("segments/1", "segments/2", "tables/1"):
+            await rig.store.put(name, b"x")
+        metrics = rig.store.request_metrics
+        assert list(metrics.attempts_per_segment) == attempts
+        assert metrics.segment_attempts == sum(attempts) == metrics.put.attempts - 1
+
+    run(scenario)
+
+
+def test_a_segment_that_was_given_up_counts_its_attempts() -> None:
+    async def scenario() -> None:
+        rig = Rig(
+            *(Fault(FaultKind.FAIL, "put", nth=n) for n in (1, 2)),
+            policy=RetryPolicy(attempts=2, hedge_after=None),
+        )
+        with pytest.raises(StoreUnreachableError):
+            await rig.store.put("segments/1", b"x")
+        assert list(rig.store.request_metrics.attempts_per_segment) == [2]
+
+    run(scenario)

@@ -18,7 +18,8 @@ from tidelog.cli.run.reports import (
     restore_text,
 )
 from tidelog.cli.values import seconds_text, size
-from tidelog.runtime.status.status import JobStatus, StateStatus, UploadsStatus
+from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.status.storage import StateStatus, UploadsStatus
 
 
 class LiveView:

@@ -278,7 +278,6 @@ def ending_line(ending: Ending) -> str:
 def _plain(status: JobStatus, speed: Speed) -> dict[str, Any]:
     plain = asdict(status)
     del plain["at_s"]
-    plain["records_read"] = status.records_read
     plain["late_records"] = status.late_records
     plain["records_per_s"] = speed.now
     plain["mean_records_per_s"] = speed.mean

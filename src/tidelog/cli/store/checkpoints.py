@@ -8,7 +8,7 @@ import msgspec
 from tidelog.catalog.inventory import Slots, find_checkpoint, read_slots
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, Savepoint, SubtaskState
-from tidelog.checkpoint.sizes import layer_bytes
+from tidelog.checkpoint.sizes import inline_bytes, layer_bytes, replay_changes
 from tidelog.cli.output import error_fields
 from tidelog.cli.store.checkpoints_drop import command as drop_command
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number
@@ -92,7 +92,7 @@ def _row(slots: Slots, slot: Slot) -> SlotRow:
         checkpoint_id=entry.checkpoint_id,
         log_bytes=sum(map(_log_bytes, states)),
         materialized_bytes=sum(map(_materialized_bytes, states)),
-        inline_bytes=sum(map(_inline_bytes, states)),
+        inline_bytes=sum(map(inline_bytes, states)),
         in_flight_bytes=sum(map(in_flight_bytes, states)),
         unaligned=is_unaligned(entry),
         final=entry.final,
@@ -186,9 +186,9 @@ def _subtask_cells(state: SubtaskState) -> list[str | int | None]:
         state.seqno,
         state.upto,
         size(_materialized_bytes(state)),
-        _replayed(state),
+        replay_changes(state),
         size(_log_bytes(state)),
-        size(_inline_bytes(state)),
+        size(inline_bytes(state)),
         "end" if state.watermark == MAX_WATERMARK else state.watermark,
         "yes" if state.finished else "no",
     ]
@@ -236,11 +236,11 @@ def _subtask_fields(state: SubtaskState) -> dict[str, Any]:
         "descriptor": ref.descriptor if ref else None,
         "materialized_upto": state.upto,
         "materialized_bytes": _materialized_bytes(state),
-        "replay_changes": _replayed(state),
+        "replay_changes": replay_changes(state),
         "log_ranges": sum(len(layer.log) for layer in state.layers),
         "log_bytes": _log_bytes(state),
         "inline_blocks": sum(len(layer.inline) for layer in state.layers),
-        "inline_bytes": _inline_bytes(state),
+        "inline_bytes": inline_bytes(state),
         "watermark": state.watermark,
         "transactions": len(state.transactions),
         "finished": state.finished,
@@ -267,16 +267,8 @@ def _materialized_bytes(state: SubtaskState) -> int:
     return sum(ref.table_bytes for ref in refs if ref is not None)
 
 
-def _replayed(state: SubtaskState) -> int:
-    return sum(layer.seqno - layer.upto for layer in state.layers)
-
-
 def _log_bytes(state: SubtaskState) -> int:
     return sum(part.length for layer in state.layers for part in layer.log)
-
-
-def _inline_bytes(state: SubtaskState) -> int:
-    return sum(len(block) for layer in state.layers for block in layer.inline)
 
 
 def in_flight_bytes(state: SubtaskState) -> int:

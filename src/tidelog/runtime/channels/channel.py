@@ -65,10 +65,15 @@ class Channel:
         return len(self._input) + len(self._backlog)
 
     @property
+    def buffers(self) -> list[Batch]:
+        """The buffers of records that wait."""
+        messages = itertools.chain(self._input, self._backlog)
+        return [message for message in messages if isinstance(message, Batch)]
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of memory that the channel's records take."""
-        messages = itertools.chain(self._input, self._backlog)
-        return sum(message.size_bytes for message in messages if isinstance(message, Batch))
+        return sum(buffer.size_bytes for buffer in self.buffers)
 
     @property
     def head(self) -> Message | None:

@@ -37,9 +37,9 @@ class Gate:
         self._output_available: Callable[[], bool] = _always
 
     @property
-    def queued(self) -> int:
-        """Messages waiting in all channels."""
-        return sum(map(len, self.channels))
+    def buffers(self) -> int:
+        """Buffers of records that wait in all channels."""
+        return sum(len(channel.buffers) for channel in self.channels)
 
     @property
     def size_bytes(self) -> int:

@@ -37,7 +37,12 @@ from tidelog.checkpoint.manifest import (
     is_canonical,
 )
 from tidelog.checkpoint.request import SavepointRequest
-from tidelog.checkpoint.sizes import CheckpointSizes, checkpoint_sizes
+from tidelog.checkpoint.sizes import (
+    CheckpointContents,
+    CheckpointSizes,
+    checkpoint_sizes,
+    contents_of,
+)
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.effects import Effects, wait_for
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
@@ -65,9 +70,12 @@ class CheckpointMetrics:
     last_duration_s: float | None = None
     last_manifest_bytes: int = 0
     last_sizes: CheckpointSizes | None = None
+    last_contents: CheckpointContents | None = None
     last_failure: str | None = None
     kept_aligned: str | None = None
     """Why barriers do not overtake although the configuration lets them."""
+    next_since: float | None = None
+    """When the wait for the next completed checkpoint began, on the monotonic clock."""
     _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @property
@@ -75,13 +83,22 @@ class CheckpointMetrics:
         """Durations of the last few thousand checkpoints, oldest first."""
         return list(self._durations_s)
 
-    def complete(self, duration: float, manifest_bytes: int, sizes: CheckpointSizes) -> None:
+    def complete(
+        self,
+        now: float,
+        duration: float,
+        manifest_bytes: int,
+        sizes: CheckpointSizes,
+        contents: CheckpointContents,
+    ) -> None:
         """Account for a completed checkpoint."""
         self.completed += 1
+        self.next_since = now
         self.last_duration_s = duration
         self._durations_s.append(duration)
         self.last_manifest_bytes = manifest_bytes
         self.last_sizes = sizes
+        self.last_contents = contents
 
 
 @dataclass(slots=True)
@@ -145,6 +162,7 @@ class CheckpointDriver:
 
     async def _run(self) -> None:
         self._expect_next()
+        self.metrics.next_since = self._now()
         while not self.coordinator.finished:
             while self._todo:
                 await self._carry_out(self._todo.pop(0))
@@ -255,11 +273,13 @@ class CheckpointDriver:
             self.declined(checkpoint, str(error))
             return
         sizes = checkpoint_sizes(entry, self.previous, self.collector.ledger.parts)
-        seconds = self._now() - self._started
+        now = self._now()
+        seconds = now - self._started
         Event.CHECKPOINT_COMPLETED.log(
             logger, checkpoint=checkpoint, slot=entry.slot, seconds=seconds
         )
-        self.metrics.complete(seconds, len(encode_entry(entry)), sizes)
+        manifest_bytes = len(encode_entry(entry))
+        self.metrics.complete(now, seconds, manifest_bytes, sizes, contents_of(entry))
         self._durable(entry)
         self._decide(self.coordinator.stored(checkpoint, self._now()))
 

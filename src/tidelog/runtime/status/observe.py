@@ -5,24 +5,21 @@ nothing.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from tidelog.ids import Slot
+from tidelog.ids import Slot, SubtaskId
+from tidelog.materialize.materializer import Materializer
 from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
 from tidelog.runtime.status.distribution import distribution, percentile
-from tidelog.runtime.status.status import (
-    CheckpointsStatus,
-    JobStatus,
+from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
+from tidelog.runtime.status.status import JobStatus, MemoryStatus, Phase
+from tidelog.runtime.status.storage import (
     LocalCopiesStatus,
     MaterializationsStatus,
-    MemoryStatus,
-    OperatorStatus,
-    Phase,
     RequestsStatus,
-    RestorePhases,
-    RestoreStatus,
     StateStatus,
     StoreStatus,
     UploadsStatus,
@@ -50,13 +47,18 @@ def status_of(runner: JobRunner) -> JobStatus:
     )
     if incarnation is None:
         return status
-    tasks, uploader = incarnation.deployment.tasks, incarnation.uploader
+    tasks, states = incarnation.deployment.tasks, incarnation.deployment.states
+    materializers = {
+        subtask: each.materializer
+        for subtask, each in states.subtasks.items()
+        if each.materializer is not None and not each.released
+    }
     return replace(
         status,
         phase=_phase(incarnation, running=runner.running),
-        operators=_operators(tasks, open=runner.running),
-        checkpoints=_checkpoints(incarnation),
-        uploads=_frozen(UploadsStatus, uploader.metrics) if uploader else UploadsStatus(),
+        operators=_operators(tasks, materializers, open=runner.running),
+        checkpoints=_checkpoints(incarnation, status.at_s),
+        uploads=_uploads(incarnation, runner.store.request_metrics),
         materializations=_materializations(incarnation.deployment),
         state=_state(tasks, open=runner.running),
         restore=_restore(incarnation, running=runner.running),
@@ -99,14 +101,22 @@ def _phase(incarnation: Incarnation, *, running: bool) -> Phase:
     return "starting" if incarnation.plan.checkpoint is None else "restoring"
 
 
-def _operators(tasks: Sequence[Task], *, open: bool) -> tuple[OperatorStatus, ...]:
+def _operators(
+    tasks: Sequence[Task], materializers: Mapping[SubtaskId, Materializer], *, open: bool
+) -> tuple[OperatorStatus, ...]:
     by_vertex: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         by_vertex[task.id.operator].append(task)
-    return tuple(_operator(*vertex, open=open) for vertex in by_vertex.items())
+    return tuple(_operator(*vertex, materializers, open=open) for vertex in by_vertex.items())
 
 
-def _operator(vertex: str, subtasks: Sequence[Task], *, open: bool) -> OperatorStatus:
+def _operator(
+    vertex: str,
+    subtasks: Sequence[Task],
+    materializers: Mapping[SubtaskId, Materializer],
+    *,
+    open: bool,
+) -> OperatorStatus:
     parts = [task.parts for task in subtasks]
     return OperatorStatus(
         id=vertex,
@@ -127,10 +137,23 @@ def _operator(vertex: str, subtasks: Sequence[Task], *, open: bool) -> OperatorS
         idle_subtasks=sum(task.idle for task in subtasks),
         splits=sum(task.splits for task in subtasks),
         idle_splits=sum(task.idle_splits for task in subtasks),
+        tasks=tuple(_task(task, materializers.get(task.id)) for task in subtasks),
     )
 
 
-def _checkpoints(incarnation: Incarnation) -> CheckpointsStatus:
+def _task(task: Task, materializer: Materializer | None) -> TaskStatus:
+    work = task.parts.output.work
+    return TaskStatus(
+        subtask=task.id.subtask,
+        busy_s=work.busy_s,
+        backpressured_s=work.backpressured_s,
+        input_bytes=task.input_bytes,
+        input_buffers=task.input_buffers,
+        materialization_lag_s=materializer.late_s if materializer is not None else None,
+    )
+
+
+def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
     restored, driver = incarnation.plan.checkpoint, incarnation.driver
     metrics = driver.metrics
     found = restored.slot if restored is not None else None
@@ -148,6 +171,22 @@ def _checkpoints(incarnation: Incarnation) -> CheckpointsStatus:
         sizes=metrics.last_sizes,
         aligned_edges=incarnation.deployment.aligned_edges,
         dropped_buffers=incarnation.deployment.dropped_buffers,
+        interval_s=incarnation.deployment.config.checkpoint.interval,
+        age_s=None if metrics.next_since is None else now - metrics.next_since,
+        contents=metrics.last_contents,
+    )
+
+
+def _uploads(incarnation: Incarnation, requests: RequestMetrics | None) -> UploadsStatus:
+    uploader = incarnation.uploader
+    if uploader is None:
+        return UploadsStatus()
+    return _frozen(
+        UploadsStatus,
+        uploader.metrics,
+        limit_bytes=uploader.config.limit_bytes,
+        attempts=requests.segment_attempts if requests is not None else None,
+        attempts_per_upload=distribution(requests.attempts_per_segment if requests else ()),
     )
 
 
@@ -168,7 +207,7 @@ def _frozen(kind: type[T], metrics: object, **others: object) -> T:
     distributed.
     """
     values: dict[str, Any] = dict(others)
-    for name in [field.name for field in fields(kind) if field.name not in others]:  # type: ignore[arg-type]
+    for name in [f.name for f in fields(kind) if f.init and f.name not in others]:  # type: ignore[arg-type]
         value = getattr(metrics, name)
         values[name] = distribution(value) if isinstance(value, deque) else value
     return kind(**values)
@@ -176,7 +215,7 @@ def _frozen(kind: type[T], metrics: object, **others: object) -> T:
 
 def _materializations(deployment: Deployment) -> MaterializationsStatus:
     snapshots = [each.snapshots.metrics for each in deployment.states.subtasks.values()]
-    running = deployment.states.materializers
+    running, config = deployment.states.materializers, deployment.config.materialize
     errors = [m.last_failure for m in snapshots if m.last_failure is not None]
     return MaterializationsStatus(
         started=sum(m.started for m in snapshots),
@@ -188,6 +227,7 @@ def _materializations(deployment: Deployment) -> MaterializationsStatus:
         duration_s=distribution(s for m in snapshots for s in m.recent_seconds),
         lag_s=max((m.late_s for m in running), default=0.0),
         missed=sum(m.missed for m in running),
+        interval_s=config.interval if config.enabled and deployment.states.uploader else None,
     )
 
 

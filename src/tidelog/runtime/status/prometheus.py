@@ -3,46 +3,49 @@
 Invariant: the server's thread sees only finished statuses, never the running job.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from tidelog.errors import ConfigError
-from tidelog.runtime.status.distribution import Distribution
-from tidelog.runtime.status.status import JobStatus, Metric
-
-try:
-    from prometheus_client import CollectorRegistry, start_http_server
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-    from prometheus_client.core import Metric as Family
-    from prometheus_client.registry import Collector
-except ImportError as error:
-    raise ConfigError(
-        "Prometheus metrics",
-        expected="the library prometheus-client",
-        found=str(error),
-        action="pip install 'tidelog[metrics]'",
-    ) from error
-
-Sample = tuple[dict[str, str], Any]
-"""Labels and a value."""
+from tidelog.runtime.status.series import SERIES
+from tidelog.runtime.status.status import JobStatus
 
 
 @contextmanager
 def serve_metrics(port: int, host: str = "127.0.0.1") -> Iterator[Callable[[JobStatus], None]]:
-    """Serve the statuses passed to the function that this gives; raises ConfigError."""
+    """Serve a job's metrics to Prometheus, at http://HOST:PORT/metrics.
+
+    Gives a function that takes the job's status (`status_of`); every scrape is answered from the
+    newest one. Needs `pip install 'tidelog[metrics]'`. Raises ConfigError.
+    """
+    library = _library()
+    if not 0 <= port <= 65535:
+        raise ConfigError(
+            f"metrics port {port}",
+            expected="a number from 0 to 65535",
+            found=str(port),
+            action="pass another port (--metrics-port)",
+        )
     collector = StatusCollector()
-    registry = CollectorRegistry(auto_describe=False)
+    registry = library.CollectorRegistry(auto_describe=False)
     registry.register(collector)
     try:
-        server, thread = start_http_server(port, host, registry)
+        server, thread = library.start_http_server(port, host, registry)
+    except socket.gaierror as error:
+        raise ConfigError(
+            f"metrics host {host!r}",
+            expected="a name or address of this machine",
+            found=error.strerror,
+            action="pass another host, such as 127.0.0.1 or 0.0.0.0",
+        ) from error
     except OSError as error:
         raise ConfigError(
             f"metrics port {port}",
             expected="a free port",
             found=error.strerror,
-            action="pass another --metrics-port",
+            action="pass another port (--metrics-port)",
         ) from error
     try:
         yield collector.update
@@ -52,7 +55,7 @@ def serve_metrics(port: int, host: str = "127.0.0.1") -> Iterator[Callable[[JobS
         thread.join()
 
 
-class StatusCollector(Collector):
+class StatusCollector:
     """Answers every scrape from the newest status."""
 
     def __init__(self) -> None:
@@ -62,60 +65,31 @@ class StatusCollector(Collector):
         """Take a newer status."""
         self._status = status
 
-    def collect(self) -> Iterable[Family]:
-        """Nothing before the first status."""
-        status = self._status
-        return metrics_of(status) if status is not None else ()
+    def collect(self) -> Iterator[Any]:
+        """The metric families of the newest status; none before the first one."""
+        status, core = self._status, _library().core
+        if status is None:
+            return
+        for series in SERIES:
+            counts = series.metric.kind == "counter"
+            kind = core.CounterMetricFamily if counts else core.GaugeMetricFamily
+            family = kind(series.name, series.metric.help, labels=series.labels)
+            for labels, value in series.samples(status):
+                family.add_metric([labels[name] for name in series.labels], value)
+            if family.samples:
+                yield family
 
 
-def metrics_of(status: JobStatus) -> Iterator[Family]:
-    """The metrics of a status: one per field that declares one, labelled with the job.
-
-    What is unknown has no sample.
-    """
-    job = {"job_name": status.job}
-    running = Metric("gauge", "running", "1 while records are handled")
-    yield _family(running, [(job, float(status.phase == "running"))])
-    yield from _families([(job, status)])
-    for part in _parts(status).values():
-        yield from _families([(job, part)])
-    yield from _families([({**job, "operator": each.id}, each) for each in status.operators])
-    requests = _parts(status.store) if status.store is not None else {}
-    yield from _families([({**job, "operation": name}, each) for name, each in requests.items()])
-
-
-def _parts(status: Any) -> dict[str, Any]:
-    """The fields of a status that are a status themselves."""
-    values = {part.name: getattr(status, part.name) for part in fields(status)}
-    return {name: value for name, value in values.items() if is_dataclass(value)}
-
-
-def _families(samples: Sequence[Sample]) -> Iterator[Family]:
-    """One family per metric that a status class declares, from its instances and their labels."""
-    for declared in fields(samples[0][1]) if samples else ():
-        metric = declared.metadata.get("metric")
-        if metric is None:
-            continue
-        values = [(labels, getattr(status, declared.name)) for labels, status in samples]
-        if metric.kind != "gauges":
-            yield _family(metric, values)
-            continue
-        for labels, value in values:
-            for name, each in asdict(value).items() if value is not None else ():
-                yield _family(Metric("gauge", metric.name + name, metric.text), [(labels, each)])
-
-
-def _family(metric: Metric, samples: Sequence[Sample]) -> Family:
-    known = [(labels, value) for labels, value in samples if value is not None]
-    names = [*samples[0][0]]
-    if any(isinstance(value, Distribution) for _, value in known):
-        names.append("statistic")
-    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    family = kind(f"tidelog_{metric.name}", metric.text, labels=names)
-    for labels, value in known:
-        if isinstance(value, Distribution):
-            for statistic, each in asdict(value).items():
-                family.add_metric([*labels.values(), statistic], each)
-        else:
-            family.add_metric([*labels.values()], value)
-    return family
+def _library() -> Any:
+    """The library that the extra `metrics` installs; raises ConfigError without it."""
+    try:
+        import prometheus_client  # noqa: PLC0415  # an optional library
+        import prometheus_client.core  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            "Prometheus metrics",
+            expected="the library prometheus-client",
+            found=str(error),
+            action="pip install 'tidelog[metrics]'",
+        ) from error
+    return prometheus_client

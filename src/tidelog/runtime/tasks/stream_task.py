@@ -69,6 +69,10 @@ class StreamTask(Task):
     def input_bytes(self) -> int:
         return self.gate.size_bytes
 
+    @property
+    def input_buffers(self) -> int:
+        return self.gate.buffers
+
     async def run(self) -> None:
         work = self.parts.output.work
         try:

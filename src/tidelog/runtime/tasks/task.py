@@ -65,6 +65,11 @@ class Task(ABC):
         return 0
 
     @property
+    def input_buffers(self) -> int:
+        """Buffers of records that wait in its channels."""
+        return 0
+
+    @property
     def splits(self) -> int:
         """Splits of a source that are not read to their end."""
         return 0

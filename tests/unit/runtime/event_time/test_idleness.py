@@ -10,7 +10,8 @@ import pytest
 from tests.support.pipelines import config, effects
 from tidelog import Callback, Emitter, Job, JobRunner, PushSource, Stream, TextFiles
 from tidelog.runtime.status.observe import status_of
-from tidelog.runtime.status.status import JobStatus, OperatorStatus
+from tidelog.runtime.status.operators import OperatorStatus
+from tidelog.runtime.status.status import JobStatus
 from tidelog.storage.memory import MemoryStore
 
 

@@ -1,0 +1,77 @@
+"""How a figure is declared as a metric: once, beside the field that holds it.
+
+A field of a status is made by `counter`, `gauge` or `flag`. From that follow the series of
+Prometheus and OpenTelemetry and docs/reference/metrics.md. What is None has no sample.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+METRIC: Final = "metric"
+LABEL: Final = "label"
+_UNITS: Final = {"seconds": "seconds", "bytes": "bytes", "ms": "milliseconds"}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The declaration of one metric; `name` is without `tidelog_`."""
+
+    kind: Literal["counter", "gauge"]
+    """A counter only grows, from 0 at each start."""
+    name: str
+    help: str
+    """A sentence that says what is counted or measured."""
+    watch: str
+    """What to look at it for."""
+    holds: Callable[[Any], bool] | None = None
+    """Of a flag: which values of the field are 1; all others are 0."""
+
+    def value(self, found: Any) -> Any:
+        """What a value of the field is as a sample."""
+        return found if self.holds is None else float(self.holds(found))
+
+    @property
+    def unit(self) -> str | None:
+        """The unit, which is a word of the name; None for a number of things."""
+        return next((_UNITS[word] for word in self.name.split("_") if word in _UNITS), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label that all samples of a part of a status get."""
+
+    name: str
+    attribute: str | None = None
+    """The part's field with the label's value; None: the value is the name of the part."""
+
+
+def counter(name: str, help: str, *, watch: str, default: Any = 0, init: bool = True) -> Any:
+    """A field that only grows."""
+    return _field(Metric("counter", name, help, watch), default, init)
+
+
+def gauge(name: str, help: str, *, watch: str, default: Any = 0, init: bool = True) -> Any:
+    """A field with a number, or with a distribution: that is one sample per statistic."""
+    return _field(Metric("gauge", name, help, watch), default, init)
+
+
+def flag(
+    name: str, help: str, *, watch: str, holds: Callable[[Any], bool], default: Any = None
+) -> Any:
+    """A field that is 1 or 0 as a metric."""
+    return _field(Metric("gauge", name, help, watch, holds), default, True)
+
+
+def part(label: str) -> Any:
+    """A field with a part of the status, in whose samples `label` is the field's name."""
+    return field(metadata={LABEL: Label(label)})
+
+
+def parts(label: str, attribute: str) -> Any:
+    """A field with a tuple of parts, in whose samples `label` is the part's `attribute`."""
+    return field(default=(), metadata={LABEL: Label(label, attribute)})
+
+
+def _field(metric: Metric, default: Any, init: bool) -> Any:
+    return field(default=default, init=init, metadata={METRIC: metric})

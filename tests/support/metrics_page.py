@@ -1,0 +1,49 @@
+"""The generated part of docs/reference/metrics.md; run as a module, writes it."""
+
+from tests.support import documentation
+from tests.support.documentation import ROOT
+from tidelog.runtime.status.series import SERIES, Series
+
+PAGE = ROOT / "docs" / "reference" / "metrics.md"
+BEGIN = "<!-- generated from the declarations: `just metrics` -->\n"
+
+
+def row(series: Series) -> str:
+    """The table row of a series."""
+    metric = series.metric
+    labels = ", ".join(f"`{label}`" for label in series.labels)
+    cells = (
+        f"`{series.prometheus_name}`",
+        metric.kind,
+        labels,
+        metric.unit or "",
+        f"{metric.help} *{metric.watch}*",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def generated() -> str:
+    """A table for each part of a job's status."""
+    rooms: dict[str, list[Series]] = {}
+    for series in SERIES:
+        rooms.setdefault(series.room, []).append(series)
+    lines = []
+    for room, found in rooms.items():
+        lines += [
+            f"### {room.replace('_', ' ').capitalize() or 'Job'}",
+            "",
+            "| series | type | labels | unit | meaning, *and what to look at it for* |",
+            "|---|---|---|---|---|",
+            *map(row, found),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def with_generated(page: str) -> str:
+    """The page with its generated part as it should be."""
+    return documentation.with_generated(page, BEGIN, generated())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_generated(PAGE.read_text()))
