@@ -16,6 +16,7 @@ RUN_ELSEWHERE = {
     "README 0": "tests/unit/test_readme.py",
     "README 1": "tests/unit/test_readme.py",
     "sources 1": "tests/first_jobs/test_program_of_the_docs.py",
+    "operations 0": "tests/process/test_running_for_a_year.py",
     "verify 0": "tests/unit/verify/test_cli_verify.py",
     "sinks 1": "tests/unit/runtime/sinks/test_postgres_sink.py",
     "data-source 0": "tests/spark/test_documented_blocks.py",

@@ -1,0 +1,174 @@
+"""The page "Running it for a year": its files and commands work as they are printed, in order."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.process.harness import GIVE_UP_S, ROOT
+
+PAGE = (ROOT / "docs" / "guides" / "operations.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+SYSTEMCTL = """\
+#!{python}
+# What the page needs of systemd: start a unit's command in the background, look whether it runs.
+import os, pathlib, subprocess, sys
+verb, name = [word for word in sys.argv[1:] if not word.startswith("-")]
+root = pathlib.Path("{root}")
+lines = (root / f"etc/systemd/system/{{name}}.service").read_text().splitlines()
+unit = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+pid = root / f"{{name}}.pid"
+if verb in ("start", "enable"):
+    with (root / f"{{name}}.log").open("ab") as log:
+        command = f'{{unit["ExecStart"]}}; echo $? >> {{root}}/{{name}}.exits'
+        child = subprocess.Popen(
+            ["sh", "-c", command], cwd=unit["WorkingDirectory"], stdout=log, stderr=log,
+            start_new_session=True,
+        )
+    pid.write_text(str(child.pid))
+elif verb == "status":
+    os.kill(int(pid.read_text()), 0)
+else:
+    sys.exit(f"no {{verb}} here")
+"""
+
+
+class Machine:
+    """A machine in a directory, on which the page's files and commands are at home."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+        for directory in ("bin", "srv/revenue/.venv/bin", "srv/orders", "etc/tidelog", "var/tmp"):
+            (root / directory).mkdir(parents=True)
+        (root / "etc/systemd/system").mkdir(parents=True)
+        self._command("systemctl", SYSTEMCTL.format(python=sys.executable, root=root))
+        self._command("sudo", '#!/bin/sh\n[ "$1" = -u ] && shift 2\nexec "$@"\n')
+        run_tidelog = f'#!/bin/sh\nexec {sys.executable} -m tidelog "$@"\n'
+        self._command("tidelog", run_tidelog)
+        shutil.copy(root / "bin/tidelog", root / "srv/revenue/.venv/bin/tidelog")
+        self.order(0)
+
+    def _command(self, name: str, text: str) -> None:
+        path = self.root / "bin" / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def localized(self, text: str) -> str:
+        """A printed text with this machine's places in it."""
+        for place in ("/srv/", "/etc/tidelog/", "/var/lib/", "/var/tmp/"):
+            text = re.sub(rf"(?<![\w/]){place}", f"{self.root}{place}", text)
+        return text.replace("s3://acme-streams/", f"{self.root}/bucket/").replace("9464", self.port)
+
+    def write(self, block: str) -> None:
+        """Write a printed file; its first line has its name."""
+        name = block.partition("\n")[0].removeprefix("# ").strip()
+        assert name.startswith("/"), f"a file without a name: {name}"
+        path = self.root / name.removeprefix("/")
+        path.write_text(self.localized(block))
+
+    def order(self, number: int) -> None:
+        """One more file of orders."""
+        rows = [{"country": country, "amount": number} for country in ("at", "nl")]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (self.root / f"srv/orders/{number}.jsonl").write_text(lines)
+
+    def run(self, commands: str) -> str:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", self.localized(commands)],
+            cwd=ROOT,
+            env={**os.environ, "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=GIVE_UP_S,
+            check=False,
+        )
+        log = self.root / "revenue.log"
+        told = log.read_text() if log.exists() else ""
+        assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}\n{told}"
+        return done.stdout
+
+    def slots(self) -> int:
+        """The newest slot; 0 without any."""
+        names = (self.root / "bucket/revenue/checkpoints").glob("*.json")
+        return max((int(path.stem) for path in names), default=0)
+
+    def wait_for_checkpoints(self) -> None:
+        """Until the running job has completed two more."""
+        log = self.root / "revenue.log"
+        wanted, give_up = self.slots() + 3, time.monotonic() + GIVE_UP_S
+        while self.slots() < wanted:
+            assert time.monotonic() < give_up and runs(self.pid()), log.read_text()
+            time.sleep(0.05)
+
+    def pid(self) -> int:
+        return int((self.root / "revenue.pid").read_text())
+
+    def stop(self) -> None:
+        """No process outlives the test."""
+        with suppress(ProcessLookupError, FileNotFoundError):
+            os.killpg(self.pid(), signal.SIGKILL)
+
+
+def runs(pid: int) -> bool:
+    # A process that ended is a zombie for as long as nobody waits for it.
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    made.stop()
+
+
+def test_every_file_and_command_of_the_page_works_in_the_order_they_are_printed(
+    machine: Machine,
+) -> None:
+    printed = {language for language, _ in BLOCKS}
+    assert printed == {"sh", "python", "toml", "ini"}
+    for number, (language, block) in enumerate(BLOCKS):
+        if language != "sh":
+            machine.write(block)
+            continue
+        machine.run(block)
+        if "systemctl enable" in block or "systemctl start" in block:
+            machine.order(number)
+            machine.wait_for_checkpoints()
+    rows = (machine.root / "var/tmp/drill").rglob("*.jsonl")
+    assert {"at", "nl"} <= set(re.findall(r'"(at|nl)"', "".join(map(Path.read_text, rows))))
+
+
+def test_a_job_that_is_started_elsewhere_ends_with_the_code_that_its_unit_does_not_restart(
+    machine: Machine,
+) -> None:
+    for language, block in BLOCKS:
+        if language != "sh":
+            machine.write(block)
+    unit = machine.root / "etc/systemd/system/revenue.service"
+    assert "RestartPreventExitStatus=2 3" in unit.read_text()
+    machine.run("sudo systemctl enable --now revenue")
+    machine.wait_for_checkpoints()
+    old = machine.pid()
+    # Another machine has the port for itself.
+    unit.write_text(unit.read_text().replace(f" --metrics-port {machine.port}", ""))
+    machine.run("sudo systemctl start revenue")
+    machine.wait_for_checkpoints()
+    while runs(old):
+        time.sleep(0.05)
+    assert (machine.root / "revenue.exits").read_text().split() == ["3"]
