@@ -1,10 +1,11 @@
-"""The outside world as injected ports: clock, randomness, threads.
+"""The outside world as injected ports: clock, randomness, threads; and the user's cache.
 
 Invariant: no other module reads a clock, draws a random number, sleeps or starts a thread;
 a lint rule says so. Whoever holds an `Effects` can be run in virtual time by the simulator.
 """
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -13,11 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+CACHE_VARIABLE: Final = "TIDELOG_CACHE"
 
 
 class Clock(Protocol):
@@ -217,3 +221,12 @@ class Effects:
     def token(self) -> str:
         """A fresh 16-hex-digit name for an attempt or author."""
         return f"{self.rng.getrandbits(64):016x}"
+
+
+def cache_directory() -> Path:
+    """For what can be made again: $TIDELOG_CACHE, else `tidelog` in the user's cache."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).absolute()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "tidelog"

@@ -4,7 +4,7 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tidelog.spark.plugin.jar import cache_directory
+from tidelog.effects import cache_directory
 
 
 @contextmanager

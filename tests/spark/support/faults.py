@@ -15,7 +15,8 @@ from pathlib import Path
 from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.session import ROOT
 from tests.support.made_once import by_one_process
-from tidelog.spark.plugin.jar import cache_directory, compile_jar
+from tidelog.effects import cache_directory
+from tidelog.spark.plugin.jar import compile_jar
 from tidelog.spark.plugin.toolchain import find_spark
 
 SOURCES = ROOT / "native/spark-state-store/src/test/scala/tidelog/spark/faults"

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.support.made_once import by_one_process
-from tidelog.spark.plugin.jar import cache_directory
+from tidelog.effects import cache_directory
 from tidelog.spark.plugin.jvm import end_jvm
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 

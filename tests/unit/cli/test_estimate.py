@@ -1,6 +1,7 @@
 """`tidelog estimate`: what it prints, and what it refuses."""
 
 import json
+import os
 import subprocess
 import sys
 from datetime import date
@@ -12,6 +13,7 @@ import pytest
 from tests.support.cli import tidelog
 from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
 from tests.unit.cost.test_prices import OWN
+from tidelog.cli.estimate.prices import untold
 from tidelog.cli.values import count, latency, money, short, span, to_bytes
 from tidelog.cost.plan.targets import Money
 
@@ -56,6 +58,49 @@ def test_old_prices_are_warned_of_and_new_ones_are_not() -> None:
     shown = tidelog("estimate", *JOB).stdout
     assert "warning: the prices of aws-s3-express are of 2025-04-10" in shown
     assert "warning: the prices of gcp-storage-standard" not in shown
+
+
+def test_a_warning_of_prices_is_printed_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    warning = "warning: the prices of aws-s3-express are of 2025-04-10"
+    assert warning in tidelog("estimate", *JOB).stdout
+    for command in ("estimate", "plan"):
+        shown = tidelog(command, *JOB)
+        assert shown.exit_code == 0
+        assert "warning: the prices of" not in shown.stdout
+        assert "aws-s3-express" in shown.stdout
+    document = json.loads(tidelog("estimate", *JOB, "--json").stdout)
+    assert any(f"warning: {text}".startswith(warning) for text in document["warnings"])
+    monkeypatch.setattr("tidelog.cli.estimate.plan.today", lambda: date(2026, 11, 2))
+    assert warning in tidelog("plan", *JOB).stdout
+
+
+def test_a_cache_that_cannot_be_written_costs_a_repetition_only(
+    price_warnings_of_this_test: Path,
+) -> None:
+    price_warnings_of_this_test.write_text("a file where the directory should be")
+    for _ in range(2):
+        result = tidelog("estimate", *JOB)
+        assert result.exit_code == 0
+        assert "warning: the prices of aws-s3-express" in result.stdout
+
+
+def test_a_user_without_a_home_is_warned_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("tidelog.cli.estimate.prices.cache_directory", homeless)
+    for _ in range(2):
+        assert "warning: the prices of aws-s3-express" in tidelog("estimate", *JOB).stdout
+
+
+@pytest.mark.parametrize("left", [b"", b"{}", b"\xff", b'{"day": "yesterday", "warnings": []}'])
+def test_what_was_told_is_told_again_when_the_stamp_is_damaged(left: bytes, tmp_path: Path) -> None:
+    stamp = tmp_path / "stamp.json"
+    stamp.write_bytes(left)
+    assert untold(["a", "b"], date(2026, 11, 1), stamp) == ["a", "b"]
+    assert untold(["b", "c"], date(2026, 11, 1), stamp) == ["c"]
+    assert untold(["a", "b", "c"], date(2026, 11, 1), stamp) == []
+    assert untold(["a"], date(2026, 11, 2), stamp) == ["a"]
 
 
 def test_json_has_the_figures_of_the_table_and_their_parts() -> None:
@@ -152,7 +197,7 @@ def test_a_wrong_option_exits_with_2_and_says_what_to_do(
     assert result.stdout == ""
 
 
-def test_neither_command_loads_a_library_for_plots() -> None:
+def test_neither_command_loads_a_library_for_plots(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from click.testing import CliRunner\n"
@@ -161,7 +206,10 @@ def test_neither_command_loads_a_library_for_plots() -> None:
         "assert CliRunner().invoke(main, arguments).exit_code == 0\n"
         "print(sorted({'matplotlib', 'plotext', 'numpy', 'pyspark'} & set(sys.modules)))\n"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    environment = os.environ | {"TIDELOG_CACHE": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, env=environment
+    )
     assert run.stdout.decode().strip() == "[]"
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.support.made_once import by_one_process
 from tests.unit.spark.spark_home import installed_spark
-from tidelog.spark.plugin.jar import cache_directory, compile_jar, plugin_jar
+from tidelog.effects import cache_directory
+from tidelog.spark.plugin.jar import compile_jar, plugin_jar
 from tidelog.spark.plugin.toolchain import Spark, find_java
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,13 @@ import click
 
 from tidelog.cli.estimate.description import Described, on_a_description
 from tidelog.cli.estimate.fields import bill_fields, described_fields, estimate_fields
-from tidelog.cli.estimate.prices import price_warnings, print_prices, print_warnings, today
+from tidelog.cli.estimate.prices import (
+    price_warnings,
+    print_price_warnings,
+    print_prices,
+    print_warnings,
+    today,
+)
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK, option
 from tidelog.cli.values import amount, duration, short, size, span
@@ -94,7 +100,8 @@ def command(
     else:
         _print(output, described, estimates, bills)
         own = [f"{e.strategy}: {warning}" for e in estimates for warning in e.warnings]
-        print_warnings(output, [*own, *warnings])
+        print_warnings(output, own)
+        print_price_warnings(output, warnings, day)
     return EXIT_OK
 
 

@@ -15,6 +15,7 @@ from tidelog.cli.estimate.prices import (
     chosen_books,
     on_prices,
     price_warnings,
+    print_price_warnings,
     print_prices,
     today,
 )
@@ -92,7 +93,8 @@ async def command(
         show(invocation.output, report, bills)
         if bills:
             print_prices(invocation.output, books, notes=bool(providers or price_files))
-        print_notes(invocation.output, report.notes, warnings)
+        print_notes(invocation.output, report.notes)
+        print_price_warnings(invocation.output, warnings, day)
     return EXIT_OK if report.compared else EXIT_PROBLEM
 
 

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tidelog.cli.estimate.prices import print_warnings
 from tidelog.cli.output import Cell, Output
 from tidelog.cli.values import amount, short, size, span
 from tidelog.cost.measured.report import OperatorReport, Report, WindowReport
@@ -26,11 +25,10 @@ def show(output: Output, report: Report, bills: Sequence[Bill]) -> None:
     _show_bills(output, bills)
 
 
-def print_notes(output: Output, notes: Sequence[str], warnings: Sequence[str]) -> None:
-    """What else is to be said: of what was measured, and of prices."""
+def print_notes(output: Output, notes: Sequence[str]) -> None:
+    """What else is to be said of what was measured."""
     for note in notes:
         output.line(f"note: {note}")
-    print_warnings(output, warnings)
 
 
 def _show_operators(output: Output, report: Report) -> None:

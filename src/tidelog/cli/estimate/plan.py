@@ -11,7 +11,13 @@ import click
 from tidelog.cli.estimate.description import Described, on_a_description
 from tidelog.cli.estimate.fields import plan_fields
 from tidelog.cli.estimate.plan_output import print_plans
-from tidelog.cli.estimate.prices import price_warnings, print_prices, print_warnings, today
+from tidelog.cli.estimate.prices import (
+    price_warnings,
+    print_price_warnings,
+    print_prices,
+    print_warnings,
+    today,
+)
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.values import duration, money
@@ -61,7 +67,7 @@ def command(
     books, left_out = in_currency(described.books, budget)
     described = replace(described, books=books)
     day = today()
-    warnings = [*price_warnings(books, day), *left_out]
+    warnings = price_warnings(books, day)
     plans = make_plans(
         described.workload, described.settings, books, targets, egress=described.egress
     )
@@ -69,14 +75,15 @@ def command(
     if plot is not None:
         save(_chart(shown, targets), plot)
     if output.as_json:
-        output.document(plan_fields(described, targets, plans, day, warnings))
+        output.document(plan_fields(described, targets, plans, day, [*warnings, *left_out]))
     else:
         print_plans(output, plans, shown, targets)
         if _wants_chart(chart):
             output.line()
             output.line(draw(_chart(shown, targets), min(100, shutil.get_terminal_size().columns)))
         print_prices(output, described.books, notes=described.notes)
-        print_warnings(output, warnings)
+        print_price_warnings(output, warnings, day)
+        print_warnings(output, left_out)
     return EXIT_OK if shown.decision.recommended else EXIT_PROBLEM
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tidelog.effects import cache_directory
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.toolchain import OLDEST_JAVA, Spark, find_java, find_spark, java_version
 
@@ -105,9 +106,7 @@ def _fitting_java() -> Path:
     return java
 
 
-__all__ = ["cache_directory", "cached_jar", "compile_jar", "plugin_jar", "plugin_sources"]
-
-CACHE_VARIABLE: Final = "TIDELOG_CACHE"
+__all__ = ["cached_jar", "compile_jar", "plugin_jar", "plugin_sources"]
 
 _PACKAGED: Final = Path(__file__).parents[1] / "native"
 _IN_SOURCE_TREE: Final = Path(__file__).parents[4] / "native" / "spark-state-store" / "src" / "main"
@@ -159,15 +158,6 @@ def plugin_sources(spark: Spark, root: Path) -> list[Path]:
             action="install tidelog again",
         )
     return files
-
-
-def cache_directory() -> Path:
-    """Where compiled jars are kept: $TIDELOG_CACHE, else `tidelog` in the user's cache."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).absolute()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "tidelog"
 
 
 def _sources_root() -> Path:
