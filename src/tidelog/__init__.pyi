@@ -53,6 +53,7 @@ from .runtime.sources import Rate as Rate
 from .runtime.sources import Replayable as Replayable
 from .runtime.sources import TextFiles as TextFiles
 from .runtime.status.observe import status_of as status_of
+from .runtime.status.opentelemetry import export_metrics as export_metrics
 from .runtime.status.prometheus import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
 from .settings.resolve import load_config as load_config

@@ -4,13 +4,14 @@ import asyncio
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from typing import Any, NoReturn
 
 import click
 
 from tidelog.cli.run.config_options import SectionedCommand, config_options
 from tidelog.cli.run.loading import load_job
+from tidelog.cli.run.metrics_options import MetricsOptions, metrics_options
 from tidelog.cli.run.origin_options import StartOptions, start_options
 from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
 from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_job
@@ -46,7 +47,7 @@ Exit codes:
 @option("--include", default="*", metavar="GLOB", help="Input files.")
 @click.option("--follow", is_flag=True, help="Never end: wait for more input.")
 @start_options
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
+@metrics_options
 @click.option("--report-interval", type=duration, help="How often to report without a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on standard output.")
 @click.option("--quiet", is_flag=True, help="Report errors only.")
@@ -62,7 +63,7 @@ def command(
     include: str,
     follow: bool,
     start: StartOptions,
-    metrics_port: int | None,
+    metrics: MetricsOptions,
     report_interval: float | None,
     as_json: bool,
     quiet: bool,
@@ -92,7 +93,7 @@ def command(
             built, opened, settings, effects, restore_slot=start.slot, restore_from=chosen
         )
 
-    _report(_ending(job, _run(make_runner, reporter, metrics_port)), reporter, debug=debug)
+    _report(_ending(job, _run(make_runner, reporter, metrics)), reporter, debug=debug)
 
 
 def _reporter(*, as_json: bool, quiet: bool, interval_s: float | None) -> Reporter:
@@ -132,10 +133,10 @@ def _ending(name: str, run: Coroutine[Any, Any, Ending]) -> Ending:
 
 
 async def _run(
-    make_runner: Callable[[Effects], JobRunner], reporter: Reporter, metrics_port: int | None
+    make_runner: Callable[[Effects], JobRunner], reporter: Reporter, metrics: MetricsOptions
 ) -> Ending:
     effects = Effects()
-    with closing(effects.offload), _metrics(metrics_port) as listen:
+    with closing(effects.offload), metrics.listen() as listen:
         runner = make_runner(effects)
         try:
             return await run_job(runner, reporter, listen)
@@ -143,11 +144,3 @@ async def _run(
             await runner.store.close()
             if runner.restore_from is not None and runner.restore_from.store is not None:
                 await runner.restore_from.store.close()
-
-
-def _metrics(port: int | None) -> AbstractContextManager[Callable[[JobStatus], None]]:
-    if port is None:
-        return nullcontext(lambda status: None)
-    from tidelog.runtime.status.prometheus import serve_metrics  # noqa: PLC0415  # an optional library
-
-    return serve_metrics(port)

@@ -1,0 +1,288 @@
+"""Metrics that reach an OpenTelemetry collector over a real socket, and one that is not there."""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from operator import add
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tests.support.collector import Collector, collector
+from tests.support.documentation import BLOCKS
+from tests.support.statuses import STATUS
+from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate
+from tidelog.errors import ConfigError
+from tidelog.runtime.status.opentelemetry import metrics_url
+from tidelog.runtime.status.series import SERIES
+from tidelog.storage.memory import MemoryStore
+
+OFTEN_S = 0.02
+"""Time between exports, so that a test sees several."""
+UNITS = {"seconds": "s", "bytes": "By", "milliseconds": "ms", None: ""}
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the machine's own environment; a failed request is not repeated for long."""
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
+
+
+@pytest.fixture
+def there() -> Iterator[Collector]:
+    with collector() as running:
+        yield running
+
+
+def points(metric: object) -> dict[tuple[tuple[str, str], ...], float]:
+    """Values by attributes."""
+    kind = metric.WhichOneof("data")  # type: ignore[attr-defined]
+    return {
+        tuple(sorted((each.key, each.value.string_value) for each in point.attributes)): (
+            point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
+        )
+        for point in getattr(metric, kind).data_points
+    }
+
+
+def test_every_series_arrives_with_its_kind_unit_text_and_values(there: Collector) -> None:
+    with tidelog.export_metrics(there.url) as update:
+        update(STATUS)
+    metrics = there.metrics()
+    assert list(metrics) == [series.name for series in SERIES]
+    for series in SERIES:
+        metric = metrics[series.name]
+        assert metric.description == series.metric.help
+        assert metric.unit == UNITS[series.metric.unit]
+        expected = {
+            tuple(sorted(labels.items())): value for labels, value in series.samples(STATUS)
+        }
+        assert points(metric) == expected, series.name
+        if series.metric.kind == "counter":
+            assert metric.WhichOneof("data") == "sum"
+            assert metric.sum.is_monotonic
+            assert metric.sum.aggregation_temporality == 2  # cumulative
+        else:
+            assert metric.WhichOneof("data") == "gauge"
+    assert set(there.paths) == {"/v1/metrics"}
+    assert there.resource()["service.name"] == "tidelog"
+
+
+def test_each_export_is_made_from_the_newest_status(there: Collector) -> None:
+    with tidelog.export_metrics(there.url, interval_s=OFTEN_S) as update:
+        for generation in (8, 9):
+            update(replace(STATUS, generation=generation))
+
+            there.wait_until(lambda found, n=generation: generations(found) == [n])
+        update(replace(STATUS, generation=10))
+    assert generations(there) == [10]
+
+
+def generations(found: Collector) -> list[float]:
+    """The values of a series in the last export."""
+    metric = found.metrics().get("tidelog_generation")
+    return [] if metric is None else list(points(metric).values())
+
+
+def test_nothing_arrives_before_the_first_status(there: Collector) -> None:
+    with tidelog.export_metrics(there.url):
+        pass
+    assert all(not export.resource_metrics for export in there.exports)
+
+
+def test_the_standard_variables_count(there: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", there.url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "orders")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "20")
+    with tidelog.export_metrics() as update:
+        update(STATUS)
+        there.wait_until(lambda found: len(found.exports) >= 3)
+    assert there.resource()["service.name"] == "orders"
+    assert there.resource()["deployment.environment"] == "test"
+    sent = {name.lower(): value for name, value in there.headers[-1].items()}
+    assert (sent["api-key"], sent["content-encoding"]) == ("secret", "gzip")
+
+
+def test_the_program_of_the_guide_exports_its_metrics(there: Collector) -> None:
+    program: dict[str, object] = {}
+    exec(BLOCKS["monitoring 1"], program)
+
+    async def run() -> None:
+        exporting = asyncio.ensure_future(program["export"](there.url))  # type: ignore[operator]
+        while not there.exports:
+            assert not exporting.done(), exporting
+            await asyncio.sleep(0.01)
+        exporting.cancel()
+        await asyncio.gather(exporting, return_exceptions=True)
+
+    asyncio.run(run())
+    assert sum(points(there.metrics()["tidelog_records_read"]).values()) >= 0
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged at the level of a warning or above, and the ends of outages."""
+    return [
+        getattr(record, "event", record.name)
+        for record in caplog.records
+        if record.levelno >= logging.WARNING or getattr(record, "event", "").startswith("metrics")
+    ]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def counted(work_dir: Path, endpoint: str) -> dict[int, int]:
+    """What a job counts that exports its metrics all the time."""
+    results: list[tuple[int, int]] = []
+    job = Job("counting")
+    counts = job.source(Rate(None, limit=20_000)).key_by(lambda n: n % 10)
+    counts.aggregate(lambda n: 1, add).sink(Callback(results.append))
+
+    async def run() -> None:
+        store = MemoryStore("memory://s")
+        runner = JobRunner(job, store, JobConfig(work_dir=work_dir), Effects())
+        with tidelog.export_metrics(endpoint, interval_s=OFTEN_S) as update:
+            running = asyncio.ensure_future(runner.run())
+            while not running.done():
+                update(tidelog.status_of(runner))
+                await asyncio.wait([running], timeout=0.01)
+            running.result()
+
+    asyncio.run(run())
+    return dict(results)
+
+
+def test_a_job_whose_collector_is_not_there_counts_as_ever_and_warns_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with caplog.at_level(logging.INFO):
+        assert counted(tmp_path, url) == dict.fromkeys(range(10), 2_000)
+    assert events(caplog) == ["metrics_not_exported"]
+    [record] = [r for r in caplog.records if getattr(r, "event", "") == "metrics_not_exported"]
+    assert record.args["endpoint"] == f"{url}/v1/metrics"
+    assert "Connection refused" in str(record.args["error"])
+
+
+def test_every_outage_is_logged_at_its_beginning_and_its_end(
+    there: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    def more(count: int) -> None:
+        before = len(there.exports)
+        there.wait_until(lambda found: len(found.exports) >= before + count)
+
+    with (
+        caplog.at_level(logging.INFO),
+        tidelog.export_metrics(there.url, interval_s=OFTEN_S) as update,
+    ):
+        update(STATUS)
+        for _ in range(2):
+            there.status = 404
+            more(4)
+            there.status = 200
+            more(3)
+    assert events(caplog) == ["metrics_not_exported", "metrics_exported_again"] * 2
+    reasons = [r.args["error"] for r in caplog.records if "error" in (r.args or ())]
+    assert reasons == ["404 Not Found"] * 2
+
+
+def test_the_logs_of_another_exporter_in_the_process_are_left_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415
+        OTLPMetricExporter,
+    )
+    from opentelemetry.sdk.metrics.export import MetricsData  # noqa: PLC0415
+
+    url = f"http://127.0.0.1:{free_port()}"
+    with tidelog.export_metrics(url) as update:
+        update(STATUS)
+        other = OTLPMetricExporter(f"{url}/v1/metrics")
+        other.export(MetricsData([]))
+        other.shutdown()
+    assert any(record.name.startswith("opentelemetry.exporter") for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "environment", "expected"),
+    [
+        ("http://a:4318", {}, "http://a:4318/v1/metrics"),
+        ("http://a:4318/", {}, "http://a:4318/v1/metrics"),
+        ("https://a/otlp", {}, "https://a/otlp/v1/metrics"),
+        ("http://a:4318/v1/metrics", {}, "http://a:4318/v1/metrics"),
+        ("http://[::1]:4318", {}, "http://[::1]:4318/v1/metrics"),
+        (None, {}, "http://localhost:4318/v1/metrics"),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://b:1"}, "http://b:1/v1/metrics"),
+        (
+            None,
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://b:1",
+                "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c:2/in",
+            },
+            "http://c:2/in",
+        ),
+    ],
+)
+def test_where_metrics_go(endpoint: str | None, environment: dict[str, str], expected: str) -> None:
+    assert metrics_url(endpoint, environment) == expected
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "localhost:4318", "grpc://a:4317", "http://", "http://a:port", "http://[::1"]
+)
+def test_a_wrong_url_is_an_error_that_shows_a_right_one(wrong: str) -> None:
+    with pytest.raises(ConfigError) as raised, tidelog.export_metrics(wrong):
+        pass
+    text = str(raised.value)
+    assert text.startswith(
+        "OpenTelemetry endpoint; expected the URL of a collector's HTTP receiver"
+    )
+    assert f"found {wrong!r}" in text and "http://127.0.0.1:4318" in text
+
+
+def test_a_wrong_url_of_a_variable_names_the_variable() -> None:
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"):
+        with pytest.raises(ConfigError, match=f"{name}; expected the URL"):
+            metrics_url(None, {name: "collector:4318"})
+
+
+def test_a_variable_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "0")
+    with pytest.raises(ConfigError, match="OTEL_"), tidelog.export_metrics("http://a:4318"):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_an_interval_that_cannot_be_is_an_error(wrong: float) -> None:
+    with (
+        pytest.raises(ConfigError, match="seconds above 0"),
+        tidelog.export_metrics("http://a:4318", interval_s=wrong),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("missing", ["opentelemetry.sdk.metrics", "opentelemetry.exporter.otlp"])
+def test_without_the_libraries_only_the_use_is_an_error(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "tidelog.runtime.status.otlp", raising=False)
+    monkeypatch.delattr("tidelog.runtime.status.otlp", raising=False)
+    for name in [name for name in sys.modules if name.startswith(f"{missing}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ConfigError) as raised, tidelog.export_metrics("http://a:4318"):
+        pass
+    assert "pip install 'tidelog[otel]'" in str(raised.value)
