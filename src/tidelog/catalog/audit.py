@@ -60,17 +60,22 @@ async def audit(
     Raises ObjectNotFoundError when the store has no slots, and what the store raises.
     """
     inventory = await read_inventory(store, progress)
-    findings = Findings()
-    slots = inventory.slots
+    findings = inventory_findings(inventory)
+    if deep:
+        await _check_bytes(store, inventory, findings, progress)
+    present = await list_slots(store) if findings.all() else inventory.slots.sizes
+    return _report(inventory, findings, present)
+
+
+def inventory_findings(inventory: Inventory) -> Findings:
+    """All that is wrong as far as slots, descriptors and the sizes of objects tell."""
+    findings, slots = Findings(), inventory.slots
     for slot, error in slots.unreadable.items():
         findings.add([replace(unreadable(object_names.checkpoint(slot), error), unusable=(slot,))])
     findings.add(slot_violations(slots.entries, slots.unreadable, inventory.sizes))
     for checkpoint in slots.checkpoints.values():
         findings.add(checkpoint_findings(inventory, checkpoint))
-    if deep:
-        await _check_bytes(store, inventory, findings, progress)
-    present = await list_slots(store) if findings.all() else slots.sizes
-    return _report(inventory, findings, present)
+    return findings
 
 
 async def _check_bytes(

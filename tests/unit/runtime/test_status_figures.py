@@ -11,9 +11,10 @@ from tests.support.clock import VirtualClock
 from tidelog.changelog.upload_metrics import UploadMetrics
 from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
 from tidelog.effects import Effects
-from tidelog.ids import KeyGroup
+from tidelog.ids import CheckpointId, Generation, KeyGroup, Slot
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.channels.partition import ByKey
+from tidelog.runtime.checkpoints.completed import CheckpointPhases, CompletedCheckpoint
 from tidelog.runtime.checkpoints.driver import CheckpointMetrics
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -92,12 +93,28 @@ def test_late_records_of_a_chain_are_those_of_its_operators() -> None:
     assert chain.late_records == 2
 
 
+def checkpoint_of(number: int) -> CompletedCheckpoint:
+    return CompletedCheckpoint(
+        slot=Slot(number),
+        checkpoint_id=CheckpointId(number),
+        generation=Generation(0),
+        created_ms=number,
+        seconds=float(number),
+        phases=CheckpointPhases(0.0, 0.0, float(number), 0.0),
+        manifest_bytes=10,
+        sizes=CheckpointSizes(number, 0, 0, 0),
+        unaligned=False,
+        savepoint=None,
+        new_tables=(),
+    )
+
+
 def test_only_the_last_durations_of_checkpoints_are_kept() -> None:
     metrics = CheckpointMetrics()
     for n in range(5000):
-        sizes, contents = CheckpointSizes(n, 0, 0, 0), CheckpointContents(n)
-        metrics.complete(100.0 + n, float(n), 10, sizes, contents)
+        metrics.complete(100.0 + n, checkpoint_of(n), CheckpointContents(n))
     assert metrics.completed == 5000
+    assert [each.slot for each in metrics.recent] == list(range(4488, 5000))
     assert metrics.durations_s == [float(n) for n in range(904, 5000)]
     assert metrics.last_sizes == CheckpointSizes(4999, 0, 0, 0)
     assert metrics.last_contents == CheckpointContents(4999)

@@ -49,6 +49,7 @@ from tidelog.errors import CheckpointFailedError, FencedError, StorageError, Tid
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier, BarrierOrder
+from tidelog.runtime.checkpoints.completed import CompletedCheckpoint, completed
 from tidelog.runtime.checkpoints.operators import ManifestOperators
 from tidelog.runtime.checkpoints.savepoints import Savepoints
 from tidelog.runtime.tasks.task import Task
@@ -59,6 +60,8 @@ Decisions = list[Decision[SubtaskId, SubtaskState]]
 logger = logging.getLogger(__name__)
 
 _RECENT: Final = 4096
+_DESCRIBED: Final = 512
+"""Checkpoints of which more than the duration is remembered."""
 
 
 @dataclass(slots=True)
@@ -76,6 +79,8 @@ class CheckpointMetrics:
     """Why barriers do not overtake although the configuration lets them."""
     next_since: float | None = None
     """When the wait for the next completed checkpoint began, on the monotonic clock."""
+    recent: deque[CompletedCheckpoint] = field(default_factory=lambda: deque(maxlen=_DESCRIBED))
+    """The last few hundred checkpoints, oldest first."""
     _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @property
@@ -84,21 +89,17 @@ class CheckpointMetrics:
         return list(self._durations_s)
 
     def complete(
-        self,
-        now: float,
-        duration: float,
-        manifest_bytes: int,
-        sizes: CheckpointSizes,
-        contents: CheckpointContents,
+        self, now: float, checkpoint: CompletedCheckpoint, contents: CheckpointContents
     ) -> None:
         """Account for a completed checkpoint."""
         self.completed += 1
         self.next_since = now
-        self.last_duration_s = duration
-        self._durations_s.append(duration)
-        self.last_manifest_bytes = manifest_bytes
-        self.last_sizes = sizes
+        self.last_duration_s = checkpoint.seconds
+        self._durations_s.append(checkpoint.seconds)
+        self.last_manifest_bytes = checkpoint.manifest_bytes
+        self.last_sizes = checkpoint.sizes
         self.last_contents = contents
+        self.recent.append(checkpoint)
 
 
 @dataclass(slots=True)
@@ -259,6 +260,7 @@ class CheckpointDriver:
 
     async def _store(self, decision: Store[SubtaskId, SubtaskState]) -> None:
         checkpoint = decision.checkpoint
+        durable_s = self._now() - self._started
         entry = self._entry(decision)
         if (reason := union_in_part(entry.operators)) is not None:
             self.declined(checkpoint, reason)
@@ -278,8 +280,9 @@ class CheckpointDriver:
         Event.CHECKPOINT_COMPLETED.log(
             logger, checkpoint=checkpoint, slot=entry.slot, seconds=seconds
         )
-        manifest_bytes = len(encode_entry(entry))
-        self.metrics.complete(now, seconds, manifest_bytes, sizes, contents_of(entry))
+        size, times = len(encode_entry(entry)), (durable_s, seconds)
+        remembered = completed(entry, self.previous, times, size, sizes)
+        self.metrics.complete(now, remembered, contents_of(entry))
         self._durable(entry)
         self._decide(self.coordinator.stored(checkpoint, self._now()))
 

@@ -12,7 +12,7 @@ import msgspec
 from tidelog.errors import AccessDeniedError, ControlError
 from tidelog.runtime.control.address import socket_of, sockets_of_others
 from tidelog.runtime.control.protocol import (
-    LIMIT_BYTES,
+    ANSWER_LIMIT_BYTES,
     Done,
     Failed,
     Progress,
@@ -62,7 +62,7 @@ async def ask(request: Request, progress: Callable[[Progress], None] = no_progre
 async def _connect(url: str) -> Connection:
     for path in [socket_of(url), *sockets_of_others(url)]:
         try:
-            return await asyncio.open_unix_connection(str(path), limit=LIMIT_BYTES)
+            return await asyncio.open_unix_connection(str(path), limit=ANSWER_LIMIT_BYTES)
         except PermissionError as refused:
             raise _another_user(url, path) from refused
         except OSError:

@@ -16,13 +16,17 @@ from tidelog.ids import CheckpointId, Slot
 
 VERSION: Final = 1
 LIMIT_BYTES: Final = 64 << 10
-"""No line is longer."""
+"""No request is longer."""
+ANSWER_LIMIT_BYTES: Final = 16 << 20
+"""No answer is longer: that to `observe` grows with the operators of the job."""
 
-Operation = Literal["savepoint", "stop", "status", "forget"]
+Operation = Literal["savepoint", "stop", "status", "observe", "forget"]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request: take a savepoint, stop with one, identify the job, or forget a dropped slot."""
+    """A request: take a savepoint, stop with one, identify the job, tell its whole status, or
+    forget a dropped slot.
+    """
 
     store: str
     operation: Operation
@@ -44,7 +48,9 @@ class Progress(msgspec.Struct, frozen=True, tag_field="event", tag="progress"):
 
 
 class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done", omit_defaults=True):
-    """The answer; the savepoint's fields are there when one was asked for."""
+    """The answer; the savepoint's fields are there when one was asked for, and those of the status
+    when it was asked to observe.
+    """
 
     job: str
     pid: int
@@ -54,6 +60,10 @@ class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done", omit_defa
     slot: Slot | None = None
     checkpoint_id: CheckpointId | None = None
     final: bool = False
+    status: Any = None
+    """The job's `JobStatus`; its fields grow from release to release, so it is read as a dict."""
+    checkpoints: Any = None
+    """The recent `CompletedCheckpoint`s, oldest first; read as dicts, too."""
 
     @classmethod
     def of(cls, entry: Savepoint, pid: int) -> "Done":

@@ -30,6 +30,7 @@ from tidelog.runtime.control.protocol import (
     encode,
 )
 from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.status.observe import status_of
 from tidelog.storage import errors
 
 logger = logging.getLogger(__name__)
@@ -142,6 +143,8 @@ class _Control:
         match request.operation:
             case "status":
                 return Done(runner.job.name, os.getpid(), runner.generation)
+            case "observe":
+                return self._observed()
             case "savepoint":
                 taking = runner.savepoint(request.name, request.format, timeout_s=request.timeout_s)
                 return await self._report(taking, writer)
@@ -158,6 +161,17 @@ class _Control:
                     runner.incarnation.collector.forget(request.slot)
                 return Done(runner.job.name, os.getpid(), runner.generation)
         assert_never(request.operation)
+
+    def _observed(self) -> Done:
+        """The status and the recent checkpoints, in one piece: the job goes on meanwhile."""
+        runner, incarnation = self.runner, self.runner.incarnation
+        return Done(
+            runner.job.name,
+            os.getpid(),
+            runner.generation,
+            status=status_of(runner),
+            checkpoints=list(incarnation.driver.metrics.recent) if incarnation is not None else [],
+        )
 
     async def _report(self, taking: Awaitable[Savepoint], writer: asyncio.StreamWriter) -> Line:
         """Progress until the savepoint is there; it goes on also when the client goes away."""

@@ -1,0 +1,105 @@
+"""What is remembered of a completed checkpoint: where its time went and how large it is.
+
+Invariant: the phases follow one another and their sum is the duration, so a slow checkpoint shows
+by itself what it waited for.
+"""
+
+from dataclasses import dataclass
+
+from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint
+from tidelog.checkpoint.sizes import CheckpointSizes
+from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPhases:
+    """Where the time of a checkpoint went; seconds."""
+
+    start_delay_s: float
+    """From the trigger to the first barrier at the subtask that the barriers passed last."""
+    alignment_s: float
+    """From that barrier to the subtask's snapshot."""
+    durable_s: float
+    """From there until every subtask's part was durable: flushes and uploads."""
+    manifest_s: float
+    """From there until the manifest was in its slot, and no newer start above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """An upload of a subtask's table that no earlier checkpoint names."""
+
+    operator: str
+    subtask: int
+    table_bytes: int
+    upto: SeqNo
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """A checkpoint that this run completed."""
+
+    slot: Slot
+    checkpoint_id: CheckpointId
+    generation: Generation
+    created_ms: int
+    """As its manifest has it."""
+    seconds: float
+    phases: CheckpointPhases
+    manifest_bytes: int
+    sizes: CheckpointSizes
+    unaligned: bool
+    """A barrier overtook records."""
+    savepoint: str | None
+    """Name of the savepoint that it is."""
+    new_tables: tuple[NewTable, ...]
+
+
+def completed(
+    entry: Checkpoint,
+    previous: Checkpoint | None,
+    seconds: tuple[float, float],
+    manifest_bytes: int,
+    sizes: CheckpointSizes,
+) -> CompletedCheckpoint:
+    """What to remember; `seconds` are those from the trigger until every part was durable, and
+    until the manifest was in its slot. `previous` is the checkpoint before, if there was one.
+    """
+    durable_s, whole_s = seconds
+    facts = [state.barrier for _, state in entry.subtasks() if state.barrier is not None]
+    return CompletedCheckpoint(
+        slot=entry.slot,
+        checkpoint_id=entry.checkpoint_id,
+        generation=entry.author.generation,
+        created_ms=entry.created_ms,
+        seconds=whole_s,
+        phases=_phases(facts, durable_s, whole_s),
+        manifest_bytes=manifest_bytes,
+        sizes=sizes,
+        unaligned=any(fact.unaligned for fact in facts),
+        savepoint=entry.name if isinstance(entry, Savepoint) else None,
+        new_tables=_new_tables(entry, previous),
+    )
+
+
+def _new_tables(entry: Checkpoint, previous: Checkpoint | None) -> tuple[NewTable, ...]:
+    before = [state.materialization for _, state in previous.subtasks()] if previous else []
+    known = {ref.descriptor for ref in before if ref is not None}
+    return tuple(
+        NewTable(operator.id, state.index, ref.table_bytes, ref.upto)
+        for operator, state in entry.subtasks()
+        if (ref := state.materialization) is not None and ref.descriptor not in known
+    )
+
+
+def _phases(facts: list[BarrierFacts], durable_s: float, whole_s: float) -> CheckpointPhases:
+    last = max(facts, key=lambda fact: fact.start_delay_ms + fact.alignment_ms, default=None)
+    # Whole milliseconds are rounded: no phase may end after the next one has.
+    start_delay_s = min(last.start_delay_ms / 1000, durable_s) if last is not None else 0.0
+    alignment_s = min(last.alignment_ms / 1000, durable_s - start_delay_s) if last else 0.0
+    return CheckpointPhases(
+        start_delay_s,
+        alignment_s,
+        durable_s=durable_s - start_delay_s - alignment_s,
+        manifest_s=whole_s - durable_s,
+    )
