@@ -47,6 +47,10 @@ _COMMANDS: Final = {
         "tidelog.cli.estimate.plan",
         "Find settings for a restore time and a budget; needs no store.",
     ),
+    "report": LazyCommand(
+        "tidelog.cli.store.report",
+        "Write what `ui` shows as one HTML file.",
+    ),
     "restore": LazyCommand(
         "tidelog.cli.store.restore",
         "Write a checkpoint's state to a local directory.",
@@ -70,6 +74,10 @@ _COMMANDS: Final = {
     "sweep": LazyCommand(
         "tidelog.cli.store.sweep",
         "Delete objects that crashes left behind.",
+    ),
+    "ui": LazyCommand(
+        "tidelog.cli.store.ui",
+        "Show a job and its store on a page in the browser.",
     ),
     "verify": LazyCommand(
         "tidelog.cli.store.verify",

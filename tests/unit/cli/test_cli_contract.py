@@ -1,6 +1,7 @@
 """What all commands promise: exit codes, errors without tracebacks, a quick --help."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ STORE_COMMANDS = [
     ("inspect",),
     ("log",),
     ("overhead", "--engine", "local"),
+    ("report", "--output", os.devnull),
     ("restore", "--to", "unused"),
     ("sweep",),
     ("verify", "--engine", "local"),

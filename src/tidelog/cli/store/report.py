@@ -1,0 +1,59 @@
+"""`tidelog report`: the page of `tidelog ui` as one file."""
+
+from pathlib import Path
+
+import click
+
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.errors import ConfigError
+from tidelog.ui.page import page
+from tidelog.ui.read import StoreReader
+from tidelog.ui.watch import Watcher
+
+
+@click.command("report")
+@on_store
+@click.option(
+    "--output",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    default=Path("report.html"),
+    show_default=True,
+    help="The page; a file that is there is replaced.",
+)
+async def command(invocation: StoreCommand, target: Path) -> int:
+    """Write what `tidelog ui` shows of the store at URL, and of its job, as one HTML file.
+
+    The file needs nothing else: it can be mailed, printed, and read on a phone. It names
+    operators, states and the store, and holds no keys and no values. Exits with 1 when something
+    is wrong with the store; the page says what.
+    """
+    clock = invocation.effects.clock
+    watcher = Watcher(StoreReader(invocation.store, clock), clock)
+    await watcher.look_at_job()
+    document = await watcher.document()
+    data = page(document).encode()
+    _write(target, data)
+    output, problems = invocation.output, len(document.problems)
+    if output.as_json:
+        fields = {"output": str(target), "bytes": len(data), "problems": problems}
+        output.document({"url": document.url, **fields})
+    else:
+        for problem in document.problems:
+            output.line(f"{problem.where}: expected {problem.expected}; found {problem.found}")
+            output.line(f"  next: {problem.action}")
+        output.line(f"{target}: {len(data) / 1e6:.2f} MB")
+    return EXIT_PROBLEM if problems else EXIT_OK
+
+
+def _write(target: Path, data: bytes) -> None:
+    try:
+        target.write_bytes(data)
+    except OSError as cause:
+        raise ConfigError(
+            f"--output {target}",
+            expected="a file that can be written",
+            found=cause.strerror or str(cause),
+            action="choose another path",
+        ) from cause

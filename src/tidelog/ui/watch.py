@@ -1,0 +1,217 @@
+"""Follows a store and the job that runs on it, and makes the document of what they are now.
+
+Invariants: nothing is asked of the store unless somebody looks, and then no more often than the
+pace allows; the job is asked through its control socket, which costs nothing. What cannot be had
+is a notice on the page, never an error, once the store was read.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Final, Protocol
+
+import msgspec
+
+from tidelog.checkpoint.manifest import Start
+from tidelog.effects import Clock
+from tidelog.errors import ControlError, TidelogError
+from tidelog.ids import Slot
+from tidelog.runtime.control.client import ask
+from tidelog.runtime.control.protocol import Done, Request
+from tidelog.storage.metrics import RequestMetrics
+from tidelog.ui.costs import bill_part, restore_part
+from tidelog.ui.document import CheckpointPoint, Document, LivePart, Problem, Reads
+from tidelog.ui.history import SeenCheckpoints, SeenMaterializations, Thinned
+from tidelog.ui.live import Figures, Sample, completed_points, figures_of, live_part, told_uploads
+from tidelog.ui.read import StoreReader, StoreView, newest_checkpoint
+from tidelog.ui.stored import problems, slot_parts, stored_points
+
+JOB_S: Final = 2.0
+"""How often a running job is asked."""
+_LIST_PAGE: Final = 1000
+"""Objects of one LIST request."""
+_PATIENCE_S: Final = 5.0
+"""How long its answer may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The shortest times between two reads of the store; seconds."""
+
+    slots_s: float = 10.0
+    """With a job that runs here, whose new checkpoints are known without the store."""
+    slots_alone_s: float = 30.0
+    objects_s: float = 60.0
+    """Lists of all objects, for each begun thousand of them: a list costs a request per thousand,
+    so that a large store costs no more an hour than a small one.
+    """
+    on_demand_s: float = 2.0
+
+
+class AskJob(Protocol):
+    """Asks the job on a store."""
+
+    async def __call__(self, request: Request) -> Done: ...
+
+
+@dataclass(slots=True)
+class Watcher:
+    """What is known of one store and its job."""
+
+    reader: StoreReader
+    clock: Clock
+    pace: Pace = Pace()
+    ask: AskJob = ask
+    _view: StoreView | None = None
+    _done: Done | None = None
+    """The job's last answer; None when no job answers."""
+    _figures: Figures | None = None
+    _asked_ms: int = 0
+    _silence: str = ""
+    """Why no job answers."""
+    _failure: TidelogError | None = None
+    """Why the store could not be read again."""
+    _samples: Thinned[Sample] = field(default_factory=Thinned)
+    _seen: SeenCheckpoints = field(default_factory=SeenCheckpoints)
+    _materialized: SeenMaterializations = field(default_factory=SeenMaterializations)
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def follow(self) -> None:
+        """Ask the job again and again, until cancelled."""
+        while True:
+            await self.look_at_job()
+            await self.clock.sleep(JOB_S)
+
+    async def look_at_job(self) -> None:
+        """Ask the job on the store, if one runs here."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                done = await self.ask(Request(self.reader.store.url, "observe"))
+            figures = figures_of(done)
+            points, uploads = completed_points(done), told_uploads(done)
+        except TimeoutError:
+            self._lost(f"The job on this store has not answered for {_PATIENCE_S:g} s.")
+        except ControlError as error:
+            self._lost(_silence(error))
+        except TidelogError as error:
+            self._lost(f"The job that runs on this store does not show its figures: {error}")
+        else:
+            self._done, self._figures, self._silence = done, figures, ""
+            self._asked_ms = self.clock.now_ms()
+            self._samples.add(Sample(self._asked_ms, figures))
+            self._seen.add(points)
+            self._materialized.told(uploads)
+
+    def _lost(self, why: str) -> None:
+        self._done, self._figures, self._silence = None, None, why
+
+    async def document(self, *, on_demand: bool = False) -> Document:
+        """What is known now; reads the store when it is time to, or sooner `on_demand`.
+
+        Raises what the store raises while it was never read.
+        """
+        async with self._reading:
+            if self._due(on_demand=on_demand):
+                await self._read()
+        assert self._view is not None
+        return self._document(self._view)
+
+    def _due(self, *, on_demand: bool) -> bool:
+        view = self._view
+        if view is None:
+            return True
+        least = self.pace.slots_s if self._done is not None else self.pace.slots_alone_s
+        return self._passed_s(view.read_ms) >= (self.pace.on_demand_s if on_demand else least)
+
+    def _passed_s(self, since_ms: int) -> float:
+        return (self.clock.now_ms() - since_ms) / 1000
+
+    def _objects_s(self, view: StoreView) -> float:
+        return self.pace.objects_s * (1 + len(view.inventory.sizes) // _LIST_PAGE)
+
+    async def _read(self) -> None:
+        view = self._view
+        objects = view is None or self._passed_s(view.objects_ms) >= self._objects_s(view)
+        try:
+            view = self._view = await self.reader.read(objects=objects)
+        except TidelogError as error:
+            if self._view is None:
+                raise
+            self._failure = error
+            return
+        self._failure = None
+        self._seen.add(stored_points(view))
+        self._materialized.add(view.slots.checkpoints)
+
+    def _document(self, view: StoreView) -> Document:
+        now_ms, done, figures = self.clock.now_ms(), self._done, self._figures
+        newest, started_ms = newest_checkpoint(view.slots), _started_ms(view, figures)
+        jobs = [entry.job for _, entry in sorted(view.slots.entries.items())]
+        ended = newest is not None and newest.final
+        phase = "finished" if ended else "not running here"
+        return Document(
+            release=version("tidelog"),
+            url=view.url,
+            at_ms=now_ms,
+            job=figures.job if figures is not None else (jobs[-1] if jobs else None),
+            generation=figures.generation if figures is not None else view.slots.generation,
+            started_ms=started_ms,
+            phase=figures.phase if figures is not None else phase,
+            notices=(self._silence,) if done is None and not ended and self._silence else (),
+            problems=(*self._unread(), *problems(view)),
+            live=self._live(),
+            checkpoints=self._checkpoints(view),
+            slots=tuple(slot_parts(view, self._materialized)),
+            materialized=tuple(self._materialized.events()),
+            restore=restore_part(view),
+            bill=bill_part(view, done.status if done is not None else None, started_ms, now_ms),
+            reads=_reads(view, self.reader.store.request_metrics),
+        )
+
+    def _live(self) -> LivePart | None:
+        if self._done is None:
+            return None
+        return live_part(self._done, self._asked_ms, self._samples.all())
+
+    def _checkpoints(self, view: StoreView) -> tuple[CheckpointPoint, ...]:
+        """All that were seen; those that the store had when it was read last are marked."""
+        stored = {(c.slot, c.checkpoint_id) for c in view.slots.checkpoints.values()}
+        return tuple(
+            msgspec.structs.replace(point, stored=(point.slot, point.checkpoint_id) in stored)
+            for point in self._seen.all()
+        )
+
+    def _unread(self) -> tuple[Problem, ...]:
+        error = self._failure
+        if error is None:
+            return ()
+        expected, found = error.expected or "an answer", error.found or str(error)
+        return (Problem(error.what, expected, found, error.action),)
+
+
+def _silence(error: ControlError) -> str:
+    """Why a job that could not be asked is not shown."""
+    if error.found == "none":
+        return (
+            "No job answers on this machine, so only the store is shown. A job elsewhere shows by "
+            "its new checkpoints."
+        )
+    return f"The job that runs on this store is not shown: {error}"
+
+
+def _started_ms(view: StoreView, figures: Figures | None) -> int | None:
+    """When the incarnation that runs took the store over."""
+    generation = figures.generation if figures is not None else view.slots.generation
+    entry = view.slots.entries.get(Slot(generation)) if generation is not None else None
+    return entry.created_ms if isinstance(entry, Start) else None
+
+
+def _reads(view: StoreView, metrics: RequestMetrics | None) -> Reads:
+    counted = metrics or RequestMetrics()
+    return Reads(
+        lists=counted.list.attempts,
+        gets=counted.get.attempts,
+        bytes=counted.bytes_read,
+        read_ms=view.read_ms,
+        objects_ms=view.objects_ms,
+    )

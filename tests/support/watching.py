@@ -1,0 +1,80 @@
+"""Documents of the operators' page, made from stores in memory and from jobs that are made up."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from tests.support.clock import VirtualClock
+from tests.support.jobs import store_of
+from tidelog.errors import ControlError, TidelogError
+from tidelog.runtime.control.protocol import Done, Request
+from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.ui.document import Document
+from tidelog.ui.read import StoreReader
+from tidelog.ui.watch import Watcher
+
+URL = "memory://"
+
+
+class Counting:
+    """A store that notes what it is asked for."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.inner = inner
+        self.url = inner.url
+        self.request_metrics = None
+        self.asked: Counter[str] = Counter()
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        self.asked["get"] += 1
+        return await self.inner.get(name, start, length)
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        self.asked["list"] += 1
+        async for info in self.inner.list(prefix, start_after):
+            yield info
+
+    def taken(self) -> dict[str, int]:
+        """What it was asked for since the last time."""
+        asked, self.asked = dict(self.asked), Counter()
+        return asked
+
+
+class MadeUpJob:
+    """Answers for a job; None: no job runs."""
+
+    def __init__(self, answer: Done | TidelogError | None = None) -> None:
+        self.answer = answer
+
+    async def __call__(self, request: Request) -> Done:
+        assert request.operation == "observe"
+        if isinstance(self.answer, Done):
+            return self.answer
+        raise self.answer or ControlError(
+            "the job", expected="one", found="none", action="start it"
+        )
+
+
+def watcher(store: Any, job: MadeUpJob | None = None, clock: VirtualClock | None = None) -> Watcher:
+    """A watcher of a store, and of a job that is made up."""
+    clock = clock or VirtualClock(auto=False)
+    return Watcher(StoreReader(store, clock), clock, ask=job or MadeUpJob())
+
+
+def document_of(objects: Mapping[str, bytes], job: MadeUpJob | None = None) -> Document:
+    """The document of a store with these objects."""
+
+    store = store_of(objects)
+
+    async def read() -> Document:
+        watching = watcher(store, job)
+        await watching.look_at_job()
+        return await watching.document()
+
+    return asyncio.run(read())
+
+
+def done(status: Mapping[str, Any], checkpoints: tuple[Any, ...] = ()) -> Done:
+    """The answer of a job."""
+    return Done("word-count", 7, 4, status=dict(status), checkpoints=list(checkpoints))

@@ -1,0 +1,184 @@
+"""The document says of a store what its objects say."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tests.support import pipelines
+from tests.support.damage import (
+    Damage,
+    a_descriptor,
+    a_table_file,
+    checkpoint_in,
+    damaged,
+    flipped,
+    missing,
+    of_a_newer_release,
+    truncated,
+)
+from tests.support.jobs import contents, filled
+from tests.support.pipelines import Outside, words
+from tests.support.watching import document_of
+from tidelog.checkpoint.sizes import checkpoint_sizes
+from tidelog.ids import Slot
+from tidelog.runtime.runner import JobRunner
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.object_names import checkpoint
+from tidelog.ui.document import Document
+
+
+@pytest.fixture(scope="module")
+def document() -> Document:
+    return document_of(filled())
+
+
+def test_it_names_the_job_and_says_that_none_runs_here(document: Document) -> None:
+    assert (document.job, document.generation, document.phase) == ("every-kind", 4, "finished")
+    assert document.live is None and document.problems == ()
+    assert document.notices == ()  # A job that has finished is not missed.
+
+
+def test_a_job_that_may_run_elsewhere_is_missed() -> None:
+    objects = {n: data for n, data in filled().items() if n != checkpoint(Slot(9))}
+    document = document_of(objects)
+    assert document.phase == "not running here"
+    [notice] = document.notices
+    assert "No job answers on this machine" in notice
+
+
+def test_every_slot_that_counts_is_there_newest_first(document: Document) -> None:
+    kinds = [(slot.slot, slot.kind, slot.final, slot.restorable) for slot in document.slots]
+    assert kinds == [
+        (9, "checkpoint", True, True),
+        (8, "checkpoint", False, True),
+        (7, "checkpoint", False, True),
+        (4, "start", False, None),
+    ]
+
+
+def test_a_checkpoint_opens_to_its_operators_and_subtasks(document: Document) -> None:
+    entry = checkpoint_in(filled(), 8)
+    [shown] = [slot for slot in document.slots if slot.slot == 8]
+    assert shown.operators is not None
+    assert [each.id for each in shown.operators] == [each.id for each in entry.operators]
+    for part, operator in zip(shown.operators, entry.operators, strict=True):
+        assert [state.name for state in part.states] == [state.name for state in operator.states]
+        for row, state in zip(part.subtasks, operator.subtasks, strict=True):
+            ref = state.materialization
+            assert (row.changes, row.upto) == (state.seqno, state.upto)
+            assert row.replay_changes == state.seqno - state.upto
+            assert row.table_bytes == (ref.table_bytes if ref is not None else 0)
+            assert row.log_bytes == sum(piece.length for piece in state.log)
+            assert row.descriptor == (ref.descriptor if ref is not None else None)
+
+
+def test_points_have_the_sizes_of_the_checkpoints(document: Document) -> None:
+    entries = [checkpoint_in(filled(), slot) for slot in (7, 8, 9)]
+    assert [point.slot for point in document.checkpoints] == [7, 8, 9]
+    for point, entry in zip(document.checkpoints, entries, strict=True):
+        sizes = checkpoint_sizes(entry, None, lambda _: {})
+        assert point.log_bytes == sizes.log_full_bytes
+        assert point.table_bytes == sizes.materialized_full_bytes
+        assert point.manifest_bytes == len(filled()[checkpoint(entry.slot)])
+        assert point.stored and point.at_ms == entry.created_ms
+    assert [point.new_log_bytes is None for point in document.checkpoints] == [True, False, False]
+    for point in document.checkpoints[1:]:
+        assert point.new_log_bytes is not None and point.new_log_bytes <= point.log_bytes
+
+
+def test_a_restore_reads_what_the_page_says() -> None:
+    store = MemoryStore()
+    settings = pipelines.config(table="rocksdb")
+    job = pipelines.word_count(words(length=40), Outside())
+    interrupted = JobRunner(job, store, settings, pipelines.effects())
+
+    async def until_checkpoints() -> None:
+        running = asyncio.ensure_future(interrupted.run())
+        while (
+            interrupted.incarnation is None or interrupted.incarnation.driver.metrics.completed < 5
+        ):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(until_checkpoints())
+    restore = document_of(contents(store)).restore
+    assert restore is not None and restore.changes > 0 and restore.possible
+    again = JobRunner(job, store, settings, pipelines.effects())
+    asyncio.run(again.run())
+    assert again.incarnation is not None
+    progress: RestoreProgress = again.incarnation.deployment.states.progress
+    assert restore.changes == progress.total_changes
+    kinds = {each.kind: each for each in restore.reads}
+    read = kinds["table files"].bytes + kinds["log segments, in part"].bytes
+    assert read <= progress.total_bytes <= restore.bytes
+    assert restore.seconds == pytest.approx(restore.download_s + restore.replay_s)
+
+
+def test_the_bill_counts_what_is_stored(document: Document) -> None:
+    bill = document.bill
+    assert bill is not None and bill.requests is None
+    stored = {kind.kind: (kind.objects, kind.bytes) for kind in bill.stored}
+    for kind, prefix in (("log segments", "segments/"), ("table files", "tables/")):
+        sizes = [len(data) for name, data in filled().items() if name.startswith(prefix)]
+        assert stored[kind] == (len(sizes), sum(sizes)) and sizes
+    [s3] = [line for line in bill.lines if line.provider == "aws-s3-standard"]
+    slots = sum(slot.manifest_bytes for slot in document.slots)
+    data = [len(d) for name, d in filled().items() if not name.startswith("checkpoints/")]
+    gb_months = (sum(data) + slots) / 2**30
+    assert s3.storage == pytest.approx(gb_months * 0.023 / 730 * 24)
+    assert (s3.total, s3.requests, s3.here) == (s3.storage, None, False)
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped, of_a_newer_release])
+@pytest.mark.parametrize("slot", [7, 9])
+def test_a_damaged_slot_has_its_place_and_its_action(slot: int, damage: Damage) -> None:
+    name = checkpoint(Slot(slot))
+    document = document_of(damaged(filled(), name, damage))
+    [shown] = [each for each in document.slots if each.slot == slot]
+    assert (shown.kind, shown.restorable, shown.operators) == ("unreadable", False, None)
+    assert shown.problem is not None and name in shown.problem
+    [problem] = document.problems
+    assert (problem.where, problem.slots) == (name, (slot,))
+    assert "restore slot" in problem.action or "release that wrote it" in problem.action
+    assert document.restore is not None and document.restore.slot == (9 if slot == 7 else 8)
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped, missing])
+def test_a_damaged_descriptor_makes_its_checkpoints_unusable_and_hides_nothing(
+    damage: Damage,
+) -> None:
+    name, _ = a_descriptor(filled(), 9)
+    document = document_of(damaged(filled(), name, damage))
+    [problem] = [each for each in document.problems if each.where == name]
+    assert 9 in problem.slots and problem.action
+    shown = {slot.slot: slot for slot in document.slots}
+    assert shown[9].restorable is False and shown[9].operators and shown[9].problem
+    assert document.restore is not None and document.restore.possible is False
+
+
+def test_a_missing_table_file_is_a_problem() -> None:
+    name = a_table_file(filled(), 9)
+    [problem] = document_of(damaged(filled(), name, missing)).problems
+    assert (problem.where, problem.found) == (name, "no such object") and 9 in problem.slots
+
+
+def test_a_store_of_damaged_slots_alone_is_shown() -> None:
+    objects = {checkpoint(Slot(0)): b"{}", checkpoint(Slot(1)): b"x"}
+    document = document_of(objects)
+    assert (document.job, document.restore, document.checkpoints) == (None, None, ())
+    assert [slot.kind for slot in document.slots] == ["unreadable", "unreadable"]
+    assert len(document.problems) >= 2
+
+
+def test_a_store_with_a_start_alone_has_no_checkpoint_to_show() -> None:
+    objects = {checkpoint(Slot(4)): filled()[checkpoint(Slot(4))]}
+    document = document_of(objects)
+    assert (document.job, document.restore, document.checkpoints) == ("every-kind", None, ())
+    assert document.started_ms is not None
+
+
+def test_it_is_json_and_comes_back_the_same(document: Document) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(document), type=Document) == document

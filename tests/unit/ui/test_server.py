@@ -1,0 +1,140 @@
+"""The server answers this machine's browser, its own page alone, and two addresses."""
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tidelog.errors import ConfigError, StoreUnreachableError
+from tidelog.ui.server import PageServer, page_server
+
+PAGE, POLICY = b"<!doctype html>the page", "default-src 'none'"
+
+
+def document(on_demand: bool) -> bytes:
+    return b'{"on_demand": true}' if on_demand else b"{}"
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    with page_server(0, PAGE, POLICY, document) as found:
+        serving = threading.Thread(target=found.serve_forever, args=(0.01,))
+        serving.start()
+        yield found
+        found.shutdown()
+        serving.join()
+
+
+def asked(
+    server: PageServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, bytes, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, headers=named)
+    answer = connection.getresponse()
+    found = (answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()})
+    connection.close()
+    return found
+
+
+def test_it_listens_on_the_loopback_interface_alone(server: PageServer) -> None:
+    assert server.socket.getsockname()[0] == "127.0.0.1"
+    assert server.url == f"http://127.0.0.1:{server.server_port}/"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "body"),
+    [
+        ("/", "text/html; charset=utf-8", PAGE),
+        ("/document.json", "application/json", b"{}"),
+        ("/document.json?now", "application/json", b'{"on_demand": true}'),
+        ("/document.json?x", "application/json", b"{}"),
+    ],
+)
+def test_it_serves_the_page_and_its_document(
+    server: PageServer, path: str, kind: str, body: bytes
+) -> None:
+    status, data, headers = asked(server, path)
+    assert (status, data, headers["content-type"]) == (200, body, kind)
+    assert headers["content-security-policy"] == f"{POLICY}; frame-ancestors 'none'"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize("path", ["/x", "/document.json/", "/../etc/passwd"])
+def test_there_is_nothing_else(server: PageServer, path: str) -> None:
+    status, data, _ = asked(server, path)
+    assert (status, data) == (404, b"There are / and /document.json.\n")
+
+
+@pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_nothing_can_be_done_but_reading(server: PageServer, method: str) -> None:
+    status, _, headers = asked(server, "/document.json", method)
+    assert (status, headers["allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize("path", ["/", "/document.json", "/x"])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "", "[::1]"])
+def test_another_name_gets_nothing(server: PageServer, path: str, host: str) -> None:
+    status, data, _ = asked(server, path, Host=host.format(port=server.server_port))
+    assert status == 421
+    assert data == f"This page is at {server.url} only.\n".encode()
+
+
+def test_its_name_may_be_localhost(server: PageServer) -> None:
+    assert asked(server, "/", Host=f"localhost:{server.server_port}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("site", "status"),
+    [("none", 200), ("same-origin", 200), ("same-site", 403), ("cross-site", 403)],
+)
+def test_a_page_elsewhere_cannot_even_make_it_read(
+    server: PageServer, site: str, status: int
+) -> None:
+    assert asked(server, "/document.json?now", Sec_Fetch_Site=site)[0] == status
+
+
+def test_an_error_is_told_with_what_to_do(server: PageServer) -> None:
+    def broken(on_demand: bool) -> bytes:
+        raise StoreUnreachableError("store s3://b", found="no answer", action="try again")
+
+    server.document = broken
+    status, data, _ = asked(server, "/document.json")
+    assert status == 503
+    assert b"store s3://b; found no answer. Next: try again" in data
+
+
+def test_a_client_that_goes_away_is_no_error(
+    server: PageServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port)) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n")
+    assert asked(server, "/")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_defect_shows_on_standard_error(
+    server: PageServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(on_demand: bool) -> bytes:
+        raise KeyError("a defect")
+
+    server.document = broken
+    with pytest.raises(http.client.RemoteDisconnected):
+        asked(server, "/document.json")
+    assert "KeyError: 'a defect'" in capfd.readouterr().err
+
+
+def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(server: PageServer) -> None:
+    taken = server.server_port
+    with (
+        pytest.raises(ConfigError, match=f"port {taken}; expected a free port.*--port"),
+        page_server(taken, PAGE, POLICY, document),
+    ):
+        raise AssertionError("it was served")

@@ -1,0 +1,271 @@
+"""The page follows a store and its job, and says what it cannot know."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.jobs import filled, store_of
+from tests.support.watching import Counting, MadeUpJob, done, watcher
+from tidelog.errors import (
+    AccessDeniedError,
+    ConfigError,
+    ControlError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+    TidelogError,
+)
+from tidelog.ids import Slot
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.object_names import checkpoint
+
+STATUS: dict[str, Any] = {
+    "job": "every-kind",
+    "phase": "running",
+    "at_s": 1.0,
+    "generation": 4,
+    "operators": [{"id": "process", "parallelism": 2, "records_in": 10}],
+    "store": {
+        "put": {"attempts": 40},
+        "create": {"attempts": 20},
+        "list": {"attempts": 10},
+        "get": {"attempts": 7},
+        "head": {"attempts": 3},
+        "delete": {"attempts": 5},
+        "bytes_written": 2**30,
+        "bytes_read": 0,
+    },
+}
+
+
+def completed(slot: int, **changes: Any) -> dict[str, Any]:
+    """A checkpoint as a job tells it."""
+    sizes = ("log_full", "log_incremental", "materialized_full", "materialized_incremental")
+    return {
+        "slot": slot,
+        "checkpoint_id": slot,
+        "generation": 4,
+        "created_ms": 1_700_000_000_000 + slot,
+        "seconds": 0.5,
+        "phases": {"start_delay_s": 0.1, "alignment_s": 0.2, "durable_s": 0.1, "manifest_s": 0.1},
+        "manifest_bytes": 100,
+        "sizes": {f"{name}_bytes": slot for name in sizes},
+        "unaligned": False,
+        "savepoint": None,
+        "new_tables": [{"operator": "process", "subtask": 1, "table_bytes": 9, "upto": slot}],
+        **changes,
+    }
+
+
+def test_the_store_is_read_as_often_as_the_pace_allows() -> None:
+    store = Counting(store_of(filled()))
+    clock, job = VirtualClock(auto=False), MadeUpJob()
+    watching = watcher(store, job, clock)
+
+    async def lists_after(seconds: float, *, on_demand: bool = False) -> int:
+        store.taken()
+        clock.spend(seconds)
+        await watching.document(on_demand=on_demand)
+        return store.taken().get("list", 0)
+
+    async def main() -> None:
+        assert await lists_after(0) == 4
+        assert await lists_after(29.9) == 0
+        assert await lists_after(0.2) == 1  # Without a job every 30 s.
+        assert await lists_after(1.9, on_demand=True) == 0
+        assert await lists_after(0.2, on_demand=True) == 1
+        assert await lists_after(30) == 4  # All objects after a minute.
+        job.answer = done(STATUS)
+        await watching.look_at_job()
+        assert await lists_after(9.9) == 0
+        assert await lists_after(0.2) == 1  # With a job every 10 s.
+
+    asyncio.run(main())
+
+
+def test_of_a_large_store_objects_are_listed_less_often() -> None:
+    objects = dict(filled())
+    for number in range(2500):
+        objects[f"segments/00000004-x-{number:010}.seg"] = b"x"
+    store = Counting(store_of(objects))
+    clock = VirtualClock(auto=False)
+    watching = watcher(store, None, clock)
+
+    async def main() -> None:
+        await watching.document()
+        for seconds, lists in ((170, 1), (31, 4)):
+            store.taken()
+            clock.spend(seconds)
+            await watching.document()
+            assert store.taken()["list"] == lists
+
+    asyncio.run(main())
+
+
+def test_a_running_job_is_live_and_its_checkpoints_are_on_the_charts() -> None:
+    store = store_of(filled())
+    job = MadeUpJob(done(STATUS, (completed(5), completed(6), completed(7))))
+    watching = watcher(store, job)
+
+    async def main() -> None:
+        await watching.look_at_job()
+        document = await watching.document()
+        assert (document.phase, document.generation, document.notices) == ("running", 4, ())
+        assert document.live is not None and document.live.pid == 7
+        assert document.live.status["operators"][0]["records_in"] == 10
+        told = {point.slot: point for point in document.checkpoints if point.seconds is not None}
+        assert list(told) == [5, 6, 7] and told[5].stored is False
+        assert {event.upto for event in document.materialized} >= {5, 6, 7}
+
+    asyncio.run(main())
+
+
+def test_the_bill_counts_requests_of_a_job_that_runs_for_a_minute() -> None:
+    store = store_of(filled())
+    clock = VirtualClock(auto=False)
+    job = MadeUpJob(done(STATUS))
+    watching = watcher(store, job, clock)
+
+    async def main() -> None:
+        await watching.look_at_job()
+        document = await watching.document()
+        started = document.started_ms
+        assert started is not None and document.bill is not None
+        clock.spend((started - clock.now_ms()) / 1000 + 59)
+        assert (await watching.document()).bill.requests is None  # type: ignore[union-attr]
+        clock.spend(41)
+        bill = (await watching.document()).bill
+        assert bill is not None and bill.requests is not None
+        a_day = 86_400 / bill.requests.over_s
+        assert bill.requests.over_s == pytest.approx(100, abs=0.1)
+        assert bill.requests.put == pytest.approx(60 * a_day)
+        assert bill.requests.get == pytest.approx(10 * a_day)
+        [s3] = [line for line in bill.lines if line.provider == "aws-s3-standard"]
+        # PUT and LIST cost the same there, a GET less, a DELETE nothing.
+        assert s3.requests == pytest.approx((70 * 0.005 + 10 * 0.0004) / 1000 * a_day)
+        assert s3.total == pytest.approx(s3.storage + s3.requests)
+        [express] = [line for line in bill.lines if line.provider == "aws-s3-express"]
+        assert express.transfer == pytest.approx(0.0032 * a_day)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            ControlError("the job", found="none", action="x"),
+            "No job answers on this machine",
+        ),
+        (ControlError("the job", found="that it ended", action="x"), "found that it ended"),
+        (
+            AccessDeniedError("the job", found="that of root", action="x"),
+            "found that of root",
+        ),
+        (
+            ConfigError("request", found="Invalid enum value 'observe'", action="use its release"),
+            "does not show its figures",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
+    error: TidelogError, said: str
+) -> None:
+    objects = {n: data for n, data in filled().items() if n != checkpoint(Slot(9))}
+    store = store_of(objects)
+    job = MadeUpJob(done(STATUS))
+    watching = watcher(store, job)
+
+    async def main() -> None:
+        await watching.look_at_job()
+        assert (await watching.document()).live is not None
+        job.answer = error
+        await watching.look_at_job()
+        document = await watching.document()
+        assert document.live is None and document.slots
+        [notice] = document.notices
+        assert said in notice
+
+    asyncio.run(main())
+
+
+def test_a_job_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.ui.watch._PATIENCE_S", 0.0)
+
+    async def hangs(request: object) -> Any:
+        await asyncio.Event().wait()
+
+    objects = {n: data for n, data in filled().items() if n != checkpoint(Slot(9))}
+    watching = watcher(store_of(objects), hangs)  # type: ignore[arg-type]
+
+    async def main() -> None:
+        await watching.look_at_job()
+        [notice] = (await watching.document()).notices
+        assert "has not answered" in notice
+
+    asyncio.run(main())
+
+
+def test_a_store_that_is_gone_stays_on_the_page_with_the_reason() -> None:
+    store = store_of(filled())
+    clock = VirtualClock(auto=False)
+    watching = watcher(store, None, clock)
+
+    async def main() -> None:
+        before = await watching.document()
+
+        def gone(*_: object, **__: object) -> Any:
+            raise StoreUnreachableError("store memory://", found="no answer", action="wait for it")
+
+        whole, store.list = store.list, gone  # type: ignore[method-assign]
+        clock.spend(31)
+        document = await watching.document()
+        assert document.slots == before.slots
+        [problem] = document.problems
+        assert (problem.where, problem.action) == ("store memory://", "wait for it")
+        store.list = whole  # type: ignore[method-assign]
+        clock.spend(31)
+        assert (await watching.document()).problems == ()
+
+    asyncio.run(main())
+
+
+def test_a_store_that_was_never_read_is_an_error() -> None:
+    with pytest.raises(ObjectNotFoundError):
+        asyncio.run(watcher(MemoryStore()).document())
+
+
+def test_a_checkpoint_that_the_store_dropped_stays_on_the_charts() -> None:
+    store = store_of(filled())
+    clock = VirtualClock(auto=False)
+    watching = watcher(store, None, clock)
+
+    async def main() -> None:
+        await watching.document()
+        await store.delete(checkpoint(Slot(7)))
+        clock.spend(31)
+        document = await watching.document()
+        points = [(point.slot, point.stored) for point in document.checkpoints]
+        assert points == [(7, False), (8, True), (9, True)]
+        assert [slot.slot for slot in document.slots] == [9, 8, 4]
+
+    asyncio.run(main())
+
+
+def test_it_follows_the_job_until_it_is_cancelled() -> None:
+    store = store_of(filled())
+    clock = VirtualClock(auto=False)
+    watching = watcher(store, MadeUpJob(done(STATUS)), clock)
+
+    async def main() -> None:
+        following = asyncio.ensure_future(watching.follow())
+        await clock.advance(10)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        document = await watching.document()
+        assert document.live is not None
+        moments = document.live.state.at_ms
+        assert [at - moments[0] for at in moments] == [0, 2000, 4000, 6000, 8000, 10_000]
+
+    asyncio.run(main())
