@@ -1,0 +1,127 @@
+"""A real Prometheus, where one is installed; and what the files of docs/operations say."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import yaml
+
+from tests.support.documentation import ROOT
+
+OPERATIONS = ROOT / "docs" / "operations"
+DASHBOARD = json.loads((OPERATIONS / "dashboard.json").read_text())
+ALERTS = yaml.safe_load((OPERATIONS / "alerts.yml").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+ROWS = [panel for panel in DASHBOARD["panels"] if panel["type"] == "row"]
+RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query of the dashboard or of an alert."""
+
+    where: str
+    expr: str
+    legend: str = ""
+
+    @property
+    def shown(self) -> list[str]:
+        """Labels in its legend."""
+        return re.findall(r"\{\{\s*(\w+)\s*\}\}", self.legend)
+
+    def over(self, window: str) -> str:
+        """The query with values for the variables of Grafana."""
+        found = self.expr.replace("$__rate_interval", window).replace("$__range", window)
+        return re.sub(r"\$(job|operator)\b", ".*", found)
+
+
+def place(panel: dict[str, Any]) -> str:
+    """A panel's row and title."""
+    above = [row for row in ROWS if row["gridPos"]["y"] < panel["gridPos"]["y"]]
+    return f"{above[-1]['title']}: {panel['title']}"
+
+
+QUERIES = [
+    *(
+        Query(f"{place(panel)} {target['refId']}", target["expr"], target["legendFormat"])
+        for panel in PANELS
+        for target in panel["targets"]
+    ),
+    *(Query(each["name"], each["expr"]) for each in DASHBOARD["annotations"]["list"]),
+    *(Query(rule["alert"], rule["expr"]) for rule in RULES),
+]
+
+
+def reason_without() -> str | None:
+    """Why there is no Prometheus to ask; None when there is one."""
+    missing = [name for name in ("prometheus", "promtool") if shutil.which(name) is None]
+    if not missing:
+        return None
+    return f"{' and '.join(missing)} not found: apt-get install prometheus"
+
+
+def promtool(*arguments: object) -> str:
+    """Run promtool, which must succeed; what it printed."""
+    command = ["promtool", *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=OPERATIONS)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout + run.stderr
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A running server."""
+
+    url: str
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """The data of an answer of its API."""
+        with urlopen(f"{self.url}/api/v1/{path}?{urlencode(parameters)}") as answer:
+            document = json.load(answer)
+        assert document["status"] == "success", document
+        return document["data"]
+
+    def samples(self, query: str) -> list[Any]:
+        """What a query finds now."""
+        found: list[Any] = self.get("query", query=query)["result"]
+        return found
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def server(directory: Path, target: int) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes the port `target` five times a second, with the alerts."""
+    config = yaml.safe_load((OPERATIONS / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "200ms", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(OPERATIONS / "alerts.yml")]
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{target}"]}]
+    file = directory / "prometheus.yml"
+    file.write_text(yaml.safe_dump(config))
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        *("prometheus", f"--config.file={file}", f"--storage.tsdb.path={directory / 'data'}"),
+        *(f"--web.listen-address={address}", "--log.level=error"),
+    ]
+    process = subprocess.Popen(command, cwd=directory)
+    try:
+        yield Prometheus(f"http://{address}")
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.wait()

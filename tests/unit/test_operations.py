@@ -1,0 +1,220 @@
+"""The dashboard and the alerts name only series and labels that exist; each alert is explained."""
+
+import re
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.documentation import ROOT
+from tests.support.prometheus import (
+    DASHBOARD,
+    OPERATIONS,
+    PANELS,
+    QUERIES,
+    ROWS,
+    RULES,
+    Query,
+    promtool,
+    reason_without,
+)
+from tidelog.runtime.status.series import SERIES
+
+LABELS = {series.prometheus_name: set(series.labels) for series in SERIES}
+OF_A_SCRAPE = {"job", "instance"}
+"""Labels that Prometheus adds to what it scrapes."""
+NAME = re.compile(r"\b(tidelog_\w+|up)\b")
+GUIDE = (ROOT / "docs" / "guides" / "monitoring.md").read_text()
+
+
+def wrong_names(query: Query) -> list[str]:
+    """Series and labels of a query that do not exist."""
+    wrong = []
+    known: set[str] = set()
+    for name, matchers in re.findall(NAME.pattern + r"(\{[^}]*\})?", query.expr):
+        labels = LABELS.get(name, set()) | OF_A_SCRAPE
+        known |= labels
+        if name not in LABELS and name != "up":
+            wrong.append(name)
+        wrong += [
+            f"{name}: {label}"
+            for label in re.findall(r"(\w+)\s*[=!]~?", matchers)
+            if label not in labels
+        ]
+    grouped = re.findall(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)", query.expr)
+    used = [label.strip() for group in grouped for label in group.split(",")] + query.shown
+    return wrong + [label for label in used if label not in known]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.where)
+def test_a_query_names_only_what_exists(query: Query) -> None:
+    assert NAME.search(query.expr)
+    assert wrong_names(query) == []
+
+
+@pytest.mark.parametrize(
+    ("expr", "legend", "wrong"),
+    [
+        ("tidelog_no_such_thing", "", ["tidelog_no_such_thing"]),
+        ("rate(tidelog_records_in[5m])", "", ["tidelog_records_in"]),
+        ('tidelog_state_bytes{operator="x"}', "", ["tidelog_state_bytes: operator"]),
+        ("sum by (subtask) (tidelog_watermark_ms)", "", ["subtask"]),
+        ("tidelog_running", "{{job_name}} {{operator}}", ["operator"]),
+    ],
+)
+def test_a_name_that_does_not_exist_is_found(expr: str, legend: str, wrong: list[str]) -> None:
+    assert wrong_names(Query("x", expr, legend)) == wrong
+
+
+def test_every_annotation_of_an_alert_uses_labels_that_its_query_keeps() -> None:
+    for rule in RULES:
+        kept = {label for name in NAME.findall(rule["expr"]) for label in LABELS.get(name, ())}
+        grouped = re.search(r"\bby \(([^)]*)\)", rule["expr"])
+        if grouped:
+            kept = {label.strip() for label in grouped[1].split(",")}
+        else:
+            kept |= OF_A_SCRAPE
+        used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+        assert used <= kept, rule["alert"]
+        assert set(rule["annotations"]) == {"summary", "description"}
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+
+
+def test_every_alert_is_explained_in_the_guide_and_nothing_else_is() -> None:
+    assert re.findall(r"^### (Tidelog\w+)$", GUIDE, re.M) == [rule["alert"] for rule in RULES]
+
+
+def test_the_panels_lie_side_by_side_and_explain_themselves() -> None:
+    boxes = [(panel["title"], panel["gridPos"]) for panel in DASHBOARD["panels"]]
+    for title, box in boxes:
+        assert box["x"] + box["w"] <= 24, title
+    for (one, a), (other, b) in combinations(boxes, 2):
+        beside = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+        above = a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
+        assert beside or above, (one, other)
+    assert max(Counter(panel["id"] for panel in DASHBOARD["panels"]).values()) == 1
+    for panel in PANELS:
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["datasource"]["uid"] == "${datasource}"
+
+
+def test_the_dashboard_has_a_row_for_each_subject() -> None:
+    subjects = [row["title"][0].lower() + row["title"][1:] for row in ROWS]
+    assert f"a dashboard: {', '.join(subjects)} |" in GUIDE
+
+
+def test_the_provisioning_is_that_of_the_commands_in_the_guide() -> None:
+    [source] = yaml.safe_load((OPERATIONS / "grafana/datasources/tidelog.yml").read_text())[
+        "datasources"
+    ]
+    [provider] = yaml.safe_load((OPERATIONS / "grafana/dashboards/tidelog.yml").read_text())[
+        "providers"
+    ]
+    scraped = yaml.safe_load((OPERATIONS / "prometheus.yml").read_text())
+    assert source["type"] == "prometheus" and source["url"] == "http://127.0.0.1:9090"
+    assert source["jsonData"]["timeInterval"] == scraped["global"]["scrape_interval"]
+    assert provider["options"]["path"] == "$TIDELOG_OPERATIONS"
+    assert "TIDELOG_OPERATIONS=$PWD/docs/operations grafana server" in GUIDE
+    [job] = scraped["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["127.0.0.1:9400"]}]
+    assert "--metrics-port 9400" in GUIDE
+    assert scraped["rule_files"] == ["alerts.yml"]
+
+
+HEALTHY = {
+    "running": "1x120",
+    "restore_fraction": "1x120",
+    "restore_bytes": "1000x120",
+    "restore_changes": "1000x120",
+    "generation": "7x120",
+    "checkpoints_failed_total": "0x120",
+    "checkpoint_age_seconds": "1x120",
+    "checkpoint_interval_seconds": "1x120",
+    "checkpoint_p99_seconds": "1x120",
+    "materialization_lag_seconds": "10x120",
+    "materialization_interval_seconds": "60x120",
+    "materializations_failed_total": "0x120",
+    "log_queued_bytes": "10x120",
+    "log_queue_limit_bytes": "1000x120",
+    "log_backpressured_seconds_total": "0+0.1x120",
+    "task_backpressured_seconds_total": "0+1x120",
+    "store_failures_total": "0x120",
+    "log_upload_attempts_total": "0+61x120",
+    "log_upload_requests_total": "0+60x120",
+    "memory_used_bytes": "600x120",
+    "memory_budget_bytes": "1000x120",
+    "late_records_total": "0+1x120",
+    "records_in_total": "0+6000x120",
+    "local_copies_damaged_total": "0x120",
+}
+"""A job without trouble for two hours, a sample a minute."""
+
+TROUBLE = {
+    "TidelogTargetDown": {"up": "0x120"},
+    "TidelogJobNotRunning": {"running": "0x120"},
+    "TidelogRestoreStalled": {"restore_fraction": "0.5x120", "running": "0x120"},
+    "TidelogRestarts": {"generation": "7+1x120"},
+    "TidelogCheckpointsFailing": {"checkpoints_failed_total": "0+1x120"},
+    "TidelogNoCheckpoint": {"checkpoint_age_seconds": "0+60x120"},
+    "TidelogCheckpointsSlow": {"checkpoint_p99_seconds": "11x120"},
+    "TidelogMaterializationsLate": {"materialization_lag_seconds": "121x120"},
+    "TidelogMaterializationsFailing": {"materializations_failed_total": "0+1x120"},
+    "TidelogLogQueueFull": {"log_queued_bytes": "950x120"},
+    "TidelogWritersWait": {"log_backpressured_seconds_total": "0+30x120"},
+    "TidelogBackPressure": {"task_backpressured_seconds_total": "0+40x120"},
+    "TidelogStoreFailures": {"store_failures_total": "0+1x120"},
+    "TidelogUploadRetries": {"log_upload_attempts_total": "0+90x120"},
+    "TidelogMemoryNearBudget": {"memory_used_bytes": "850x120"},
+    "TidelogLateRecords": {"late_records_total": "0+600x120"},
+    "TidelogLocalCopiesDamaged": {"local_copies_damaged_total": "0+1x120"},
+}
+"""What each alert is for: series that are different then."""
+
+
+def firing(trouble: dict[str, str], *alerts: str) -> dict[str, object]:
+    """A test for promtool: with these series, these alerts fire after two hours and no other."""
+    series = {f"tidelog_{name}": values for name, values in HEALTHY.items()} | {"up": "1x120"}
+    series |= {name if name == "up" else f"tidelog_{name}": v for name, v in trouble.items()}
+    inputs = []
+    for name, values in series.items():
+        own = LABELS.get(name, set()) - {"job_name", "statistic"}
+        labels = {"job": "tidelog", "instance": "a:9400"} | dict.fromkeys(own, "x")
+        if name != "up":
+            labels["job_name"] = "orders"
+        written = ", ".join(f'{label}="{value}"' for label, value in labels.items())
+        inputs.append({"series": f"{name}{{{written}}}", "values": values})
+    fire = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    found = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts]
+    return {
+        "interval": "1m",
+        "input_series": inputs,
+        "promql_expr_test": [{"expr": fire, "eval_time": "110m", "exp_samples": found}],
+    }
+
+
+needs_prometheus = pytest.mark.skipif(reason_without() is not None, reason=str(reason_without()))
+
+
+def test_every_alert_has_its_trouble_and_every_trouble_its_alert() -> None:
+    assert list(TROUBLE) == [rule["alert"] for rule in RULES]
+    for name in HEALTHY:
+        assert f"tidelog_{name}" in LABELS
+
+
+@needs_prometheus
+def test_the_files_are_what_prometheus_takes() -> None:
+    assert f"{len(RULES)} rules found" in promtool("check", "rules", OPERATIONS / "alerts.yml")
+    promtool("check", "config", OPERATIONS / "prometheus.yml")
+
+
+@needs_prometheus
+def test_each_alert_fires_for_its_trouble_alone_and_none_for_a_healthy_job(
+    tmp_path: Path,
+) -> None:
+    tests = [firing({}), *(firing(trouble, alert) for alert, trouble in TROUBLE.items())]
+    file = tmp_path / "alerts-test.yml"
+    document = {"rule_files": [str(OPERATIONS / "alerts.yml")], "evaluation_interval": "1m"}
+    file.write_text(yaml.safe_dump(document | {"tests": tests}))
+    promtool("test", "rules", file)
