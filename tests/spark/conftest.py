@@ -17,6 +17,7 @@ from tests.spark.support.shared_classes import use_shared_classes
 from tests.support.depth import DEEP, VARIABLE
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.jvm import end_jvm_without
+from tidelog.spark.plugin.settings import METRICS
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 if TYPE_CHECKING:
@@ -33,12 +34,16 @@ IN_EVERY_RUN = (
     "bench/test_one_query.py",
     "faults/",
     "test_documented_blocks.py",
+    "test_metrics.py",
     "test_notebook.py",
     "test_segments.py",
     "test_sinks.py",
     "test_zoo.py",
     "s3a/test_atomic_files",
 )
+
+PAGE = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+"""Spark's servlets with the metrics are on the driver's web page."""
 
 UPLOADS_GIVE_UP_SOON = {"spark.tidelog.upload.deadline": "5s"}
 
@@ -94,6 +99,8 @@ def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = {
         **store,
         **stores.EAGER,
+        **METRICS,
+        **PAGE,
         **(UPLOADS_GIVE_UP_SOON if stores.has_plugin(store) else {}),
         **faulty_settings(faults.control, store.get("spark.jars", "")),
         "spark.local.dir": str(tmp_path_factory.mktemp("local")),

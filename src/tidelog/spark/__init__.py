@@ -12,6 +12,7 @@ The public API is `__all__`. Invariant: nothing here imports pyspark before the 
 
 from typing import TYPE_CHECKING, Any
 
+from tidelog.spark.batches import BatchReport, batch_report, follow_batches
 from tidelog.spark.plugin.jar import compile_jar, plugin_jar
 from tidelog.spark.plugin.settings import configure, settings
 
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from tidelog.spark.processor.transform import transform
     from tidelog.spark.source.datasource import TidelogDataSource
 
-__all__ = ["TidelogDataSource", "compile_jar", "configure", "plugin_jar", "settings", "transform"]
+__all__ = [
+    "BatchReport",
+    "TidelogDataSource",
+    "batch_report",
+    "compile_jar",
+    "configure",
+    "follow_batches",
+    "plugin_jar",
+    "settings",
+    "transform",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ from tidelog.spark.plugin.settings import appended, parse_arguments, read_proper
 
 STREAMING = "spark.sql.streaming."
 STORE = STREAMING + "stateStore."
+SERVLET = "spark.metrics.conf.driver.sink.prometheusServlet."
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -144,6 +145,19 @@ def test_configure_sets_everything_and_returns_the_builder() -> None:
     builder = Builder()
     assert configure(builder, jar="/t.jar", segment_bytes="1m") is builder
     assert builder._options == settings(jar="/t.jar", segment_bytes="1m")
+
+
+def test_metrics_are_exposed_on_request_alone() -> None:
+    added = {
+        "spark.metrics.namespace": "spark",
+        SERVLET + "class": "org.apache.spark.metrics.sink.PrometheusServlet",
+        SERVLET + "path": "/metrics/prometheus",
+    }
+    assert settings(metrics=True) == settings() | added
+    builder = configure(Builder(), jar="/t.jar", metrics=True)
+    assert builder._options == settings(jar="/t.jar") | added
+    printed = tidelog("spark", "conf", "--no-jar", "--metrics", "--format", "json").stdout
+    assert json.loads(printed) == settings() | added
 
 
 def test_configure_keeps_other_plugins_and_jars() -> None:

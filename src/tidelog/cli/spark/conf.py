@@ -33,6 +33,11 @@ from tidelog.spark.plugin.settings import JARS, settings
     metavar="BATCHES",
     help="Batches between two snapshots of a state store.  [default: Spark's, 10]",
 )
+@click.option(
+    "--metrics",
+    is_flag=True,
+    help="The driver exposes its metrics to Prometheus, under names that stay the same.",
+)
 @add_options(
     *(
         click.option(
@@ -52,6 +57,7 @@ def command(
     jar: str | None,
     no_jar: bool,
     snapshot_every: int | None,
+    metrics: bool,
     spark_home: Path | None,
     **options: str | None,
 ) -> int:
@@ -67,7 +73,7 @@ def command(
             found="both",
             action="leave one out",
         )
-    given = settings(jar=jar, snapshot_every=snapshot_every, **options)
+    given = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
     if jar is None and not no_jar:
         given[JARS] = str(plugin_jar(spark_home))
     if output.as_json or style == "json":

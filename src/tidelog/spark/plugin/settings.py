@@ -38,6 +38,15 @@ FIXED: Final = {
 }
 """Settings without which nothing works; Spark's own defaults are others."""
 
+PROMETHEUS: Final = "spark.metrics.conf.driver.sink.prometheusServlet."
+METRICS: Final = {
+    "spark.metrics.namespace": "spark",
+    PROMETHEUS + "class": "org.apache.spark.metrics.sink.PrometheusServlet",
+    PROMETHEUS + "path": "/metrics/prometheus",
+}
+"""Settings with which Prometheus reads the driver, and the names of docs/operations/ hold: without
+a namespace they have the application's id, another one at each start."""
+
 LISTS: Final = (PLUGINS, JARS)
 """Settings that other software shares: values joined by commas."""
 
@@ -50,18 +59,20 @@ def settings(
     *,
     jar: Path | str | None = None,
     snapshot_every: int | None = None,
+    metrics: bool = False,
     **options: OptionValue | None,
 ) -> dict[str, str]:
     """All settings a query with the plug-in needs, by their full names.
 
     `jar` is the plug-in's jar; without it the cluster must have the jar on its class path.
     `snapshot_every` is Spark's minDeltasForSnapshot: each state store takes a snapshot every that
-    many batches. `options` are those of `tidelog.spark.plugin.options` by their argument names,
-    such as `segment_bytes="16m"`: sizes in bytes or with a unit (k, m, g), times with their unit
-    (ms, s, min). None stands for the default. Raises ConfigError for a value or name that is
-    wrong.
+    many batches. `metrics` has Spark's driver expose its metrics to Prometheus, under names that
+    stay the same from start to start. `options` are those of `tidelog.spark.plugin.options` by
+    their argument names, such as `segment_bytes="16m"`: sizes in bytes or with a unit (k, m, g),
+    times with their unit (ms, s, min). None stands for the default. Raises ConfigError for a value
+    or name that is wrong.
     """
-    given = dict(FIXED)
+    given = {**FIXED, **(METRICS if metrics else {})}
     if jar is not None:
         given[JARS] = _jar_entry(jar)
     if snapshot_every is not None:
@@ -71,7 +82,7 @@ def settings(
         if argument not in by_argument:
             raise ConfigError(
                 f"option {argument!r} of the Spark plug-in",
-                expected=f"one of {', '.join(['jar', 'snapshot_every', *by_argument])}",
+                expected=f"one of {', '.join(['jar', 'snapshot_every', 'metrics', *by_argument])}",
                 action="correct the name",
             )
         if value is not None:
@@ -87,6 +98,7 @@ def configure(
     jar: Path | str | None = None,
     spark_home: Path | None = None,
     snapshot_every: int | None = None,
+    metrics: bool = False,
     **options: OptionValue | None,
 ) -> Builder:
     """Turn the plug-in on for the session that `builder`, a SparkSession.builder, will make.
@@ -101,7 +113,7 @@ def configure(
     _refuse_connect(held)
     check_running_context(PLUGINS, PLUGIN_CLASS)
     end_jvm_without(PLUGIN_CLASS)
-    checked = settings(jar=jar, snapshot_every=snapshot_every, **options)
+    checked = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
     if jar is None:
         checked[JARS] = _jar_entry(plugin_jar(spark_home))
     for key, value in checked.items():

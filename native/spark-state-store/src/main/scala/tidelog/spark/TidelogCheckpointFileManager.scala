@@ -20,7 +20,7 @@ import tidelog.spark.format.{ChangelogName, IndexEntry}
 import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, MadeChecksum, SegmentCache}
 import tidelog.spark.layout.{CheckpointRoot, Place}
 import tidelog.spark.layout.Place.{Changelog, ChangelogChecksum, Commit, Other}
-import tidelog.spark.snapshot.SnapshotScheduler
+import tidelog.spark.snapshot.{SnapshotScheduler, SnapshotTurn}
 import tidelog.spark.storage.AtomicFiles
 
 /** The files of a checkpoint as Spark sees them, with the changelogs of state stores in the log.
@@ -100,10 +100,11 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
 
   private def createChangelog(file: Path, root: CheckpointRoot, name: ChangelogName) = {
     val side = ExecutorSide.current.getOrElse(throw missingPlugin(file))
-    if (side.settings.stagger) {
-      SnapshotScheduler.schedule(file, name, run, side.settings.snapshotIntervalMs)
-    }
-    side.log(root, writer, files).create(name)
+    val turn =
+      if (side.settings.stagger) {
+        SnapshotScheduler.schedule(file, name, run, side.settings.snapshotIntervalMs)
+      } else SnapshotTurn.NotYet
+    side.log(root, writer, files).create(name, turn)
   }
 
   private def createCommit(file: Path, root: CheckpointRoot, batch: Long, overwrite: Boolean) = {

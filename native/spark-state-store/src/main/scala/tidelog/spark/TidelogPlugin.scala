@@ -7,7 +7,7 @@ import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext,
 import org.apache.spark.scheduler.{SparkListener, SparkListenerExecutorRemoved}
 
 import tidelog.spark.driver.DriverSide
-import tidelog.spark.executor.{Author, ExecutorSide}
+import tidelog.spark.executor.{Author, ExecutorSide, RunningTasks}
 import tidelog.spark.index.SegmentCache
 import tidelog.spark.rpc.Message
 
@@ -26,7 +26,9 @@ private final class TidelogDriver extends DriverPlugin {
 
   override def init(spark: SparkContext, context: PluginContext): JMap[String, String] = {
     val run = UUID.randomUUID.toString.take(8)
-    val driver = new DriverSide(run, Settings.of(context.conf), context.metricRegistry)
+    def query = Option(spark.getLocalProperty(RunningTasks.QueryProperty))
+    val settings = Settings.of(context.conf)
+    val driver = new DriverSide(run, settings, context.metricRegistry, () => query)
     side = Some(driver)
     DriverSide.set(side)
     spark.addSparkListener(new SparkListener {

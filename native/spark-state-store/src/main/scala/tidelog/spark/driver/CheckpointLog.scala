@@ -10,10 +10,12 @@ import org.apache.spark.internal.Logging
 import tidelog.spark.format.{IndexDocument, IndexEntry}
 import tidelog.spark.index.{IndexFiles, NamedId}
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.{SegmentDurable, UploadFailed}
+import tidelog.spark.rpc.{SegmentDurable, Upload, UploadFailed}
 
-/** What a barrier has gathered: the batch's index, and what it says of the wait. */
-final case class Gathered(index: IndexDocument, waitedMs: Long)
+/** What a barrier has gathered: the batch's index, how its segments were stored, and how long the
+  * barrier has waited.
+  */
+final case class Gathered(index: IndexDocument, uploads: Vector[Upload], waitedMs: Long)
 
 /** One checkpoint as the driver sees it: what executors have made durable since the last commit,
   * and the barrier of the commit that is being written.
@@ -35,7 +37,7 @@ final class CheckpointLog(
     extends Logging {
   private var arrived = HashMap.empty[String, IndexEntry]
   private var failed = HashMap.empty[String, String]
-  private var lengths = HashMap.empty[String, Long]
+  private var segments = HashMap.empty[String, SegmentDurable]
   private var acknowledged = Map.empty[String, Long]
   private var waiting: Option[Long] = None
 
@@ -52,7 +54,7 @@ final class CheckpointLog(
 
   def durable(message: SegmentDurable): Unit = {
     synchronized {
-      lengths = lengths.updated(message.segment, message.bytes)
+      segments = segments.updated(message.segment, message)
       arrived ++= message.complete.map(entry => entry.name.id -> entry)
       notifyAll()
     }
@@ -88,7 +90,7 @@ final class CheckpointLog(
     try {
       driver.hurry(root, ticket)
       await(batch, ids, elsewhere, ticket, start)
-      Gathered(document(batch, ids), (System.nanoTime() - start) / 1000000)
+      gathered(batch, ids, (System.nanoTime() - start) / 1000000)
     } finally synchronized {
       waiting = None
     }
@@ -100,7 +102,7 @@ final class CheckpointLog(
       // Versions up to batch + 1 are settled; whatever else arrived of them lost to a retry.
       arrived = arrived.filter { case (_, entry) => entry.name.version > batch + 1 }
       failed = HashMap.empty
-      lengths = lengths.filter { case (name, _) =>
+      segments = segments.filter { case (name, _) =>
         arrived.valuesIterator.exists(_.pieces.exists(_.segment == name))
       }
     }
@@ -159,10 +161,11 @@ final class CheckpointLog(
       acknowledged = acknowledged.filter { case (_, seen) => seen >= ticket }.keySet,
       waitedMs = (System.nanoTime() - startNs) / 1000000)
 
-  private def document(batch: Long, ids: Vector[NamedId]): IndexDocument = synchronized {
+  private def gathered(batch: Long, ids: Vector[NamedId], waitedMs: Long) = synchronized {
     val entries = ids.flatMap(named => arrived.get(named.id))
-    val segments = entries.flatMap(_.pieces.map(_.segment)).distinct
-    IndexDocument(batch, batch, segments.map(name => name -> lengths(name)).toMap, entries)
+    val stored = entries.flatMap(_.pieces.map(_.segment)).distinct.map(segments)
+    val lengths = stored.map(one => one.segment -> one.bytes).toMap
+    Gathered(IndexDocument(batch, batch, lengths, entries), stored.map(_.upload), waitedMs)
   }
 
   private def lost(missing: Set[String], of: Int): String =

@@ -23,7 +23,7 @@ import tidelog.spark.index.{FooterSearch, IndexFiles}
 final class Collector(
     stored: IndexFiles,
     run: String,
-    metrics: DriverMetrics,
+    figures: HouseKeeping,
     own: Set[String] = Set.empty)
     extends Logging {
   private var index = LiveIndex()
@@ -36,7 +36,7 @@ final class Collector(
     * names of segments: its sweep leaves alone what this driver stores meanwhile.
     */
   def restarted(next: IndexFiles): Collector =
-    new Collector(next, run, metrics, own ++ index.segments.keySet.filter(_.startsWith(run)))
+    new Collector(next, run, figures, own ++ index.segments.keySet.filter(_.startsWith(run)))
 
   /** Called before the commit of a batch: a query that was set back commits batches again of which
     * a roll-up still has the old changelogs. A crash must not leave both.
@@ -70,7 +70,7 @@ final class Collector(
       unreported = Vector.empty
     }
     tidy()
-    metrics.live(index.segments.size.toLong, index.storedBytes)
+    figures.live(index.segments.size.toLong, index.storedBytes)
   }
 
   /** Spark has deleted these; what that frees is removed after the next commit. */
@@ -153,7 +153,7 @@ final class Collector(
     stored.removeTemporaryFiles(run)
     index = index.withoutSegments(garbage.toSet)
     if (garbage.nonEmpty) logInfo(s"tidelog: swept ${garbage.size} segments of earlier runs")
-    metrics.swept.inc(garbage.size.toLong)
+    figures.swept(garbage.size.toLong)
   }
 
   /** Believes the commit where a roll-up has other ids: the batch has run again since, and an older
@@ -188,13 +188,13 @@ final class Collector(
   private def writeRollUp(first: Long): Unit = {
     stored.writeRollUp(index.rollUp(first))
     index = index.withRollUp(first)
-    metrics.rollUps.inc()
+    figures.rolledUp()
   }
 
   private def removeSegment(name: String): Unit = {
     stored.deleteSegment(name)
     index = index.withoutSegments(Set(name))
-    metrics.segmentsDeleted.inc()
+    figures.deletedSegment()
   }
 
   private def removeCommit(batch: Long): Unit = {
@@ -212,6 +212,7 @@ final class Collector(
     catch {
       case error: InterruptedException => throw error
       case error @ (_: IOException | NonFatal(_)) =>
+        figures.failed()
         logWarning(s"tidelog: $what failed and is tried again at the next start or commit", error)
     }
 }

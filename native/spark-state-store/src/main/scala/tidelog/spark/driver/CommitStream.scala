@@ -45,8 +45,9 @@ final class CommitStream(
     } else {
       val batch = barrier
       val gathered = batch.gather(ids)
-      files.write(path, CommitFile.withIndex(commit, gathered.index), overwrite)
-      batch.published(gathered)
+      val complete = CommitFile.withIndex(commit, gathered.index)
+      files.write(path, complete, overwrite)
+      batch.published(gathered, indexBytes = complete.length.toLong - commit.length)
     }
   }
 }
@@ -54,5 +55,5 @@ final class CommitStream(
 /** The barrier of one batch. */
 trait CommitBarrier {
   def gather(ids: Vector[tidelog.spark.index.NamedId]): Gathered
-  def published(gathered: Gathered): Unit
+  def published(gathered: Gathered, indexBytes: Long): Unit
 }

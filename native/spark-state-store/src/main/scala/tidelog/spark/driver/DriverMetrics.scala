@@ -5,21 +5,48 @@ import java.util.concurrent.atomic.AtomicLong
 
 import com.codahale.metrics.{Gauge, MetricRegistry}
 
-/** The driver's figures in Spark's metrics system, under the plug-in's name. */
-final class DriverMetrics(registry: MetricRegistry) {
-  val batches = registry.counter("batches")
+import tidelog.spark.executor.ExecutorMetrics
+
+/** The driver's figures in Spark's metrics system, under the plug-in's name; the table in
+  * docs/guides/spark.md has all names.
+  *
+  * Invariant: no name is also one of `ExecutorMetrics`, because in local mode both are registered
+  * under one name.
+  *
+  * @param executors sums of the executors' own figures, for sinks that only the driver has
+  */
+final class DriverMetrics(registry: MetricRegistry, executors: ExecutorSums = new ExecutorSums) {
   val barrierFailures = registry.counter("barrier.failures")
   val rollUps = registry.counter("rollUps")
   val segmentsDeleted = registry.counter("segments.deleted")
+  val houseKeepingFailures = registry.counter("houseKeeping.failures")
   val swept = registry.counter("segments.swept")
+  private val batches = registry.counter("batches")
+  private val committedChangelogs = registry.counter("committed.changelogs")
+  private val committedBytes = registry.counter("committed.bytes")
+  private val committedSegments = registry.counter("committed.segments")
+  private val indexBytes = registry.counter("index.bytes")
   private val barrierTime = registry.timer("barrier.time")
-  private val liveSegments = gauge("segments.live")
-  private val liveBytes = gauge("segments.bytes")
+  private val uploadTime = registry.timer("uploads.time")
+  private val liveSegments = new AtomicLong
+  private val liveBytes = new AtomicLong
 
-  def waited(elapsedNs: Long): Unit = {
+  gauge("segments.live")(liveSegments.get)
+  gauge("segments.bytes")(liveBytes.get)
+  gauge("executors.alive")(executors.alive.toLong)
+  ExecutorMetrics.Names.foreach(name => gauge(s"executors.$name")(executors.sum(name)))
+
+  def committed(gathered: Gathered, indexLine: Long): Unit = {
     batches.inc()
-    barrierTime.update(elapsedNs, TimeUnit.NANOSECONDS)
+    committedChangelogs.inc(gathered.index.entries.length.toLong)
+    committedBytes.inc(gathered.index.entries.map(_.bytes).sum)
+    committedSegments.inc(gathered.index.segments.size.toLong)
+    indexBytes.inc(indexLine)
+    barrierTime.update(gathered.waitedMs, TimeUnit.MILLISECONDS)
   }
+
+  /** An executor has stored a segment. */
+  def stored(elapsedNs: Long): Unit = uploadTime.update(elapsedNs, TimeUnit.NANOSECONDS)
 
   /** The checkpoint that committed last. */
   def live(segments: Long, bytes: Long): Unit = {
@@ -27,10 +54,8 @@ final class DriverMetrics(registry: MetricRegistry) {
     liveBytes.set(bytes)
   }
 
-  private def gauge(name: String): AtomicLong = {
-    val value = new AtomicLong
-    val measure: Gauge[Long] = () => value.get
+  private def gauge(name: String)(value: => Long): Unit = {
+    val measure: Gauge[Long] = () => value
     registry.gauge[Gauge[Long]](name, () => measure)
-    value
   }
 }

@@ -20,10 +20,22 @@ import tidelog.spark.storage.AtomicFiles
   * Invariants: `receive` never blocks on a store, because all executors wait in one line for it;
   * an executor counts as alive from its first message until Spark has removed it; nothing that
   * concerns stored files is remembered of a checkpoint from one run of its query to the next.
+  *
+  * @param query Spark's id of the query that the calling thread runs
   */
-final class DriverSide(val run: String, settings: Settings, registry: MetricRegistry)
+final class DriverSide(
+    val run: String,
+    settings: Settings,
+    registry: MetricRegistry,
+    query: () => Option[String])
     extends Logging {
-  private val metrics = new DriverMetrics(registry)
+  private val sums = new ExecutorSums
+  private val metrics = new DriverMetrics(registry, sums)
+  private val kept = new ConcurrentHashMap[String, HouseKeeping]
+
+  /** What the committed batches were made of. */
+  val reports = new BatchReports
+
   private val checkpoints = new ConcurrentHashMap[String, CheckpointLog]
   private val alive = ConcurrentHashMap.newKeySet[String]()
   private val gone = ConcurrentHashMap.newKeySet[String]()
@@ -41,7 +53,9 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
   def receive(message: Message): AnyRef = {
     if (!gone.contains(message.executor)) alive.add(message.executor)
     message match {
-      case durable: SegmentDurable => to(durable.root, durable)
+      case durable: SegmentDurable =>
+        metrics.stored(durable.upload.elapsedNs)
+        to(durable.root, durable)
       case failed: UploadFailed => to(failed.root, failed)
       case deleted: Deleted => to(deleted.root, deleted)
       case poll: Poll => answer(poll)
@@ -52,6 +66,7 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
   def executorRemoved(executor: String): Unit = {
     gone.add(executor)
     alive.remove(executor)
+    sums.removed(executor)
     checkpoints.values.asScala.foreach(_.reconsider())
   }
 
@@ -68,8 +83,9 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
             throw error
         }
 
-      override def published(gathered: Gathered): Unit = {
-        metrics.waited(gathered.waitedMs * 1000000)
+      override def published(gathered: Gathered, indexBytes: Long): Unit = {
+        metrics.committed(gathered, indexBytes)
+        reports.add(BatchReport(query(), root, gathered, indexBytes, houseKeeping(root).take()))
         logInfo(describe(root, batch, gathered))
         log.committed(batch, gathered.index)
       }
@@ -107,6 +123,9 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
     housekeeping.awaitTermination(DriverSide.HousekeepingSeconds, TimeUnit.SECONDS)
   }
 
+  private def houseKeeping(root: CheckpointRoot): HouseKeeping =
+    kept.computeIfAbsent(root.uri, _ => new HouseKeeping(metrics))
+
   private def checkpoint(root: CheckpointRoot): Option[CheckpointLog] =
     Option(checkpoints.get(root.uri))
 
@@ -125,7 +144,7 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
   private def open(root: CheckpointRoot, files: AtomicFiles): CheckpointLog = synchronized {
     begin(root, files)
     checkpoints.computeIfAbsent(root.uri, _ => {
-      val collector = new Collector(new IndexFiles(root, files), run, metrics)
+      val collector = new Collector(new IndexFiles(root, files), run, houseKeeping(root))
       val log = new CheckpointLog(
         root, settings.barrierTimeoutMs, this, () => tickets.incrementAndGet(), collector,
         housekeeping)
@@ -151,6 +170,9 @@ final class DriverSide(val run: String, settings: Settings, registry: MetricRegi
   }
 
   private def answer(poll: Poll): AnyRef = {
+    if (poll.figures.nonEmpty && !gone.contains(poll.executor)) {
+      sums.said(poll.executor, poll.figures)
+    }
     poll.acknowledged.foreach { case (root, ticket) =>
       checkpoint(CheckpointRoot(root)).foreach(_.acknowledge(poll.executor, ticket))
     }

@@ -54,7 +54,7 @@ final class ExecutorSide(
 
   def start(): Unit = {
     // The driver must know this executor before its first task hands anything over.
-    ask(Poll(author.executor, Map.empty))
+    ask(Poll(author.executor, Map.empty, metrics.figures))
     line.setDaemon(true)
     line.start()
   }
@@ -125,7 +125,7 @@ final class ExecutorSide(
       tombstones.take().foreach { case (root, names) =>
         ask(Deleted(author.executor, root.uri, names))
       }
-      val barriers = Answer.barriers(ask(Poll(author.executor, acknowledged)))
+      val barriers = Answer.barriers(ask(Poll(author.executor, acknowledged, newFigures())))
       barriers.foreach { case (root, ticket) => flush(root, ticket) }
       barriers
     } catch {
@@ -134,6 +134,14 @@ final class ExecutorSide(
         Thread.sleep(SlowPollMs)
         Map.empty
     }
+
+  private var figuresAtMs = 0L
+
+  private def newFigures(): Map[String, Long] = {
+    val due = RunningTasks.nowMs - figuresAtMs >= FiguresMs
+    if (due) figuresAtMs = RunningTasks.nowMs
+    if (due) metrics.figures else Map.empty
+  }
 
   /** Remembers, and returns the news of, what can be said about the barriers that wait. */
   private def acknowledgements(waiting: Map[String, Long]): Map[String, Long] = {
@@ -151,6 +159,7 @@ final class ExecutorSide(
 
   private val FastPollMs = 5L
   private val SlowPollMs = 500L
+  private val FiguresMs = 2000L
 }
 
 object ExecutorSide {

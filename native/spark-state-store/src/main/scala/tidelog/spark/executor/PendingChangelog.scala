@@ -1,13 +1,18 @@
 package tidelog.spark.executor
 
 import tidelog.spark.format.{ChangelogName, IndexEntry, Piece}
+import tidelog.spark.snapshot.SnapshotTurn
 
 /** A changelog on its way to the store; thread-safe, shared by the task and the uploads.
   *
   * Invariant: it is complete once its last piece was handed over and every piece is durable; then
   * exactly one caller of `stored` gets its index entry. Once one piece is lost it never completes.
+  *
+  * @param turn whether its version comes with a snapshot
   */
-final class PendingChangelog(val name: ChangelogName) {
+final class PendingChangelog(
+    val name: ChangelogName,
+    val turn: SnapshotTurn = SnapshotTurn.NotYet) {
   private var pieces = Vector.empty[Option[Piece]]
   private var bytes = 0L
   private var closed = false

@@ -35,11 +35,15 @@ final class RunningTasks(idle: String => Unit) {
 }
 
 object RunningTasks {
+
+  /** The local property in which Spark has the id of the query that a thread or task works for. */
+  val QueryProperty = "sql.streaming.queryId"
+
   def nowMs: Long = System.nanoTime() / 1000000
 
   /** The query that a task works for. */
   def query(task: TaskContext): Option[String] =
-    Option(task.getLocalProperty("sql.streaming.queryId"))
+    Option(task.getLocalProperty(QueryProperty))
 
   private def batch(task: TaskContext): Option[String] =
     Option(task.getLocalProperty("streaming.sql.batchId"))

@@ -11,7 +11,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 import tidelog.spark.format.{ChangelogName, ObjectNames, Piece, SegmentAuthor, SegmentBuilder}
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.{Message, SegmentDurable, UploadFailed}
+import tidelog.spark.rpc.{Message, SegmentDurable, Upload, UploadFailed}
+import tidelog.spark.snapshot.SnapshotTurn
 import tidelog.spark.storage.AtomicFiles
 
 /** Who writes segments: `run` names the driver process, `startMs` is when it started. */
@@ -55,9 +56,10 @@ final class SegmentLog(
   private var barrier = SeenBarrier(0, 0)
   private var timerAtMs = Long.MaxValue
 
-  def create(name: ChangelogName): CancellableFSDataOutputStream = {
+  /** @param turn whether the changelog's version comes with a snapshot */
+  def create(name: ChangelogName, turn: SnapshotTurn): CancellableFSDataOutputStream = {
     synchronized(openChangelogs += 1)
-    new ChangelogStream(new Sink(new PendingChangelog(name)))
+    new ChangelogStream(new Sink(new PendingChangelog(name, turn)))
   }
 
   /** Starts the upload of everything handed over; `ticket` is the driver's waiting barrier. */
@@ -88,7 +90,7 @@ final class SegmentLog(
     }
 
     override def end(completed: Boolean): Unit = {
-      if (completed) services.metrics.changelogs.inc() else changelog.lose()
+      if (completed) services.metrics.completed(changelog.turn) else changelog.lose()
       SegmentLog.this.synchronized {
         openChangelogs -= 1
         setTimer()
@@ -136,16 +138,23 @@ final class SegmentLog(
   private def seal(): Unit = filling.foreach { segment =>
     filling = None
     services.uploads.submit(files, root.segment(segment.name), () => segment.builder.result()) {
-      case Right(bytes) => stored(segment, bytes)
+      case Right(result) => stored(segment, result)
       case Left(error) => failed(segment, error)
     }
   }
 
-  private def stored(segment: OpenSegment, bytes: Long): Unit = {
-    val complete = segment.parts.flatMap(part => part.changelog.stored(part.number, part.piece))
+  private def stored(segment: OpenSegment, result: Stored): Unit = {
+    services.metrics.uploaded(segment.parts.length, result)
+    val complete = segment.parts.flatMap { part =>
+      part.changelog.stored(part.number, part.piece).map(_ -> part.changelog.turn)
+    }
+    def turns(kind: SnapshotTurn) = complete.count { case (_, turn) => turn == kind }
+    val upload = Upload(
+      result.elapsedNs, result.attempts, turns(SnapshotTurn.Taken), turns(SnapshotTurn.PutOff))
     val newest = segment.parts.map(_.changelog.name.version).max
     val durable = SegmentDurable(
-      services.author.executor, root.uri, segment.name, bytes, newest, complete)
+      services.author.executor, root.uri, segment.name, result.bytes, newest, complete.map(_._1),
+      upload)
     learn(durable)
     end(segment, durable)
   }

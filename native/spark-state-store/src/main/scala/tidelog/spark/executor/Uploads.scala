@@ -10,15 +10,21 @@ import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import tidelog.spark.DaemonThreads
 import tidelog.spark.storage.AtomicFiles
 
+/** An object that was stored.
+  *
+  * @param elapsedNs from the first attempt to the end of the last, pauses between them included
+  */
+final case class Stored(bytes: Long, elapsedNs: Long, attempts: Int)
+
 /** The threads of an executor that store segments, retrying each until a deadline.
   *
-  * Invariant: `done` is called exactly once per upload, with the object's length when it is stored.
+  * Invariant: `done` is called exactly once per upload.
   */
 final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
   private val pool = Executors.newFixedThreadPool(threads, DaemonThreads("tidelog-upload"))
 
   def submit(files: AtomicFiles, path: Path, bytes: () => Array[Byte])(
-      done: Either[Throwable, Long] => Unit): Unit =
+      done: Either[Throwable, Stored] => Unit): Unit =
     pool.execute(() => done(store(files, path, bytes)))
 
   def shutdown(): Unit = pool.shutdownNow()
@@ -29,14 +35,13 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
   private def store(
       files: AtomicFiles,
       path: Path,
-      bytes: () => Array[Byte]): Either[Throwable, Long] = {
+      bytes: () => Array[Byte]): Either[Throwable, Stored] = {
     val start = System.nanoTime()
     try {
       val data = bytes()
       def worthIt(error: IOException) = worthRetrying(error, files, path)
-      retrying(start, worthIt)(files.write(path, data, overwrite = true))
-      metrics.uploaded(data.length.toLong, System.nanoTime() - start)
-      Right(data.length.toLong)
+      val attempts = retrying(start, worthIt)(files.write(path, data, overwrite = true))
+      Right(Stored(data.length.toLong, System.nanoTime() - start, attempts))
     } catch {
       case error if NonFatal(error) || error.isInstanceOf[InterruptedException] =>
         metrics.failures.inc()
@@ -44,10 +49,14 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
     }
   }
 
-  private def retrying(startNs: Long, worthIt: IOException => Boolean)(attempt: => Unit): Unit = {
+  /** How many attempts it took. */
+  private def retrying(startNs: Long, worthIt: IOException => Boolean)(attempt: => Unit): Int = {
     var pauseMs = Uploads.FirstPauseMs
     var stored = false
+    var attempts = 0
     while (!stored) {
+      attempts += 1
+      metrics.attempts.inc()
       try {
         attempt
         stored = true
@@ -58,6 +67,7 @@ final class Uploads(threads: Int, deadlineMs: Long, metrics: ExecutorMetrics) {
           pauseMs = (pauseMs * 2).min(Uploads.LongestPauseMs)
       }
     }
+    attempts
   }
 
   private def worthRetrying(error: IOException, files: AtomicFiles, path: Path): Boolean =

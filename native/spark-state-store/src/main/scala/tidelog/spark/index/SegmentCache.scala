@@ -1,6 +1,7 @@
 package tidelog.spark.index
 
 import java.util.concurrent.{CompletableFuture, ExecutionException}
+import java.util.concurrent.atomic.LongAdder
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -20,13 +21,26 @@ final class SegmentCache(limit: Long) {
   private val segments =
     new java.util.LinkedHashMap[Path, CompletableFuture[Array[Byte]]](16, 0.75f, true)
   private var held = 0L
+  private val answered = new LongAdder
+  private val fetched = new LongAdder
+
+  /** Readings that found their segment here or on its way. */
+  def hits: Long = answered.sum
+
+  /** Readings that had to ask the store themselves. */
+  def misses: Long = fetched.sum
+
+  /** Bytes of the segments that are here. */
+  def bytes: Long = synchronized(held)
 
   /** Bytes [offset, offset + length) of a segment whose object has `total` bytes, if known. */
   def read(files: AtomicFiles, path: Path, total: Option[Long], offset: Long, length: Int)
       : Array[Byte] =
     total.filter(fits) match {
       case Some(bytes) => slice(whole(files, path, bytes.toInt), offset, length)
-      case None => files.read(path, offset, length)
+      case None =>
+        fetched.increment()
+        files.read(path, offset, length)
     }
 
   /** Whether a segment is here or on its way. */
@@ -62,6 +76,7 @@ final class SegmentCache(limit: Long) {
     val fresh = new CompletableFuture[Array[Byte]]
     val known = synchronized(Option(segments.putIfAbsent(path, fresh)))
     known.foreach(_ => synchronized(segments.get(path)))
+    (if (known.isEmpty) fetched else answered).increment()
     if (known.isEmpty) fill(fresh, files, path, bytes)
     try known.getOrElse(fresh).get()
     catch { case error: ExecutionException => throw error.getCause }

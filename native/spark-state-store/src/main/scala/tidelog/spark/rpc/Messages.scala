@@ -13,6 +13,14 @@ sealed trait Message extends Serializable {
   def executor: String
 }
 
+/** How a segment was stored.
+  *
+  * @param elapsedNs from the first attempt to the end of the last
+  * @param snapshots changelogs it completed whose version comes with a snapshot
+  * @param snapshotsPutOff those whose snapshot Spark alone would have taken with that version
+  */
+final case class Upload(elapsedNs: Long, attempts: Int, snapshots: Int, snapshotsPutOff: Int)
+
 /** A segment is stored; `complete` are the changelogs all of whose pieces are durable by now,
   * `newest` is the highest state version of which the segment holds a piece.
   */
@@ -22,7 +30,8 @@ final case class SegmentDurable(
     segment: String,
     bytes: Long,
     newest: Long,
-    complete: Vector[IndexEntry])
+    complete: Vector[IndexEntry],
+    upload: Upload)
     extends Message
 
 /** These changelogs will never be durable: the upload's retries are used up. */
@@ -38,9 +47,14 @@ final case class Deleted(executor: String, root: String, names: Vector[Changelog
     extends Message
 
 /** Sent all the time; `acknowledged` names, per checkpoint, the newest barrier before which
-  * everything handed to this executor is durable or reported as failed.
+  * everything handed to this executor is durable or reported as failed. `figures` are the values
+  * of `ExecutorMetrics.Names`, or empty: they are sent every few seconds only.
   */
-final case class Poll(executor: String, acknowledged: Map[String, Long]) extends Message
+final case class Poll(
+    executor: String,
+    acknowledged: Map[String, Long],
+    figures: Map[String, Long] = Map.empty)
+    extends Message
 
 /** The driver's answers, made of the JDK's classes only: an executor decodes them with a class
   * loader from before `spark.jars` were fetched.

@@ -27,9 +27,12 @@ import tidelog.spark.format.ChangelogName
 object SnapshotScheduler extends Logging {
   @volatile private var broken = false
 
-  /** Called when Spark opens the changelog of a version, which is before it decides. */
-  def schedule(file: Path, name: ChangelogName, run: String, intervalMs: Long): Unit =
-    if (!broken) {
+  /** Called when Spark opens the changelog of a version, which is before it decides; what it will
+    * decide.
+    */
+  def schedule(file: Path, name: ChangelogName, run: String, intervalMs: Long): SnapshotTurn =
+    if (broken) SnapshotTurn.NotYet
+    else {
       try set(file.getParent, name, run, intervalMs)
       catch {
         case NonFatal(error) =>
@@ -38,6 +41,7 @@ object SnapshotScheduler extends Logging {
             "tidelog: snapshots are not staggered, because this Spark keeps its state stores " +
               "differently; all else works. Next: report your Spark version (a retry is safe).",
             error)
+          SnapshotTurn.NotYet
       }
     }
 
@@ -50,7 +54,11 @@ object SnapshotScheduler extends Logging {
   private val followed = TrieMap.empty[Path, Followed]
   private val closedProviders = TrieMap.empty[Class[_], Unit]
 
-  private def set(directory: Path, name: ChangelogName, run: String, intervalMs: Long): Unit = {
+  private def set(
+      directory: Path,
+      name: ChangelogName,
+      run: String,
+      intervalMs: Long): SnapshotTurn = {
     val before = followed.get(directory).filter(_.run == run)
     val pace = before.fold(Pace.start)(_.pace).seen(name.version, System.nanoTime() / 1000000)
     def period(store: RocksDB) =
@@ -65,11 +73,13 @@ object SnapshotScheduler extends Logging {
       if (remembered.isEmpty || remembered.exists(due)) stores(directory, name).toSeq
       else remembered
     followed.put(directory, new Followed(run, current.map(WeakReference(_)), pace))
-    current.foreach { store =>
+    val turns = current.map { store =>
       val minimum = store.conf.minDeltasForSnapshot
       val last = SnapshotPhase.lastSnapshot(name.version, minimum, due(store))
       setter.invoke(store, java.lang.Long.valueOf(last))
+      SnapshotTurn.of(name.version, minimum, due(store))
     }
+    turns.headOption.getOrElse(SnapshotTurn.NotYet)
   }
 
   private def stores(directory: Path, name: ChangelogName): Iterable[RocksDB] = {

@@ -15,6 +15,7 @@ object CoreChecks {
     new PlaceChecks(checks).run()
     new SegmentCacheChecks(checks).run()
     new UploadChecks(checks).run()
+    new MetricsChecks(checks).run()
     new LogChecks(checks).run()
   }
 }

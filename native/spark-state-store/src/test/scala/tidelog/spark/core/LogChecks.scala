@@ -10,7 +10,7 @@ import org.apache.hadoop.fs.Path
 
 import com.codahale.metrics.MetricRegistry
 
-import tidelog.spark.driver.{Collector, DriverMetrics}
+import tidelog.spark.driver.{Collector, DriverMetrics, HouseKeeping}
 import tidelog.spark.Checks
 import tidelog.spark.format._
 import tidelog.spark.Checks.equal
@@ -168,8 +168,8 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     history :+= s"restart@$batch"
     driver += 1
     first = true
-    collector =
-      new Collector(stored, f"run$driver%05d", new DriverMetrics(new MetricRegistry))
+    val figures = new HouseKeeping(new DriverMetrics(new MetricRegistry))
+    collector = new Collector(stored, f"run$driver%05d", figures)
   }
 
   def newReader(): IndexReader = new IndexReader(root, files, listingAgeMs = 0)

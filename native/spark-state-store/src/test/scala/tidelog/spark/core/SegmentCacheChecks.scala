@@ -23,6 +23,7 @@ final class SegmentCacheChecks(checks: Checks) {
       Seq(1, 2, 1, 2, 3, 3).foreach(number => equal(read(cache, files, number).toSeq, content(number)))
       equal(files.reads.toMap.map { case (file, count) => file -> count.get },
         Map(path(1) -> 1, path(2) -> 1, path(3) -> 1))
+      equal((cache.hits, cache.misses), (5L, 1L))
     }
     checks.check("what is read ahead takes at most a quarter of the room") {
       val files = new CountedFiles

@@ -11,7 +11,7 @@ import com.codahale.metrics.MetricRegistry
 
 import tidelog.spark.Checks
 import tidelog.spark.Checks.equal
-import tidelog.spark.executor.{ExecutorMetrics, Uploads}
+import tidelog.spark.executor.{ExecutorMetrics, Stored, Uploads}
 import tidelog.spark.storage.AtomicFiles
 
 /** Uploads of segments to a local directory. */
@@ -24,10 +24,11 @@ final class UploadChecks(checks: Checks) {
       Files.delete(removed)
       val metrics = new ExecutorMetrics(new MetricRegistry)
       val uploads = new Uploads(threads = 1, deadlineMs = TimeUnit.DAYS.toMillis(1), metrics)
-      val result = new CompletableFuture[Either[Throwable, Long]]
+      val result = new CompletableFuture[Either[Throwable, Stored]]
       uploads.submit(files, new Path(path, "a.seg"), () => Array[Byte](1))(result.complete(_))
       equal(result.get().left.map(_.isInstanceOf[FileNotFoundException]), Left(true))
-      equal(metrics.retries.getCount, 0L)
+      equal((metrics.attempts.getCount, metrics.retries.getCount), (1L, 0L))
+      equal(metrics.failures.getCount, 1L)
       equal(Files.exists(removed), false)
       uploads.shutdown()
     }

@@ -1,0 +1,118 @@
+package tidelog.spark.core
+
+import scala.jdk.CollectionConverters._
+
+import com.codahale.metrics.MetricRegistry
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+
+import tidelog.spark.Checks
+import tidelog.spark.Checks.equal
+import tidelog.spark.driver.{
+  BatchReport,
+  BatchReports,
+  DriverMetrics,
+  ExecutorSums,
+  Gathered,
+  HouseKeeping,
+  HouseKept
+}
+import tidelog.spark.executor.{ExecutorMetrics, InFlightBytes}
+import tidelog.spark.format.{ChangelogName, IndexDocument, IndexEntry, Piece}
+import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.rpc.Upload
+import tidelog.spark.snapshot.SnapshotTurn
+
+/** What the plug-in says of itself: metrics of driver and executors, and reports of batches. */
+final class MetricsChecks(checks: Checks) {
+  def run(): Unit = {
+    checks.check("an executor tells the driver every figure that the driver sums up") {
+      equal(executor(new MetricRegistry).figures.keySet, ExecutorMetrics.Names.toSet)
+    }
+    checks.check("driver and executor have no metric of one name") {
+      val (one, other) = (new MetricRegistry, new MetricRegistry)
+      new DriverMetrics(one)
+      executor(other)
+      equal(one.getNames.asScala.toSet.intersect(other.getNames.asScala.toSet), Set.empty[String])
+    }
+    checks.check("totals keep what executors had counted that are gone, levels do not") {
+      val sums = new ExecutorSums
+      sums.said("1", Map("changelogs" -> 5L, "inFlight.bytes" -> 7L))
+      sums.said("2", Map("changelogs" -> 1L, "inFlight.bytes" -> 2L))
+      sums.said("1", Map("changelogs" -> 6L, "inFlight.bytes" -> 9L))
+      equal((sums.alive, sums.sum("changelogs"), sums.sum("inFlight.bytes")), (2, 7L, 11L))
+      sums.removed("1")
+      equal((sums.alive, sums.sum("changelogs"), sums.sum("inFlight.bytes")), (1, 7L, 2L))
+      sums.removed("2")
+      equal((sums.alive, sums.sum("changelogs"), sums.sum("inFlight.bytes")), (0, 7L, 0L))
+    }
+    checks.check("a snapshot is put off where Spark alone would have taken it") {
+      val turns = (1L to 12L).map(version => SnapshotTurn.of(version, 3, due = version % 6 == 2))
+      val expected = Map(2 -> SnapshotTurn.Taken, 8 -> SnapshotTurn.Taken) ++
+        Seq(3, 6, 9, 12).map(_ -> SnapshotTurn.PutOff)
+      equal(turns, (1 to 12).map(expected.getOrElse(_, SnapshotTurn.NotYet)))
+    }
+    reports()
+  }
+
+  private def reports(): Unit = {
+    checks.check("the report of a batch adds up its segments and the house-keeping") {
+      val uploads = Vector(Upload(9000000, 3, 1, 0), Upload(2500000, 1, 0, 2), Upload(4000000, 1, 1, 0))
+      val found = read(report(7, uploads, HouseKept(1, 2, 3, 4, 500)))
+      equal(found.path("query").asText, "q")
+      equal(found.path("batch").asLong, 7L)
+      equal(figures(found), Map(
+        "changelogs" -> 2.0, "changelog_bytes" -> 30.0, "segments" -> 2.0, "segment_bytes" -> 300.0,
+        "blocks" -> 3.0, "index_bytes" -> 77.0, "barrier_wait_ms" -> 31.0, "upload_ms_p50" -> 4.0,
+        "upload_ms_max" -> 9.0, "upload_attempts" -> 5.0, "snapshots" -> 2.0,
+        "snapshots_put_off" -> 2.0, "roll_ups" -> 1.0, "segments_deleted" -> 2.0,
+        "house_keeping_failures" -> 3.0, "live_segments" -> 4.0, "live_bytes" -> 500.0))
+    }
+    checks.check("a batch without uploads has no times of uploads") {
+      val found = read(report(7, Vector.empty, HouseKept()))
+      equal(Seq("upload_ms_p50", "upload_ms_max").map(found.path(_).isNull), Seq(true, true))
+    }
+    checks.check("the newest thousand reports are kept, a batch that ran again among them") {
+      val kept = new BatchReports
+      (0L until 1000L).foreach(batch => kept.add(report(batch, Vector.empty, HouseKept())))
+      kept.add(report(0, Vector(Upload(1, 1, 0, 0)), HouseKept()))
+      kept.add(report(1000, Vector.empty, HouseKept()))
+      equal(kept.find("q", 0).map(_.gathered.uploads.length), Some(1))
+      equal(Seq(1L, 2L, 1000L).map(kept.find("q", _).isDefined), Seq(false, true, true))
+      equal(kept.find("other", 2), None)
+    }
+    checks.check("house-keeping is reported once, what is stored every time") {
+      val keeping = new HouseKeeping(new DriverMetrics(new MetricRegistry))
+      keeping.rolledUp()
+      keeping.deletedSegment()
+      keeping.swept(2)
+      keeping.failed()
+      keeping.live(8, 900)
+      equal(keeping.take(), HouseKept(1, 3, 1, 8, 900))
+      equal(keeping.take(), HouseKept(0, 0, 0, 8, 900))
+    }
+  }
+
+  private def executor(registry: MetricRegistry): ExecutorMetrics = {
+    val metrics = new ExecutorMetrics(registry)
+    metrics.watch(new InFlightBytes(10))
+    metrics
+  }
+
+  private def report(batch: Long, uploads: Vector[Upload], kept: HouseKept): BatchReport = {
+    def entry(partition: Int, bytes: Long, pieces: Piece*) =
+      IndexEntry(ChangelogName(0, partition, "default", batch + 1, "id"), bytes, pieces.toVector)
+    val entries = Vector(
+      entry(0, 10, Piece("a", 0, 50)),
+      entry(1, 20, Piece("a", 50, 50), Piece("b", 0, 50)))
+    val index = IndexDocument(batch, batch, Map("a" -> 200L, "b" -> 100L), entries)
+    BatchReport(Some("q"), CheckpointRoot("file:/c"), Gathered(index, uploads, 31), 77, kept)
+  }
+
+  private def read(report: BatchReport): JsonNode = new ObjectMapper().readTree(report.json)
+
+  private def figures(document: JsonNode): Map[String, Double] =
+    document.properties.asScala
+      .map(field => field.getKey -> field.getValue)
+      .collect { case (name, value) if value.isNumber && name != "batch" => name -> value.asDouble }
+      .toMap
+}
