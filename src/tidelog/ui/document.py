@@ -242,6 +242,29 @@ class OperatorSeries(msgspec.Struct, frozen=True):
     """How far the watermark is behind the clock."""
 
 
+class TaskNow(msgspec.Struct, frozen=True):
+    """A subtask between the last two looks at the job."""
+
+    subtask: int
+    busy: float | None
+    backpressured: float | None
+    input_bytes: int | None
+    """Records that wait in its inputs."""
+    materialization_lag_s: float | None
+    """How long the upload of its table has been due."""
+
+
+class OperatorNow(msgspec.Struct, frozen=True):
+    """An operator between the last two looks at the job; null where there is nothing to go by."""
+
+    id: str
+    records_per_s: float | None
+    busy: float | None
+    backpressured: float | None
+    tasks: tuple[TaskNow, ...]
+    """Empty where the job's release does not tell them."""
+
+
 class LivePart(msgspec.Struct, frozen=True):
     """A job that runs: its status as it came, and what was seen of it."""
 
@@ -249,6 +272,7 @@ class LivePart(msgspec.Struct, frozen=True):
     at_ms: int
     status: dict[str, Any]
     """`tidelog run --json` has the same fields; readers do without what a release has not."""
+    now: tuple[OperatorNow, ...]
     state: StateSeries
     operators: tuple[OperatorSeries, ...]
 

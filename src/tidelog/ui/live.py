@@ -16,13 +16,25 @@ from tidelog.ui.document import (
     CheckpointPoint,
     LivePart,
     Materialized,
+    OperatorNow,
     OperatorSeries,
     Phases,
     StateSeries,
+    TaskNow,
 )
 
 _KNOWN_TIME: Final = 1 << 53
 """Watermarks beyond it stand for the beginning or the end of time."""
+
+
+class TaskFigures(msgspec.Struct, frozen=True):
+    """What the page computes with of a subtask."""
+
+    subtask: int
+    busy_s: float = 0.0
+    backpressured_s: float = 0.0
+    input_bytes: int | None = None
+    materialization_lag_s: float | None = None
 
 
 class OperatorFigures(msgspec.Struct, frozen=True):
@@ -37,6 +49,7 @@ class OperatorFigures(msgspec.Struct, frozen=True):
     backpressured_s: float = 0.0
     late_records: int = 0
     watermark_ms: int | None = None
+    tasks: tuple[TaskFigures, ...] = ()
 
 
 class StateFigures(msgspec.Struct, frozen=True):
@@ -68,8 +81,8 @@ class Figures(msgspec.Struct, frozen=True):
     @property
     def memory_bytes(self) -> int | None:
         """All that counts against the budget; None where nobody says."""
-        parts = [v for n, v in self.memory.items() if n.endswith("_bytes") and n != "budget_bytes"]
-        return sum(parts) if parts and all(isinstance(part, int) for part in parts) else None
+        used = self.memory.get("used_bytes")
+        return used if isinstance(used, int) else None
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -77,6 +90,12 @@ class Sample(msgspec.Struct, frozen=True):
 
     at_ms: int
     figures: Figures
+
+    def to_keep(self) -> "Sample":
+        """Without the subtasks, of which only the last look is shown."""
+        replace = msgspec.structs.replace
+        operators = tuple(replace(each, tasks=()) for each in self.figures.operators)
+        return Sample(self.at_ms, replace(self.figures, operators=operators))
 
 
 class _Sizes(msgspec.Struct, frozen=True):
@@ -159,9 +178,50 @@ def _understood(found: object, kind: Any) -> Any:
         ) from cause
 
 
-def live_part(done: Done, at_ms: int, samples: Sequence[Sample]) -> LivePart:
-    """What the page shows of a job that answered at a moment."""
-    return LivePart(done.pid, at_ms, done.status, _state(samples), _operators(samples))
+def live_part(done: Done, looks: Sequence[Sample], samples: Sequence[Sample]) -> LivePart:
+    """What the page shows of a job: its last answer, the last two looks and those before."""
+    now = looks[-1]
+    before = looks[-2] if len(looks) > 1 else now
+    return LivePart(
+        done.pid, now.at_ms, done.status, _now(before, now), _state(samples), _operators(samples)
+    )
+
+
+def _now(before: Sample, now: Sample) -> tuple[OperatorNow, ...]:
+    elapsed = _elapsed(before, now)
+    old = {each.id: each for each in before.figures.operators}
+    return tuple(_operator_now(old.get(each.id), each, elapsed) for each in now.figures.operators)
+
+
+def _operator_now(
+    old: OperatorFigures | None, new: OperatorFigures, elapsed: float | None
+) -> OperatorNow:
+    rates = _rates(old, new, elapsed) if old is not None and elapsed is not None else _NO_RATES
+    tasks = {each.subtask: each for each in old.tasks} if old is not None else {}
+    # Where a counter went back, the subtasks have no shares either.
+    same = elapsed if rates is not _NO_RATES else None
+    return OperatorNow(
+        new.id,
+        records_per_s=rates[0],
+        busy=rates[1],
+        backpressured=rates[2],
+        tasks=tuple(_task(tasks.get(each.subtask), each, same) for each in new.tasks),
+    )
+
+
+def _task(old: TaskFigures | None, new: TaskFigures, elapsed: float | None) -> TaskNow:
+    busy = backpressured = None
+    if old is not None and elapsed is not None:
+        busy = _share((new.busy_s - old.busy_s) / elapsed)
+        backpressured = _share((new.backpressured_s - old.backpressured_s) / elapsed)
+    return TaskNow(new.subtask, busy, backpressured, new.input_bytes, new.materialization_lag_s)
+
+
+def _elapsed(before: Sample, after: Sample) -> float | None:
+    """Seconds between two looks at one incarnation; None between two."""
+    seconds = after.figures.at_s - before.figures.at_s
+    same = before.figures.generation == after.figures.generation
+    return seconds if same and seconds > 0 else None
 
 
 def _state(samples: Sequence[Sample]) -> StateSeries:
@@ -192,10 +252,11 @@ def _operator(
 ) -> OperatorSeries:
     rates = [_NO_RATES] if samples else []
     for (before, after), (old, new) in zip(pairwise(samples), pairwise(by_name), strict=True):
-        elapsed = after.figures.at_s - before.figures.at_s
-        same = before.figures.generation == after.figures.generation and elapsed > 0
-        here = same and name in old and name in new
-        rates.append(_rates(old[name], new[name], elapsed) if here else _NO_RATES)
+        elapsed = _elapsed(before, after)
+        if elapsed is None or name not in old or name not in new:
+            rates.append(_NO_RATES)
+        else:
+            rates.append(_rates(old[name], new[name], elapsed))
     return OperatorSeries(
         name,
         records_per_s=tuple(rate[0] for rate in rates),

@@ -65,8 +65,8 @@ class Watcher:
     _view: StoreView | None = None
     _done: Done | None = None
     """The job's last answer; None when no job answers."""
-    _figures: Figures | None = None
-    _asked_ms: int = 0
+    _looks: tuple[Sample, ...] = ()
+    """The last two answers with figures, oldest first; none when no job answers."""
     _silence: str = ""
     """Why no job answers."""
     _failure: TidelogError | None = None
@@ -96,14 +96,14 @@ class Watcher:
         except TidelogError as error:
             self._lost(f"The job that runs on this store does not show its figures: {error}")
         else:
-            self._done, self._figures, self._silence = done, figures, ""
-            self._asked_ms = self.clock.now_ms()
-            self._samples.add(Sample(self._asked_ms, figures))
+            look = Sample(self.clock.now_ms(), figures)
+            self._done, self._looks, self._silence = done, (*self._looks[-1:], look), ""
+            self._samples.add(look.to_keep())
             self._seen.add(points)
             self._materialized.told(uploads)
 
     def _lost(self, why: str) -> None:
-        self._done, self._figures, self._silence = None, None, why
+        self._done, self._looks, self._silence = None, (), why
 
     async def document(self, *, on_demand: bool = False) -> Document:
         """What is known now; reads the store when it is time to, or sooner `on_demand`.
@@ -144,7 +144,8 @@ class Watcher:
         self._materialized.add(view.slots.checkpoints)
 
     def _document(self, view: StoreView) -> Document:
-        now_ms, done, figures = self.clock.now_ms(), self._done, self._figures
+        now_ms, done = self.clock.now_ms(), self._done
+        figures = self._looks[-1].figures if self._looks else None
         newest, started_ms = newest_checkpoint(view.slots), _started_ms(view, figures)
         jobs = [entry.job for _, entry in sorted(view.slots.entries.items())]
         ended = newest is not None and newest.final
@@ -171,7 +172,7 @@ class Watcher:
     def _live(self) -> LivePart | None:
         if self._done is None:
             return None
-        return live_part(self._done, self._asked_ms, self._samples.all())
+        return live_part(self._done, self._looks, self._samples.all())
 
     def _checkpoints(self, view: StoreView) -> tuple[CheckpointPoint, ...]:
         """All that were seen; those that the store had when it was read last are marked."""

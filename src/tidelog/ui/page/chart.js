@@ -186,7 +186,7 @@ const bars = (spec, inner) => {
   const step = Math.min(36, inner.width / shown.length);
   const gap = step > 8 ? 2 : 1;
   const middle = index => step * (index + 0.5);
-  const every = Math.ceil(shown.length / Math.max(2, Math.floor((step * shown.length) / 76)));
+  const every = Math.ceil(shown.length / Math.max(1, Math.floor((step * shown.length) / 76)));
   return {
     largest: shown.reduce((largest, index) => Math.max(largest, total(spec, index)), 0),
     ticks: shown.map((index, at) => ({ at: middle(at), text: clock(spec.x[index]), index: at })).filter(({ index }) => index % every === (every > 1 ? Math.floor(every / 2) : 0)),
@@ -204,7 +204,7 @@ const bars = (spec, inner) => {
           return s("rect", { class: `bar ${one.colour}`, x: x(middle(at) - step / 2 + gap / 2), width: step - gap, y: to, height: Math.max(0.75, from - to) });
         });
       }),
-      several > 1 ? s("text", { class: "hint", x: x(inner.width), y: MARGIN.top + 2, "text-anchor": "end" }, `each bar: the slowest of ${several}`) : null,
+      several > 1 ? s("text", { class: "hint", x: x(inner.width), y: MARGIN.top + 2, "text-anchor": "end" }, `each bar: the ${spec.most || "largest"} of ${several}`) : null,
     ],
   };
 };

@@ -1,7 +1,7 @@
 // What stands in each section of the page; each is a function of the document alone.
 
 const PHASES = [
-  ["start_delay_s", "Barrier on its way", "c4"],
+  ["start_delay_s", "Barrier on its way", "c6"],
   ["alignment_s", "Alignment", "c1"],
   ["durable_s", "Until all was durable", "c0"],
   ["manifest_s", "Manifest", "c3"],
@@ -83,11 +83,11 @@ const checkpointSection = doc => {
     heading("Checkpoints", "Where their time went, and how much each added to the store."),
     points.length === 0 ? empty("No checkpoint was completed yet. The first one comes after the job's checkpoint interval.") : h("div", { class: "grid" },
       card("Duration by phase", timed.length ? `The last ${count(timed.length)} of this run.` : null, timed.length
-        ? chart({ key: "durations", label: "Duration of checkpoints by phase", bars: true, unit: "seconds", sum: "Duration", x: column(timed, p => p.at_ms), columns: columns(timed),
+        ? chart({ key: "durations", label: "Duration of checkpoints by phase", bars: true, unit: "seconds", sum: "Duration", most: "slowest", x: column(timed, p => p.at_ms), columns: columns(timed),
           series: PHASES.map(([field, name, colour]) => ({ name, colour, values: column(timed, p => p.phases[field]) })) })
         : [empty("Only a running job tells how long checkpoints take. From the store alone, how their barriers passed:"),
-          barriers.length ? chart({ key: "barriers", label: "Barriers of checkpoints", bars: true, unit: "seconds", sum: "At most", x: column(barriers, p => p.at_ms), columns: columns(barriers),
-            series: [{ name: "Start delay, longest", colour: "c4", values: column(barriers, p => p.start_delay_ms / 1000) }, { name: "Alignment, longest", colour: "c1", values: column(barriers, p => p.alignment_ms / 1000) }] }) : empty("The checkpoints do not tell this either.")]),
+          barriers.length && barriers.every(p => p.start_delay_ms + p.alignment_ms === 0) ? empty("No barrier of the stored checkpoints waited for as long as a millisecond.") : barriers.length ? chart({ key: "barriers", label: "Barriers of checkpoints", bars: true, unit: "seconds", sum: "At most", x: column(barriers, p => p.at_ms), columns: columns(barriers),
+            series: [{ name: "Start delay, longest", colour: "c6", values: column(barriers, p => p.start_delay_ms / 1000) }, { name: "Alignment, longest", colour: "c1", values: column(barriers, p => p.alignment_ms / 1000) }] }) : empty("The checkpoints do not tell this either.")]),
       card("Added to the store", "Bytes that the checkpoint before does not hold.", added(points, columns))),
   ];
 };
@@ -173,11 +173,8 @@ const operatorSection = doc => {
   const operators = statusOf(doc).operators || [];
   if (!operators.length) return [title, empty("The job has not started its operators yet.")];
   const at = doc.live.state.at_ms;
-  const series = new Map(doc.live.operators.map(one => [one.id, one]));
-  const last = (id, field) => {
-    const values = (series.get(id) || {})[field] || [];
-    return values.length ? values[values.length - 1] : null;
-  };
+  const now = new Map(doc.live.now.map(one => [one.id, one]));
+  const last = (id, field) => (now.get(id) || {})[field];
   const several = field => doc.live.operators.map((one, index) => ({ name: one.id, ...look(index), values: one[field] }));
   const some = field => doc.live.operators.some(one => one[field].some(known));
   return [
@@ -186,11 +183,8 @@ const operatorSection = doc => {
       h("div", { class: "card whole" }, h("h3", {}, "Now"),
         h("p", { class: "small" }, "Of the last two seconds: at work, back-pressured (it could have worked but waited for others), idle."),
         legend([{ name: "Busy", colour: "c0" }, { name: "Back-pressured", colour: "c1" }, { name: "Idle", colour: "none" }]),
-        stacks(operators.map(one => ({
-          name: one.id,
-          parts: [{ value: last(one.id, "busy") || 0, colour: "c0" }, { value: last(one.id, "backpressured") || 0, colour: "c1" }],
-          text: h("span", {}, `${share(last(one.id, "busy"))} busy, ${share(last(one.id, "backpressured"))} waiting`),
-        })), 1),
+        stacks(doc.live.now.map(one => workRow(one.id, one)), 1),
+        doc.live.now.some(one => one.tasks.length) ? fold("subtasks", "By subtask", () => subtaskWork(doc.live.now)) : null,
         table([
           ["Operator", one => one.id],
           ["Subtasks", one => count(one.parallelism), "number"],
@@ -211,6 +205,26 @@ const operatorSection = doc => {
 
 /** Lines differ in colour and in dashes, so that no reader depends on colours. */
 const look = index => ({ colour: `c${index % 8}`, dash: (index + Math.floor(index / 8)) % 4 });
+
+const workRow = (name, one) => ({
+  name,
+  parts: [{ value: one.busy || 0, colour: "c0" }, { value: one.backpressured || 0, colour: "c1" }],
+  text: h("span", {}, `${share(one.busy)} busy, ${share(one.backpressured)} waiting`),
+});
+
+const subtaskWork = now => {
+  const rows = now.flatMap(operator => operator.tasks.map(task => ({ name: `${operator.id}-${task.subtask}`, ...task })));
+  return [
+    stacks(rows.map(row => workRow(row.name, row)), 1),
+    table([
+      ["Subtask", row => row.name],
+      ["Busy", row => share(row.busy), "number"],
+      ["Back-pressured", row => share(row.backpressured), "number"],
+      ["Records waiting", row => bytes(row.input_bytes), "number"],
+      ["Upload of its table due since", row => seconds(row.materialization_lag_s), "number"],
+    ], rows, "Subtasks now"),
+  ];
+};
 
 const behind = (doc, at) => chart({ key: "behind", label: "Watermarks behind the clock", unit: "seconds", x: at,
   series: doc.live.operators.map((one, index) => ({ name: one.id, ...look(index), values: one.behind_s.map(value => (known(value) ? Math.max(0, value) : null)) })).filter(one => one.values.some(known)) });
@@ -251,10 +265,10 @@ const billSection = doc => {
       : "Storage alone: requests are counted by a running job, and for a minute at least. Objects that live for less than a provider's minimum cost more than this."),
     table([
       ["Provider", line => [line.title, h("span", { class: "under" }, `${line.region}, prices of ${line.as_of}`), line.warning ? h("span", { class: "under warning", title: line.warning }, "out of date: compare them with the provider's") : null].filter(Boolean)],
+      ["A day", line => h("strong", {}, money(line.total, line.currency)), "number"],
       ["Storage", line => money(line.storage, line.currency), "number"],
       ["Requests", line => money(line.requests, line.currency), "number"],
       ["Transfer", line => money(line.transfer, line.currency), "number"],
-      ["A day", line => h("strong", {}, money(line.total, line.currency)), "number"],
     ], bill.lines, "The bill of a day")),
     h("div", { class: "card whole" }, h("h3", {}, "Stored"), h("p", { class: "small" }, `${bytes(all)} in ${plural(objects, "object")}, listed ${ago(bill.at_ms, doc.at_ms)}.`),
       stacks(bill.stored.map((kind, at) => ({ name: kind.kind, parts: [{ value: kind.bytes, colour: colours[at % 4] }], text: `${bytes(kind.bytes)}, ${count(kind.objects)}` }))),

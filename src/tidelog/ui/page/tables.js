@@ -22,7 +22,7 @@ const slotRow = (doc, slot) => {
 
 const slotDetails = slot => [
   slot.problem ? h("p", { class: "wrong" }, slot.problem) : null,
-  h("dl", { class: "facts" },
+  h("dl", { class: "facts broad" },
     fact("Checkpoint", known(slot.checkpoint_id) ? String(slot.checkpoint_id) : DASH),
     fact("Generation", known(slot.generation) ? String(slot.generation) : DASH),
     fact("Completed", moment(slot.created_ms)),
