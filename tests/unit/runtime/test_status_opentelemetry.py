@@ -177,6 +177,29 @@ def test_a_job_whose_collector_is_not_there_counts_as_ever_and_warns_once(
     assert "Connection refused" in str(record.args["error"])
 
 
+def test_the_end_does_not_wait_for_a_collector_that_never_answers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with tidelog.export_metrics(f"http://127.0.0.1:{silent.getsockname()[1]}") as update:
+            update(STATUS)
+        # It is over, and the request is still waiting for its answer.
+        connection, _ = silent.accept()
+        with connection:
+            assert connection.recv(4) == b"POST"
+            connection.setblocking(False)
+            left = bytearray()
+            with pytest.raises(BlockingIOError):
+                while received := connection.recv(1 << 20):
+                    left += received
+            assert b"tidelog_records_read" in left
+    [record] = caplog.records
+    assert (vars(record)["event"], record.args["error"]) == ("metrics_not_exported", "no answer")
+
+
 def test_every_outage_is_logged_at_its_beginning_and_its_end(
     there: Collector, caplog: pytest.LogCaptureFixture
 ) -> None:

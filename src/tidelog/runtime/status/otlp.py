@@ -77,24 +77,37 @@ class _Exporter(metric_exporter.OTLPMetricExporter):
         self._url = url
         self._answers = _Answers()
         self._lost = False
+        self._under_way = False
+        self._ended = False
         super().__init__(url, session=self._answers)
 
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
     ) -> MetricExportResult:
         """Export once, with the SDK's retries."""
-        _exporting.now = True
+        _exporting.now = self._under_way = True
         try:
             result = super().export(metrics_data, timeout_millis or 10_000, **kwargs)
         finally:
-            _exporting.now = False
-        lost, self._lost = self._lost, result is not MetricExportResult.SUCCESS
+            _exporting.now = self._under_way = False
+        if not self._ended:
+            self._reached(result is MetricExportResult.SUCCESS)
+        return result
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        """End; an export that is still under way is given up."""
+        super().shutdown(timeout_millis, **kwargs)
+        if self._under_way:
+            self._reached(False)
+        self._ended = True
+
+    def _reached(self, reached: bool) -> None:
+        lost, self._lost = self._lost, not reached
         if self._lost and not lost:
             error = self._answers.problem
             Event.METRICS_NOT_EXPORTED.log(logger, endpoint=self._url, error=error)
         elif lost and not self._lost:
             Event.METRICS_EXPORTED_AGAIN.log(logger, endpoint=self._url)
-        return result
 
 
 class _Answers(requests.Session):
@@ -104,6 +117,7 @@ class _Answers(requests.Session):
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:
         """Send a request."""
+        self.problem = "no answer"
         try:
             answer = super().request(*args, **kwargs)
         except requests.RequestException as error:
