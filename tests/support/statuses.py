@@ -2,6 +2,7 @@
 
 from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
 from tidelog.ids import Generation, Slot
+from tidelog.runtime.checkpoints.completed import CheckpointPhases
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
@@ -43,6 +44,7 @@ STATUS = JobStatus(
         interval_s=19.5,
         age_s=20.5,
         contents=CheckpointContents(75, 76, 77, 78, 79.5, 80.5, 88, 89),
+        phases=CheckpointPhases(91.5, 92.5, 93.5, 94.5),
     ),
     uploads=UploadsStatus(
         *(21, 22, 23, 24, 25.5, 26, 27, 28.5, spread(80), spread(81), spread(82)),

@@ -116,7 +116,7 @@ def test_only_the_last_durations_of_checkpoints_are_kept() -> None:
     assert metrics.completed == 5000
     assert [each.slot for each in metrics.recent] == list(range(4488, 5000))
     assert metrics.durations_s == [float(n) for n in range(904, 5000)]
-    assert metrics.last_sizes == CheckpointSizes(4999, 0, 0, 0)
+    assert metrics.last is not None and metrics.last.sizes == CheckpointSizes(4999, 0, 0, 0)
     assert metrics.last_contents == CheckpointContents(4999)
     assert metrics.next_since == 5099.0
 

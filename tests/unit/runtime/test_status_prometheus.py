@@ -83,6 +83,8 @@ def test_nothing_is_served_before_the_first_status() -> None:
         'tidelog_checkpoint_unaligned_subtasks{job_name="words"} 78.0',
         'tidelog_checkpoint_start_delay_seconds{job_name="words"} 79.5',
         'tidelog_checkpoint_alignment_seconds{job_name="words"} 80.5',
+        'tidelog_checkpoint_durable_seconds{job_name="words"} 93.5',
+        'tidelog_checkpoint_manifest_seconds{job_name="words"} 94.5',
         'tidelog_checkpoint_in_flight_buffers{job_name="words"} 88.0',
         'tidelog_checkpoint_in_flight_bytes{job_name="words"} 89.0',
         'tidelog_log_queue_limit_bytes{job_name="words"} 29.0',

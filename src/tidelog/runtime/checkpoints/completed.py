@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint
 from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
+from tidelog.metrics import gauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,20 @@ class CheckpointPhases:
     """From the trigger to the first barrier at the subtask that the barriers passed last."""
     alignment_s: float
     """From that barrier to the subtask's snapshot."""
-    durable_s: float
-    """From there until every subtask's part was durable: flushes and uploads."""
-    manifest_s: float
-    """From there until the manifest was in its slot, and no newer start above it."""
+    durable_s: float = gauge(
+        "checkpoint_durable_seconds",
+        "Time from the last snapshot of the last checkpoint until every subtask's part was "
+        "durable: flushes and uploads.",
+        watch="Long: the store is slow, or the log comes faster than it is uploaded.",
+        default=0.0,
+    )
+    manifest_s: float = gauge(
+        "checkpoint_manifest_seconds",
+        "Time from there until the last checkpoint's manifest was in its slot, with no newer "
+        "start above it.",
+        watch="A few requests to the store, one after the other: its latency.",
+        default=0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ from tidelog.checkpoint.manifest import (
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.sizes import (
     CheckpointContents,
-    CheckpointSizes,
     checkpoint_sizes,
     contents_of,
 )
@@ -70,9 +69,6 @@ class CheckpointMetrics:
 
     completed: int = 0
     failed: int = 0
-    last_duration_s: float | None = None
-    last_manifest_bytes: int = 0
-    last_sizes: CheckpointSizes | None = None
     last_contents: CheckpointContents | None = None
     last_failure: str | None = None
     kept_aligned: str | None = None
@@ -82,6 +78,11 @@ class CheckpointMetrics:
     recent: deque[CompletedCheckpoint] = field(default_factory=lambda: deque(maxlen=_DESCRIBED))
     """The last few hundred checkpoints, oldest first."""
     _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    @property
+    def last(self) -> CompletedCheckpoint | None:
+        """The last completed checkpoint."""
+        return self.recent[-1] if self.recent else None
 
     @property
     def durations_s(self) -> list[float]:
@@ -94,10 +95,7 @@ class CheckpointMetrics:
         """Account for a completed checkpoint."""
         self.completed += 1
         self.next_since = now
-        self.last_duration_s = checkpoint.seconds
         self._durations_s.append(checkpoint.seconds)
-        self.last_manifest_bytes = checkpoint.manifest_bytes
-        self.last_sizes = checkpoint.sizes
         self.last_contents = contents
         self.recent.append(checkpoint)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
 from tidelog.ids import Slot
 from tidelog.metrics import counter, flag, gauge
+from tidelog.runtime.checkpoints.completed import CheckpointPhases
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class CheckpointsStatus:
     )
     contents: CheckpointContents | None = None
     """What the last completed checkpoint holds."""
+    phases: CheckpointPhases | None = None
+    """Where the time of the last completed checkpoint went."""
 
 
 @dataclass(frozen=True, slots=True)

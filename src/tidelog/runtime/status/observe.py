@@ -157,23 +157,24 @@ def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
     restored, driver = incarnation.plan.checkpoint, incarnation.driver
     metrics = driver.metrics
     found = restored.slot if restored is not None else None
-    durations = metrics.durations_s
+    durations, last = metrics.durations_s, metrics.last
     return CheckpointsStatus(
         completed=metrics.completed,
         failed=metrics.failed,
-        last_duration_s=metrics.last_duration_s,
+        last_duration_s=last.seconds if last is not None else None,
         p50_s=percentile(durations, 0.50) if durations else None,
         p99_s=percentile(durations, 0.99) if durations else None,
-        manifest_bytes=metrics.last_manifest_bytes,
+        manifest_bytes=last.manifest_bytes if last is not None else 0,
         last_failure=metrics.last_failure,
         kept_aligned=metrics.kept_aligned,
         last_slot=Slot(driver.next_slot - 1) if metrics.completed else found,
-        sizes=metrics.last_sizes,
+        sizes=last.sizes if last is not None else None,
         aligned_edges=incarnation.deployment.aligned_edges,
         dropped_buffers=incarnation.deployment.dropped_buffers,
         interval_s=incarnation.deployment.config.checkpoint.interval,
         age_s=None if metrics.next_since is None else now - metrics.next_since,
         contents=metrics.last_contents,
+        phases=last.phases if last is not None else None,
     )
 
 
