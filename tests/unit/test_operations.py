@@ -118,9 +118,9 @@ def test_the_provisioning_is_that_of_the_commands_in_the_guide() -> None:
     assert provider["options"]["path"] == "$TIDELOG_OPERATIONS"
     assert "TIDELOG_OPERATIONS=$PWD/docs/operations grafana server" in GUIDE
     [job] = scraped["scrape_configs"]
-    assert job["static_configs"] == [{"targets": ["127.0.0.1:9400"]}]
-    assert "--metrics-port 9400" in GUIDE
-    assert scraped["rule_files"] == ["alerts.yml"]
+    assert job["static_configs"] == [{"targets": ["127.0.0.1:9464"]}]
+    assert "--metrics-port 9464" in GUIDE
+    assert scraped["rule_files"] == ["alerts.yml", "spark-alerts.yml"]
 
 
 HEALTHY = {
@@ -180,7 +180,7 @@ def firing(trouble: dict[str, str], *alerts: str) -> dict[str, object]:
     inputs = []
     for name, values in series.items():
         own = LABELS.get(name, set()) - {"job_name", "statistic"}
-        labels = {"job": "tidelog", "instance": "a:9400"} | dict.fromkeys(own, "x")
+        labels = {"job": "tidelog", "instance": "a:9464"} | dict.fromkeys(own, "x")
         if name != "up":
             labels["job_name"] = "orders"
         written = ", ".join(f'{label}="{value}"' for label, value in labels.items())

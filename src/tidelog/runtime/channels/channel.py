@@ -12,7 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import bytes_of
@@ -24,6 +24,8 @@ InFlightData = Batch | Watermark
 
 Recorded = Callable[[list[InFlightData]], None]
 """A callback that takes the in-flight data of a channel."""
+
+_NONE: Final[list[int]] = []
 
 
 class Consumer(Protocol):
@@ -65,15 +67,12 @@ class Channel:
         return len(self._input) + len(self._backlog)
 
     @property
-    def buffers(self) -> list[Batch]:
-        """The buffers of records that wait."""
+    def waiting(self) -> list[int]:
+        """Bytes in memory of each buffer of records that waits."""
+        if not self._input and not self._backlog:
+            return _NONE
         messages = itertools.chain(self._input, self._backlog)
-        return [message for message in messages if isinstance(message, Batch)]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of memory that the channel's records take."""
-        return sum(buffer.size_bytes for buffer in self.buffers)
+        return [message.size_bytes for message in messages if isinstance(message, Batch)]
 
     @property
     def head(self) -> Message | None:

@@ -37,14 +37,9 @@ class Gate:
         self._output_available: Callable[[], bool] = _always
 
     @property
-    def buffers(self) -> int:
-        """Buffers of records that wait in all channels."""
-        return sum(len(channel.buffers) for channel in self.channels)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of memory that the records of all channels take."""
-        return sum(channel.size_bytes for channel in self.channels)
+    def waiting(self) -> list[int]:
+        """Bytes in memory of each buffer of records that waits in a channel."""
+        return [size for channel in self.channels for size in channel.waiting]
 
     def deliver_while(self, output_available: Callable[[], bool]) -> None:
         """Deliver records only while this is true; `wake` tells when it became true."""

@@ -53,10 +53,11 @@ def status_of(runner: JobRunner) -> JobStatus:
         for subtask, each in states.subtasks.items()
         if each.materializer is not None and not each.released
     }
+    operators = _operators(tasks, materializers, open=runner.running)
     return replace(
         status,
         phase=_phase(incarnation, running=runner.running),
-        operators=_operators(tasks, materializers, open=runner.running),
+        operators=operators,
         checkpoints=_checkpoints(incarnation, status.at_s),
         uploads=_uploads(incarnation, runner.store.request_metrics),
         materializations=_materializations(incarnation.deployment),
@@ -64,21 +65,22 @@ def status_of(runner: JobRunner) -> JobStatus:
         restore=_restore(incarnation, running=runner.running),
         dropped_state=incarnation.plan.dropped,
         deleted_objects=incarnation.collector.deleted,
-        memory=_memory(incarnation, runner.config.memory),
+        memory=_memory(incarnation, operators, runner.config.memory),
         local_copies=_copies(incarnation),
     )
 
 
-def _memory(incarnation: Incarnation, budget: int) -> MemoryStatus:
+def _memory(
+    incarnation: Incarnation, operators: Sequence[OperatorStatus], budget: int
+) -> MemoryStatus:
     states, uploader = incarnation.deployment.states, incarnation.uploader
-    tasks = incarnation.deployment.tasks
     factories = states.factories.values()
     return MemoryStatus(
         budget_bytes=budget,
         rows_bytes=states.rows.used_bytes,
         log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
         files_bytes=states.lane.held_bytes,
-        channels_bytes=sum(task.input_bytes for task in tasks),
+        channels_bytes=sum(task.input_bytes for each in operators for task in each.tasks),
         memtables_bytes=sum(each.memtable_bytes for each in factories),
         block_cache_bytes=sum(each.block_cache_bytes for each in factories),
     )
@@ -142,13 +144,13 @@ def _operator(
 
 
 def _task(task: Task, materializer: Materializer | None) -> TaskStatus:
-    work = task.parts.output.work
+    work, waiting = task.parts.output.work, task.waiting
     return TaskStatus(
         subtask=task.id.subtask,
         busy_s=work.busy_s,
         backpressured_s=work.backpressured_s,
-        input_bytes=task.input_bytes,
-        input_buffers=task.input_buffers,
+        input_bytes=sum(waiting),
+        input_buffers=len(waiting),
         materialization_lag_s=materializer.late_s if materializer is not None else None,
     )
 

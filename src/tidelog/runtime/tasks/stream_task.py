@@ -66,12 +66,8 @@ class StreamTask(Task):
         parts.output.notify(gate.wake)
 
     @property
-    def input_bytes(self) -> int:
-        return self.gate.size_bytes
-
-    @property
-    def input_buffers(self) -> int:
-        return self.gate.buffers
+    def waiting(self) -> list[int]:
+        return self.gate.waiting
 
     async def run(self) -> None:
         work = self.parts.output.work

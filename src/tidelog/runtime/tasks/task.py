@@ -60,14 +60,9 @@ class Task(ABC):
         return self._idle
 
     @property
-    def input_bytes(self) -> int:
-        """Bytes of the records that wait in its channels."""
-        return 0
-
-    @property
-    def input_buffers(self) -> int:
-        """Buffers of records that wait in its channels."""
-        return 0
+    def waiting(self) -> list[int]:
+        """Bytes in memory of each buffer of records that waits in its channels."""
+        return []
 
     @property
     def splits(self) -> int:
