@@ -289,6 +289,62 @@ class Reads(msgspec.Struct, frozen=True, kw_only=True):
     """When all objects were listed last."""
 
 
+class BatchPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A committed batch of a Spark query."""
+
+    batch: int
+    started_ms: int | None
+    """When Spark planned it; null when its offsets do not say."""
+    operators: int
+    partitions: int
+    changelogs: int
+    """In the log."""
+    files: int
+    """Changelogs that are files of their own."""
+    log_bytes: int
+    segments: int
+    snapshots: int
+
+
+class StateStorePart(msgspec.Struct, frozen=True, kw_only=True):
+    """A state store of a Spark query: its snapshots against its changelogs."""
+
+    operator: int
+    partition: int
+    name: str
+    version: int | None
+    snapshots: int
+    """Snapshots that are stored."""
+    snapshot_version: int | None
+    """Of the newest one."""
+    changelogs: int
+    changelog_bytes: int
+    """Of all that are stored."""
+    replay_changelogs: int
+    replay_bytes: int
+    """Of those behind the newest snapshot, which a restart of the query reads."""
+
+
+class QueryPart(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint of a Spark query."""
+
+    id: str | None
+    """Spark's id of the query."""
+    batches: tuple[BatchPart, ...]
+    """Oldest first."""
+    stores: tuple[StateStorePart, ...]
+    segments: int
+    segment_bytes: int
+    roll_ups: int
+    live_changelogs: int
+    live_bytes: int
+    """Of the changelogs in the log that a retained batch needs."""
+    expired_changelogs: int
+    orphan_segments: int
+    orphan_bytes: int
+    """Of the segments that no index names."""
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the page shows."""
 
@@ -312,3 +368,5 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     restore: RestorePart | None
     bill: BillPart | None
     reads: Reads
+    query: QueryPart | None = None
+    """For the checkpoint of a Spark query, which has no slots and no job."""

@@ -166,7 +166,7 @@ class Watcher:
             materialized=tuple(self._materialized.events()),
             restore=restore_part(view),
             bill=bill_part(view, done.status if done is not None else None, started_ms, now_ms),
-            reads=_reads(view, self.reader.store.request_metrics),
+            reads=reads_of(view.read_ms, view.objects_ms, self.reader.store.request_metrics),
         )
 
     def _live(self) -> LivePart | None:
@@ -207,12 +207,13 @@ def _started_ms(view: StoreView, figures: Figures | None) -> int | None:
     return entry.created_ms if isinstance(entry, Start) else None
 
 
-def _reads(view: StoreView, metrics: RequestMetrics | None) -> Reads:
+def reads_of(read_ms: int, objects_ms: int, metrics: RequestMetrics | None) -> Reads:
+    """What a store was asked for, and when."""
     counted = metrics or RequestMetrics()
     return Reads(
         lists=counted.list.attempts,
         gets=counted.get.attempts,
         bytes=counted.bytes_read,
-        read_ms=view.read_ms,
-        objects_ms=view.objects_ms,
+        read_ms=read_ms,
+        objects_ms=objects_ms,
     )

@@ -18,6 +18,8 @@ from tests.support import browser
 from tests.support.damage import a_descriptor, damaged, flipped
 from tests.support.jobs import filled
 from tests.support.watching import MadeUpJob, document_of, done
+from tests.unit.ui.test_query import checkpoint as checkpoint_of_a_query
+from tests.unit.ui.test_query import document_of as query_document
 from tests.unit.ui.test_watch import STATUS, completed
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.effects import Effects, loop_thread
@@ -68,6 +70,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "store": document_of(filled()),
         "empty": document_of(start),
         "live": live_document(),
+        "query": query_document(checkpoint_of_a_query().objects),
     }
     paths = {name: folder / f"{name}.html" for name in documents}
     for name, document in documents.items():
@@ -86,7 +89,7 @@ def complaints(tab: browser.Page) -> list[Any]:
     return [event for kind in COMPLAINTS for event in tab.seen(kind)]
 
 
-@pytest.mark.parametrize("name", ["store", "empty", "live"])
+@pytest.mark.parametrize("name", ["store", "empty", "live", "query"])
 def test_a_report_loads_nothing_and_complains_of_nothing(
     tab: browser.Page, reports: dict[str, Path], name: str
 ) -> None:
@@ -116,7 +119,18 @@ def test_every_section_is_there_and_says_why_when_it_is_empty(
     assert (shown > 0) == (name != "empty")
 
 
-@pytest.mark.parametrize("name", ["store", "empty", "live"])
+def test_the_checkpoint_of_a_query_has_sections_of_its_own(
+    tab: browser.Page, reports: dict[str, Path]
+) -> None:
+    tab.show(reports["query"], 1280, "light")
+    titles = tab.evaluate("[...document.querySelectorAll('section > h2')].map(e => e.textContent)")
+    assert titles == ["Batches", "State stores", "Every batch"]
+    assert tab.evaluate("document.querySelectorAll('figure.chart svg').length") == 2
+    assert tab.evaluate("document.querySelectorAll('#tide .stack').length") == 2
+    assert tab.evaluate("document.querySelectorAll('#slots tbody tr').length") == 13
+
+
+@pytest.mark.parametrize("name", ["store", "empty", "live", "query"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_never_scrolls_sideways(
     tab: browser.Page, reports: dict[str, Path], name: str, width: int

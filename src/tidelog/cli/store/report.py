@@ -4,15 +4,15 @@ from pathlib import Path
 
 import click
 
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.cli.spark.options import on_checkpoint
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.errors import ConfigError
 from tidelog.ui.page import page
-from tidelog.ui.read import StoreReader
-from tidelog.ui.watch import Watcher
+from tidelog.ui.query import watcher_of
 
 
 @click.command("report")
-@on_store
+@on_checkpoint
 @click.option(
     "--output",
     "target",
@@ -25,12 +25,13 @@ from tidelog.ui.watch import Watcher
 async def command(invocation: StoreCommand, target: Path) -> int:
     """Write what `tidelog ui` shows of the store at URL, and of its job, as one HTML file.
 
+    URL may be the checkpoint of a Spark query, too.
+
     The file needs nothing else: it can be mailed, printed, and read on a phone. It names
     operators, states and the store, and holds no keys and no values. Exits with 1 when something
     is wrong with the store; the page says what.
     """
-    clock = invocation.effects.clock
-    watcher = Watcher(StoreReader(invocation.store, clock), clock)
+    watcher = await watcher_of(invocation.store, invocation.effects.clock)
     await watcher.look_at_job()
     document = await watcher.document()
     data = page(document).encode()

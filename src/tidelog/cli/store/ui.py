@@ -7,15 +7,15 @@ import webbrowser
 import click
 import msgspec
 
-from tidelog.cli.store.options import StoreCommand, on_store, option
+from tidelog.cli.spark.options import on_checkpoint
+from tidelog.cli.store.options import StoreCommand, option
 from tidelog.ui.page import page, policy
-from tidelog.ui.read import StoreReader
+from tidelog.ui.query import watcher_of
 from tidelog.ui.server import PageServer, page_server
-from tidelog.ui.watch import Watcher
 
 
 @click.command("ui")
-@on_store
+@on_checkpoint
 @option(
     "--port",
     type=click.IntRange(0, 65_535),
@@ -28,9 +28,10 @@ async def command(invocation: StoreCommand, port: int, no_browser: bool) -> int:
 
     Live while the job runs on this machine, from the store alone when it does not. Nothing is
     written, and only this machine can open the page. `tidelog report` makes the same as a file.
+    URL may be the checkpoint of a Spark query, which is shown as it is stored.
     """
     effects, loop = invocation.effects, asyncio.get_running_loop()
-    watcher = Watcher(StoreReader(invocation.store, effects.clock), effects.clock)
+    watcher = await watcher_of(invocation.store, effects.clock)
     await watcher.look_at_job()
     # A store that cannot be read is an error here, and a notice on the page later.
     await watcher.document()

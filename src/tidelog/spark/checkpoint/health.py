@@ -35,7 +35,17 @@ async def check_checkpoint(
     if checkpoint.is_empty:
         return [ok("checkpoint", "none yet: a query can start here")]
     located = await locate(store, checkpoint, progress=progress)
-    results = [
+    results = await check_located(store, checkpoint, located)
+    if deep:
+        results += await _contents(store, located.assessment, progress)
+    return results
+
+
+async def check_located(
+    store: ObjectStore, checkpoint: Checkpoint, located: Located
+) -> list[CheckResult]:
+    """Check a checkpoint that was read, without the contents of its changelogs."""
+    return [
         _origin(checkpoint, located.assessment),
         *await _recorded_settings(store, checkpoint),
         *_commit_format(checkpoint),
@@ -43,9 +53,6 @@ async def check_checkpoint(
         *_lost(located.assessment),
         *_orphans(checkpoint, located),
     ]
-    if deep:
-        results += await _contents(store, located.assessment, progress)
-    return results
 
 
 def _origin(checkpoint: Checkpoint, assessment: Assessment) -> CheckResult:

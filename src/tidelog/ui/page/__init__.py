@@ -20,6 +20,7 @@ _SCRIPTS: Final = (
     "charts.js",
     "tables.js",
     "sections.js",
+    "query.js",
     "page.js",
 )
 

@@ -12,10 +12,11 @@ const UNITS = {
     name: base => ({ 0.001: "ms", 1: "s", 60: "min", 3600: "h", 86400: "d" })[base],
   },
   share: { text: share, base: () => 0.01, name: () => "%" },
+  count: { text: count, base: () => 1, name: () => "" },
   rate: { text: rate, base: top => (top >= 1e6 ? 1e6 : top >= 1e4 ? 1e3 : 1), name: base => ({ 1: "/s", 1e3: "k/s", 1e6: "M/s" })[base] },
 };
 /** All marks of an axis have one unit. */
-const markText = (value, base, unit) => (value ? `${Number((value / base).toPrecision(3))}\u00a0${UNITS[unit].name(base)}` : "0");
+const markText = (value, base, unit) => (value ? `${Number((value / base).toPrecision(3))}\u00a0${UNITS[unit].name(base)}`.trim() : "0");
 
 /** Marks from 0 to a round number that is not below the largest value. */
 const marks = (largest, unit) => {

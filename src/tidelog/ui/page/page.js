@@ -32,7 +32,8 @@ const replace = (place, content) => {
 const draw = doc => {
   last = doc;
   document.title = `${doc.job || "tidelog"} \u00b7 ${doc.phase}`;
-  for (const [name, section] of Object.entries(SECTIONS)) replace(document.getElementById(name), section(doc));
+  const sections = doc.query ? QUERY_SECTIONS : SECTIONS;
+  for (const [name, section] of Object.entries(sections)) replace(document.getElementById(name), section(doc));
   const button = embedded ? null : h("button", { type: "button", "data-key": "again", onclick: () => load("?now") }, "Read the store again");
   replace(document.getElementById("footer"), [footerSection(doc, embedded !== null), button]);
 };

@@ -278,5 +278,5 @@ const billSection = doc => {
 
 const footerSection = (doc, report) => [
   h("p", {}, `tidelog ${doc.release}. `, report ? `Made at ${moment(doc.at_ms)}.`
-    : `For this page the store was asked for ${plural(doc.reads.lists, "list")} and ${plural(doc.reads.gets, "object")}, ${bytes(doc.reads.bytes)}; slots were read ${ago(doc.reads.read_ms, doc.at_ms)}. Nothing is ever written.`),
+    : `For this page the store was asked for ${plural(doc.reads.lists, "list")} and ${plural(doc.reads.gets, "object")}, ${bytes(doc.reads.bytes)}; ${doc.query ? "it was" : "slots were"} read ${ago(doc.reads.read_ms, doc.at_ms)}. Nothing is ever written.`),
 ];

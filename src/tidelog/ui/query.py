@@ -1,0 +1,227 @@
+"""The checkpoint of a Spark query as the page shows it: what was read, and the document of it.
+
+Invariants: nothing is written, and nothing is asked of the store unless somebody looks; what is
+damaged has its place like all else, with what is wrong and what to do.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Final
+
+import msgspec
+
+from tidelog.effects import Clock
+from tidelog.errors import ObjectNotFoundError, TidelogError
+from tidelog.spark.checkpoint.checkpoint import Checkpoint, Snapshot, require_checkpoint
+from tidelog.spark.checkpoint.health import check_located
+from tidelog.spark.checkpoint.liveness import Store
+from tidelog.spark.checkpoint.locate import Located, locate
+from tidelog.spark.checkpoint.location import find_layout
+from tidelog.spark.checkpoint.reading import read_checkpoint
+from tidelog.spark.checkpoint.summary import (
+    BatchSummary,
+    stored_bytes,
+    summarize_batches,
+    summarize_log,
+)
+from tidelog.spark.plugin.check_result import CheckResult
+from tidelog.storage.port import ObjectStore
+from tidelog.ui.document import BatchPart, Document, Problem, QueryPart, StateStorePart
+from tidelog.ui.read import StoreReader
+from tidelog.ui.watch import Watcher, reads_of
+
+READ_S: Final = 60.0
+"""The shortest time between two reads: each asks for every retained commit."""
+ON_DEMAND_S: Final = 2.0
+_IDLE_S: Final = 3600.0
+_METADATA: Final = "metadata"
+"""Where Spark keeps the id of the query."""
+_DAMAGE: Final = ("damage", "lost", "offsets")
+"""Checks whose failure means that batches cannot be read; the others concern settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """A checkpoint as it was read."""
+
+    checkpoint: Checkpoint
+    located: Located
+    batches: list[BatchSummary]
+    checks: list[CheckResult]
+    query: str | None
+    read_ms: int
+
+
+async def read_query(store: ObjectStore, clock: Clock) -> QueryView:
+    """Read the checkpoint at a store's root: a few lists, and each commit and roll-up.
+
+    Raises ObjectNotFoundError where no query has planned a batch, and what the store raises.
+    """
+    checkpoint = await read_checkpoint(store)
+    require_checkpoint(checkpoint)
+    located = await locate(store, checkpoint)
+    return QueryView(
+        checkpoint,
+        located,
+        await summarize_batches(store, checkpoint),
+        await check_located(store, checkpoint, located),
+        await _query_id(store),
+        clock.now_ms(),
+    )
+
+
+async def _query_id(store: ObjectStore) -> str | None:
+    try:
+        found = msgspec.json.decode(await store.get(_METADATA))
+    except (ObjectNotFoundError, msgspec.MsgspecError):
+        return None
+    return str(found["id"]) if isinstance(found, dict) and "id" in found else None
+
+
+def query_part(view: QueryView) -> QueryPart:
+    """Batches, state stores and the log of a checkpoint."""
+    log = summarize_log(view.checkpoint, view.located.assessment)
+    return QueryPart(
+        id=view.query,
+        batches=tuple(
+            msgspec.convert(batch, BatchPart, from_attributes=True) for batch in view.batches
+        ),
+        stores=tuple(_state_stores(view)),
+        segments=log.segments,
+        segment_bytes=log.bytes,
+        roll_ups=log.roll_ups,
+        live_changelogs=log.live_changelogs,
+        live_bytes=log.live_bytes,
+        expired_changelogs=log.expired_changelogs,
+        orphan_segments=log.orphan_segments,
+        orphan_bytes=log.orphan_bytes,
+    )
+
+
+def _state_stores(view: QueryView) -> Iterator[StateStorePart]:
+    stores = view.located.assessment.stores.values()
+    for store in sorted(stores, key=lambda store: (store.place, store.directory)):
+        sizes = {name: stored_bytes(entry) for name, entry in store.entries.items()}
+        sizes |= {name: view.checkpoint.changelogs[name] for name in store.files - sizes.keys()}
+        committed = _snapshots(view.checkpoint, store)
+        snapshot = max(committed, default=None)
+        since = {name: size for name, size in sizes.items() if name.version > (snapshot or 0)}
+        operator, partition = store.place
+        yield StateStorePart(
+            operator=operator,
+            partition=partition,
+            name="/".join(store.directory.split("/")[2:]) or "default",
+            version=max((name.version for name in sizes), default=snapshot),
+            snapshots=len(committed),
+            snapshot_version=snapshot,
+            changelogs=len(sizes),
+            changelog_bytes=sum(sizes.values()),
+            replay_changelogs=len(since),
+            replay_bytes=sum(since.values()),
+        )
+
+
+def _snapshots(checkpoint: Checkpoint, store: Store) -> list[int]:
+    """Versions with a snapshot, without those that attempts have left which no commit names."""
+
+    def counts(snapshot: Snapshot) -> bool:
+        commit = checkpoint.commits.get(snapshot.version - 1)
+        known = commit is None or snapshot.id is None
+        return known or (*store.place, snapshot.id) in commit.named  # type: ignore[union-attr]
+
+    newest = -1 if checkpoint.newest is None else checkpoint.newest
+    return [s.version for s in store.snapshots if s.version <= newest + 1 and counts(s)]
+
+
+def _problems(checks: list[CheckResult]) -> Iterator[Problem]:
+    for check in checks:
+        if check.verdict == "fail" and check.check in _DAMAGE:
+            passed = f"the check `{check.check}` of `tidelog spark doctor` to pass"
+            yield Problem("the checkpoint", passed, check.found, check.action or "")
+
+
+def _notices(checks: list[CheckResult]) -> Iterator[str]:
+    for check in checks:
+        if check.verdict != "ok" and not (check.verdict == "fail" and check.check in _DAMAGE):
+            yield f"{check.check}: {check.found}. Next: {check.action}."
+
+
+@dataclass(slots=True)
+class QueryWatcher:
+    """What is known of one checkpoint; read again when somebody looks and it is time to."""
+
+    store: ObjectStore
+    clock: Clock
+    _view: QueryView | None = None
+    _failure: TidelogError | None = None
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def look_at_job(self) -> None:
+        """A query has no control socket: there is nobody to ask."""
+
+    async def follow(self) -> None:
+        """Wait until cancelled."""
+        while True:
+            await self.clock.sleep(_IDLE_S)
+
+    async def document(self, *, on_demand: bool = False) -> Document:
+        """What is known now. Raises what the store raises while it was never read."""
+        async with self._reading:
+            if self._due(ON_DEMAND_S if on_demand else READ_S):
+                await self._read()
+        assert self._view is not None
+        return self._document(self._view)
+
+    def _due(self, least_s: float) -> bool:
+        view = self._view
+        return view is None or self.clock.now_ms() - view.read_ms >= least_s * 1000
+
+    async def _read(self) -> None:
+        try:
+            self._view = await read_query(self.store, self.clock)
+        except TidelogError as error:
+            if self._view is None:
+                raise
+            self._failure = error
+        else:
+            self._failure = None
+
+    def _document(self, view: QueryView) -> Document:
+        failure = () if self._failure is None else (f"It could not be read again: {self._failure}",)
+        return Document(
+            release=version("tidelog"),
+            url=self.store.url,
+            at_ms=self.clock.now_ms(),
+            job="Spark query" if view.query is None else f"Spark query {view.query}",
+            generation=None,
+            started_ms=None,
+            phase="checkpoint",
+            notices=(*failure, *_notices(view.checks)),
+            problems=tuple(_problems(view.checks)),
+            live=None,
+            checkpoints=(),
+            slots=(),
+            materialized=(),
+            restore=None,
+            bill=None,
+            reads=reads_of(view.read_ms, view.read_ms, self.store.request_metrics),
+            query=query_part(view),
+        )
+
+
+async def watcher_of(store: ObjectStore, clock: Clock) -> Watcher | QueryWatcher:
+    """What follows a store: that of a job, or the checkpoint of a Spark query.
+
+    Raises what the store raises; a place that holds neither is an error of the first document.
+    """
+    try:
+        layout = await find_layout(store)
+    except ObjectNotFoundError:
+        layout = "job"
+    return (
+        QueryWatcher(store, clock)
+        if layout == "query"
+        else Watcher(StoreReader(store, clock), clock)
+    )

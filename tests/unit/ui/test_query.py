@@ -1,0 +1,167 @@
+"""The page of a Spark query's checkpoint: batches, state stores, the log, and what is wrong."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import lay_out, tidelog
+from tests.support.clock import VirtualClock
+from tests.support.jobs import filled, store_of
+from tests.support.watching import Counting
+from tests.unit.spark.synthetic import Synthetic
+from tidelog.errors import ObjectNotFoundError
+from tidelog.ui.document import Document, QueryPart
+from tidelog.ui.query import ON_DEMAND_S, READ_S, QueryWatcher, watcher_of
+from tidelog.ui.watch import Watcher
+
+METADATA = b'{"id":"3f43980e-0a67-46ab-88dc-4b831f39a269"}'
+
+
+def checkpoint() -> Synthetic:
+    """Thirteen batches of two state stores, with snapshots of versions 5 and 10."""
+    made = Synthetic(executors=1).virtual(13).snapshots(5).snapshots(10)
+    made.objects["metadata"] = METADATA
+    return made
+
+
+def document_of(objects: dict[str, bytes]) -> Document:
+    watcher = QueryWatcher(store_of(objects), VirtualClock(auto=False))
+    return asyncio.run(watcher.document())
+
+
+def query_of(objects: dict[str, bytes]) -> QueryPart:
+    query = document_of(objects).query
+    assert query is not None
+    return query
+
+
+def test_every_batch_is_shown_with_what_it_wrote() -> None:
+    made = checkpoint()
+    query = query_of(made.objects)
+    assert [batch.batch for batch in query.batches] == list(range(13))
+    for batch in query.batches:
+        entries = made.documents[batch.batch].entries
+        written = sum(piece.length for entry in entries for piece in entry.pieces)
+        assert (batch.changelogs, batch.log_bytes) == (len(entries), written)
+        assert (batch.segments, batch.files, batch.partitions) == (1, 0, 2)
+        assert batch.started_ms == 1_700_000_000_000 + batch.batch * 1000
+        assert batch.snapshots == (2 if batch.batch in (4, 9) else 0)
+
+
+def test_every_state_store_is_shown_with_what_a_restart_replays() -> None:
+    made = checkpoint()
+    stores = query_of(made.objects).stores
+    assert [(store.operator, store.partition, store.name) for store in stores] == [
+        (0, 0, "default"),
+        (0, 1, "default"),
+    ]
+    for store in stores:
+        behind = [
+            sum(piece.length for piece in entry.pieces)
+            for batch in (10, 11, 12)
+            for entry in made.documents[batch].entries
+            if entry.name.partition == store.partition
+        ]
+        assert (store.version, store.snapshot_version, store.snapshots) == (13, 10, 2)
+        assert (store.replay_changelogs, store.replay_bytes) == (3, sum(behind))
+        assert store.changelogs == 13
+
+
+def test_a_snapshot_that_no_commit_names_counts_for_nothing() -> None:
+    made = checkpoint()
+    made.objects["state/0/0/12_of-an-attempt.zip"] = b"zip"
+    made.objects["state/0/1/14_of-the-next-batch.zip"] = b"zip"
+    assert [store.snapshot_version for store in query_of(made.objects).stores] == [10, 10]
+
+
+def test_changelogs_that_are_files_are_counted_too() -> None:
+    made = Synthetic(stores=("left", "right")).stock(4)
+    query = query_of(made.objects)
+    assert [batch.files for batch in query.batches] == [4] * 4
+    assert {store.name for store in query.stores} == {"left", "right"}
+    stored = sum(len(content) for content in made.model.values())
+    assert sum(store.replay_bytes for store in query.stores) == stored
+    assert {store.snapshot_version for store in query.stores} == {None}
+
+
+def test_the_query_and_the_log_are_named() -> None:
+    made = checkpoint()
+    document = document_of(made.objects)
+    assert document.job == "Spark query 3f43980e-0a67-46ab-88dc-4b831f39a269"
+    assert document.problems == () and document.notices == ()
+    query = query_of(made.objects)
+    assert query.segments == len(made.segments())
+    assert query.segment_bytes == sum(len(made.objects[name]) for name in made.segments())
+    assert (query.roll_ups, query.orphan_segments) == (1, 0)
+    del made.objects["metadata"]
+    assert document_of(made.objects).job == "Spark query"
+
+
+def test_what_is_lost_is_a_problem_and_what_is_doubtful_a_notice() -> None:
+    made = checkpoint().failed_attempt()
+    assert "segments" in document_of(made.objects).notices[0]
+    gone = made.segments()[-2]
+    del made.objects[gone]
+    [problem, *_] = document_of(made.objects).problems
+    assert gone in problem.found or "is nowhere" in problem.found
+    assert problem.action
+
+
+def test_it_is_read_as_often_as_the_pace_allows_and_stays_when_it_is_gone() -> None:
+    async def scenario() -> None:
+        made, clock = checkpoint(), VirtualClock(auto=False)
+        store = Counting(inner)
+        watcher = QueryWatcher(store, clock)  # type: ignore[arg-type]
+        await watcher.document()
+        assert store.taken()["get"] >= len(made.documents)
+        await clock.advance(READ_S - 1)
+        await watcher.document()
+        assert store.taken() == {}
+        await watcher.document(on_demand=True)
+        assert store.taken() != {}
+        await clock.advance(ON_DEMAND_S / 2)
+        await watcher.document(on_demand=True)
+        assert store.taken() == {}
+        for name in made.objects:
+            await inner.delete(name)
+        await clock.advance(READ_S)
+        document = await watcher.document()
+        assert "could not be read again" in document.notices[0]
+        assert document.query is not None and len(document.query.batches) == 13
+
+    inner = store_of(checkpoint().objects)
+    asyncio.run(scenario())
+
+
+def test_a_place_is_followed_as_what_it_holds() -> None:
+    clock = VirtualClock(auto=False)
+
+    def follower(objects: dict[str, bytes]) -> Watcher | QueryWatcher:
+        return asyncio.run(watcher_of(store_of(objects), clock))
+
+    assert isinstance(follower(checkpoint().objects), QueryWatcher)
+    assert isinstance(follower(dict(filled())), Watcher)
+    nothing = follower({})
+    with pytest.raises(ObjectNotFoundError):
+        asyncio.run(nothing.document())
+
+
+def test_a_report_is_written_of_a_checkpoint(tmp_path: Path) -> None:
+    path = lay_out(tmp_path / "checkpoint", checkpoint().objects)
+    file = tmp_path / "report.html"
+    # As Spark writes a local location.
+    result = tidelog("report", f"file:{path}", "--output", str(file), "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["problems"] == 0
+    assert "3f43980e-0a67-46ab-88dc-4b831f39a269" in file.read_text()
+
+
+def test_a_report_of_a_damaged_checkpoint_says_so(tmp_path: Path) -> None:
+    made = checkpoint()
+    del made.objects[made.segments()[-1]]
+    url = lay_out(tmp_path / "checkpoint", made.objects)
+    result = tidelog("report", url, "--output", str(tmp_path / "report.html"))
+    assert result.exit_code == 1
+    assert "tidelog spark doctor" in result.stdout
