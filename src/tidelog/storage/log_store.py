@@ -10,16 +10,20 @@ Format: docs/internals/format.md, "The log in a store of its own".
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 import msgspec
 
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, RestoreError
+from tidelog.ids import Slot
 from tidelog.storage.create_once import create_once
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 from tidelog.storage.errors import object_at
 from tidelog.storage.metrics import RequestMetrics
-from tidelog.storage.object_names import LOG_OF, LOG_STORE, SEGMENTS
+from tidelog.storage.object_names import LOG_OF, LOG_STORE, SEGMENTS, checkpoint
 from tidelog.storage.port import ObjectInfo, ObjectStore
+
+_FIRST_SLOT: Final = checkpoint(Slot(0))
 
 
 class Partner(msgspec.Struct, frozen=True):
@@ -68,6 +72,13 @@ class StoreWithLog:
         await (await self._holder(name)).put(name, data)
 
     async def create(self, name: str, data: bytes) -> None:
+        if name == _FIRST_SLOT and (owner := await _partner(self._main, LOG_OF)) is not None:
+            raise ConfigError(
+                f"store {self.url}",
+                expected="a place that is not the log of another store",
+                found=f"the log of {owner.url}",
+                action="choose another URL, or a prefix below this one",
+            )
         await (await self._holder(name)).create(name, data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:

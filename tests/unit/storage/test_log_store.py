@@ -136,6 +136,13 @@ def test_two_stores_never_share_a_log_store(disk: Disk) -> None:
     assert disk.names("second") == []
 
 
+def test_a_job_does_not_begin_in_the_log_store_of_another_one(disk: Disk) -> None:
+    disk.fill("main", "fast")
+    with pytest.raises(ConfigError, match=r"found the log of .*/main"):
+        asyncio.run(disk.open("fast").create("checkpoints/00000000.json", b"start"))
+    assert disk.names("fast") == ["log-of.json", "segments/a.seg"]
+
+
 def test_a_store_is_not_its_own_log_store(disk: Disk) -> None:
     assert "leave the option out" in str(disk.refused("main", "main"))
 
