@@ -88,7 +88,9 @@ class SeenMaterializations:
 
     def told(self, events: Iterable[Materialized]) -> None:
         """Take what a job says: it knows every one of its checkpoints."""
-        self._told = {(each.operator, each.subtask, each.upto): each for each in events}
+        self._told |= {(each.operator, each.subtask, each.upto): each for each in events}
+        for key in sorted(self._told, key=lambda key: self._told[key].at_ms)[: -self._limit]:
+            del self._told[key]
 
     def add(self, checkpoints: Mapping[Slot, Checkpoint]) -> None:
         """Take the checkpoints that are stored."""

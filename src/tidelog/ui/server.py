@@ -82,7 +82,11 @@ class _Handler(BaseHTTPRequestHandler):
         if target.path == "/":
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
         elif target.path == "/document.json":
-            self._document(on_demand=target.query == ON_DEMAND)
+            # A link to the page may stand anywhere; only the page itself may ask for more.
+            if self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+                self._document(on_demand=target.query == ON_DEMAND)
+            else:
+                self._refuse(HTTPStatus.FORBIDDEN, "Open the page itself.")
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "There are / and /document.json.")
 
@@ -93,17 +97,13 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _not_allowed
 
     def _from_here(self) -> bool:
-        """Refuse what came under another name, or from a page of another site."""
+        """Refuse what came under another name."""
         own = {f"{name}:{self.server.server_port}" for name in _NAMES}
-        if self.headers.get("Host") not in own:
-            text = f"This page is at {self.server.url} only."
-            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, text)
-            return False
-        # Another page may not even make this one read the store.
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            self._refuse(HTTPStatus.FORBIDDEN, "Open the page itself.")
-            return False
-        return True
+        if self.headers.get("Host") in own:
+            return True
+        text = f"This page is at {self.server.url} only."
+        self._refuse(HTTPStatus.MISDIRECTED_REQUEST, text)
+        return False
 
     def _document(self, *, on_demand: bool) -> None:
         try:

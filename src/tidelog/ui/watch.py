@@ -195,7 +195,7 @@ def _silence(error: ControlError) -> str:
     if error.found == "none":
         return (
             "No job answers on this machine, so only the store is shown. A job elsewhere shows by "
-            "its new checkpoints."
+            "its new checkpoints; one that restores answers when it runs."
         )
     return f"The job that runs on this store is not shown: {error}"
 

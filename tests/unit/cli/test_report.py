@@ -1,13 +1,19 @@
 """`tidelog report` writes the operators' page as one file."""
 
 import json
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import damaged, flipped
 from tests.support.jobs import filled
+from tests.support.running import running_job
+from tidelog.effects import Effects
+from tidelog.runtime.control.address import DIRECTORY_VARIABLE
+from tidelog.storage.open import open_store
 
 
 @pytest.fixture
@@ -15,11 +21,10 @@ def store(tmp_path: Path) -> Path:
     return lay_out(tmp_path / "store", filled())
 
 
-def embedded(page: Path) -> dict[str, object]:
+def embedded(page: Path) -> Any:
     """The document in a page."""
     data = page.read_text().partition('type="application/json" id="document">')[2]
-    found: dict[str, object] = json.loads(data.partition("</script>")[0])
-    return found
+    return json.loads(data.partition("</script>")[0])
 
 
 def test_it_writes_one_file_and_nothing_into_the_store(store: Path, tmp_path: Path) -> None:
@@ -88,5 +93,23 @@ def test_damage_is_told_and_the_page_is_written(tmp_path: Path) -> None:
     result = tidelog("report", store, "--output", target)
     assert result.exit_code == 1
     assert name in result.stdout and "  next: bring it back from a backup" in result.stdout
-    [problem] = embedded(target)["problems"]  # type: ignore[misc]
-    assert problem["where"] == name  # type: ignore[index]
+    [problem] = embedded(target)["problems"]
+    assert problem["where"] == name
+
+
+def test_beside_a_running_job_it_has_its_rates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    effects, target = Effects(), tmp_path / "page.html"
+    store = open_store(str(tmp_path / "store"), effects)
+    with tempfile.TemporaryDirectory(prefix="tlc") as sockets:
+        monkeypatch.setenv(DIRECTORY_VARIABLE, sockets)
+        with running_job(store, tmp_path / "work"):
+            result = tidelog("report", tmp_path / "store", "--output", target)
+    effects.offload.close()
+    assert target.exists(), result.output
+    document = embedded(target)
+    assert document["phase"] == "running"
+    rates = [operator["records_per_s"] for operator in document["live"]["now"]]
+    assert rates and None not in rates and max(rates) > 0
+    assert [point for point in document["checkpoints"] if point["phases"] is not None]

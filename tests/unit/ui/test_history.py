@@ -85,6 +85,16 @@ def test_what_the_job_tells_of_an_upload_counts() -> None:
     assert seen.events() == [event]
 
 
+def test_what_the_job_told_before_its_restart_stays_and_the_oldest_goes() -> None:
+    uploads = [Materialized("count", 0, at_ms, 1, at_ms) for at_ms in range(5)]
+    seen = SeenMaterializations(limit=3)
+    seen.told(uploads[:2])
+    seen.told(uploads[2:3])
+    assert seen.events() == uploads[:3]
+    seen.told(uploads[3:])
+    assert seen.events() == uploads[2:]
+
+
 def test_the_oldest_uploads_are_forgotten() -> None:
     seen = SeenMaterializations(limit=1)
     seen.add({Slot(9): checkpoint_in(filled(), 9)})

@@ -98,6 +98,7 @@ def test_a_page_elsewhere_cannot_even_make_it_read(
     server: PageServer, site: str, status: int
 ) -> None:
     assert asked(server, "/document.json?now", Sec_Fetch_Site=site)[0] == status
+    assert asked(server, "/", Sec_Fetch_Site=site)[0] == 200
 
 
 def test_an_error_is_told_with_what_to_do(server: PageServer) -> None:

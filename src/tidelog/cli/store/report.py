@@ -9,6 +9,7 @@ from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.errors import ConfigError
 from tidelog.ui.page import page
 from tidelog.ui.query import watcher_of
+from tidelog.ui.watch import JOB_S
 
 
 @click.command("report")
@@ -34,6 +35,11 @@ async def command(invocation: StoreCommand, target: Path) -> int:
     watcher = await watcher_of(invocation.store, invocation.effects.clock)
     await watcher.look_at_job()
     document = await watcher.document()
+    if document.live is not None:
+        # Rates are what became of one look until the next.
+        await invocation.effects.clock.sleep(JOB_S)
+        await watcher.look_at_job()
+        document = await watcher.document()
     data = page(document).encode()
     _write(target, data)
     output, problems = invocation.output, len(document.problems)

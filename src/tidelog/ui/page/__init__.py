@@ -18,8 +18,11 @@ _SCRIPTS: Final = (
     "elements.js",
     "chart.js",
     "charts.js",
-    "tables.js",
-    "sections.js",
+    "overview.js",
+    "state.js",
+    "operators.js",
+    "costs.js",
+    "slots.js",
     "query.js",
     "page.js",
 )

@@ -1,0 +1,73 @@
+// The head of the page: the job, what is wrong, the key figures; and its foot.
+
+const newestSlot = doc => doc.slots.find(slot => slot.operators && slot.restorable !== null);
+const statusOf = doc => (doc.live ? doc.live.status : null);
+const part = (doc, name) => (statusOf(doc) || {})[name] || {};
+const column = (points, value) => points.map(value);
+
+const headerSection = doc => {
+  const live = doc.live !== null;
+  return [
+    h("div", { class: "brand" }, wave(), h("span", {}, "tidelog")),
+    h("div", { class: "title" },
+      h("h1", {}, doc.job || "A store without a job"),
+      h("span", { class: `pill state ${live ? "live" : doc.phase === "finished" ? "done" : "off"}` }, h("span", { class: "lamp", "aria-hidden": "true" }), doc.phase)),
+    h("p", { class: "url" }, doc.url),
+    h("p", { class: "muted" }, [
+      known(doc.generation) ? `generation ${doc.generation}` : null,
+      known(doc.started_ms) ? `started ${moment(doc.started_ms)}` : null,
+      live ? `process ${doc.live.pid}` : null,
+    ].filter(Boolean).join(" \u00b7 ")),
+  ];
+};
+
+const wave = () => s("svg", { class: "wave", viewBox: "0 0 32 32", width: 28, height: 28, "aria-hidden": "true" },
+  s("path", { d: "M3 21l9-11v11l9-11v11l8-9.8" }));
+
+const noticeSection = doc => [
+  doc.problems.map(problem => h("div", { class: "notice bad" },
+    h("strong", {}, problem.where),
+    h("p", {}, `Expected ${problem.expected}; found ${problem.found}.`),
+    problem.slots.length ? h("p", {}, `Cannot be restored because of it: slot ${problem.slots.join(", ")}.`) : null,
+    h("p", {}, `Next: ${problem.action}.`))),
+  failures(doc).map(([what, text]) => h("div", { class: "notice warn" }, h("strong", {}, what), h("p", {}, text))),
+  doc.notices.map(text => h("p", { class: "notice" }, text)),
+];
+
+const failures = doc => [
+  ["The last failure of a checkpoint", part(doc, "checkpoints").last_failure],
+  ["The last failure of a materialization", part(doc, "materializations").last_failure],
+  ["Barriers stay aligned", part(doc, "checkpoints").kept_aligned],
+].filter(([, text]) => text);
+
+const tile = (name, value, about) => h("div", { class: "tile" }, h("h2", {}, name), h("div", { class: "figure" }, value), h("div", { class: "small" }, about));
+
+const figureSection = doc => {
+  const last = doc.checkpoints[doc.checkpoints.length - 1];
+  const timed = doc.checkpoints.findLast(point => known(point.seconds));
+  const checkpoints = part(doc, "checkpoints");
+  const state = statusOf(doc) ? part(doc, "state") : {};
+  const log = known(state.log_bytes) ? state.log_bytes : last && last.log_bytes;
+  const materialized = known(state.materialized_bytes) ? state.materialized_bytes : last && last.table_bytes;
+  const line = bestBill(doc);
+  return h("div", { class: "tiles" },
+    tile("Last checkpoint", last ? ago(last.at_ms, doc.at_ms) : DASH,
+      known(checkpoints.completed) ? `${plural(checkpoints.completed, "completed", "completed")}, ${count(checkpoints.failed)} failed in this run`
+        : last ? `slot ${last.slot}` : "none was completed yet"),
+    tile("Duration", timed ? seconds(timed.seconds) : DASH,
+      known(checkpoints.p50_s) ? `median ${seconds(checkpoints.p50_s)}, 99th percentile ${seconds(checkpoints.p99_s)}` : "only a running job tells it"),
+    tile("State", bytes(known(state.table_bytes) ? state.table_bytes : materialized),
+      known(state.table_bytes) ? "in the tables of the job" : "in the tables that were uploaded"),
+    tile("Log to replay", bytes(log), known(materialized) ? `on ${bytes(materialized)} of uploaded tables` : "no checkpoint yet"),
+    tile("A restore", doc.restore ? seconds(doc.restore.seconds) : DASH,
+      doc.restore ? `${bytes(doc.restore.bytes)} and ${plural(doc.restore.changes, "change")}, by the model` : "nothing to restore yet"),
+    tile("A day", line ? (line.total > 0 && line.total < 0.01 ? `<\u00a00.01\u00a0${line.currency}` : money(line.total, line.currency)) : DASH,
+      line ? `${line.here ? "" : "if it lay at "}${line.title}${known(line.requests) ? "" : ", storage alone"}` : "objects were not listed"));
+};
+
+const bestBill = doc => (doc.bill ? doc.bill.lines[0] : null);
+
+const footerSection = (doc, report) => [
+  h("p", {}, `tidelog ${doc.release}. `, report ? `Made at ${moment(doc.at_ms)}.`
+    : `For this page the store was asked for ${plural(doc.reads.lists, "list")} and ${plural(doc.reads.gets, "object")}, ${bytes(doc.reads.bytes)}; ${doc.query ? "it was" : "slots were"} read ${ago(doc.reads.read_ms, doc.at_ms)}. Nothing is ever written.`),
+];

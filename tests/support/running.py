@@ -1,0 +1,55 @@
+"""A job that runs beside a test, with a control socket, as `tidelog run` has one."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from operator import add
+from pathlib import Path
+
+from tidelog.checkpoint.coordinator import Schedule
+from tidelog.effects import Effects, loop_thread
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.control.server import serve_control
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sinks import Callback
+from tidelog.runtime.sources import Rate
+from tidelog.storage.port import ObjectStore
+
+
+@contextmanager
+def running_job(store: ObjectStore, work_dir: Path) -> Iterator[None]:
+    """A job with a checkpoint every moment and a control socket, on a loop of its own."""
+    job = Job("counting")
+    numbers = job.source(Rate(2000)).key_by(lambda n: n % 100)
+    numbers.aggregate(lambda n: 1, add, name="count").sink(Callback(lambda _: None))
+    config = JobConfig(work_dir=work_dir, checkpoint=Schedule(interval=0.05))
+    loop = loop_thread()
+    runner = JobRunner(job, store, config, Effects())
+
+    async def run() -> None:
+        up = asyncio.Event()
+        running = asyncio.ensure_future(runner.run(up.set))
+        try:
+            await asyncio.wait(
+                [running, asyncio.ensure_future(up.wait())], return_when="FIRST_COMPLETED"
+            )
+            async with serve_control(runner):
+                started.set_result(None)
+                await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    started: Future[None] = Future()
+    working = asyncio.run_coroutine_threadsafe(run(), loop)
+    try:
+        started.result(60)
+        yield
+    finally:
+        working.cancel()
+        while runner.running:
+            time.sleep(0.01)
+        loop.call_soon_threadsafe(loop.stop)
