@@ -238,7 +238,8 @@ def served(store: MemoryStore) -> Iterator[PageServer]:
             return await watching.document(on_demand=on_demand)
 
         made: Future[Document] = asyncio.run_coroutine_threadsafe(both(), loop)
-        return msgspec.json.encode(made.result())
+        # A request under way when the server ends has no loop to answer it any more.
+        return msgspec.json.encode(made.result(10))
 
     with page_server(0, page().encode(), policy(), document) as server:
         serving = asyncio.run_coroutine_threadsafe(

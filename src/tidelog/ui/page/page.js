@@ -13,6 +13,8 @@ const SECTIONS = {
   slots: slotSection,
 };
 const EVERY_MS = 2000;
+/** A store of many checkpoints may take long to be read for the first time. */
+const PATIENCE_MS = 120000;
 
 const embedded = JSON.parse(document.getElementById("document").textContent);
 const scrolls = new Map();
@@ -48,7 +50,7 @@ const complain = text => {
 
 const load = async query => {
   try {
-    const answer = await fetch(`document.json${query || ""}`);
+    const answer = await fetch(`document.json${query || ""}`, { signal: AbortSignal.timeout(PATIENCE_MS) });
     if (!answer.ok) complain(await answer.text());
     else draw(await answer.json());
   } catch {
