@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import filled
+from tidelog.cli.store.ui import has_screen
 from tidelog.runtime.control.address import DIRECTORY_VARIABLE
 
 
@@ -88,6 +89,22 @@ def test_a_store_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
     result = tidelog("ui", tmp_path / "file")
     assert result.exit_code == 1
     assert "Next: " in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "window"),
+    [
+        ("linux", {"DISPLAY": ":0"}, True),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ("linux", {"TERM": "xterm", "DISPLAY": ""}, False),
+        ("darwin", {}, True),
+        ("win32", {}, True),
+    ],
+)
+def test_a_browser_is_opened_only_where_it_has_a_window(
+    platform: str, environment: dict[str, str], window: bool
+) -> None:
+    assert has_screen(platform, environment) == window
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])

@@ -26,7 +26,7 @@ from tidelog.ids import Slot
 from tidelog.runtime.control.address import DIRECTORY_VARIABLE
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
-from tidelog.ui.document import Document
+from tidelog.ui.document import Document, Materialized
 from tidelog.ui.page import page, policy
 from tidelog.ui.read import StoreReader
 from tidelog.ui.server import PageServer, page_server
@@ -193,6 +193,39 @@ def test_light_and_dark_differ_and_both_have_contrast(
             least = 3.0 if name.startswith("c") else 4.5
             assert ratio >= least, (scheme, name, ratio)
     assert len(grounds) == 2
+
+
+def test_a_job_of_hundreds_of_subtasks_has_a_page_that_can_be_read(
+    tab: browser.Page, tmp_path: Path
+) -> None:
+    document = document_of(filled())
+    slot = document.slots[0]
+    assert slot.operators is not None
+    operator = slot.operators[-1]
+    replace = msgspec.structs.replace
+    subtasks = tuple(
+        replace(operator.subtasks[0], index=at, table_bytes=1000 * at) for at in range(384)
+    )
+    large = replace(slot, operators=(replace(operator, subtasks=subtasks),))
+    uploads = tuple(
+        Materialized(operator.id, at % 384, document.at_ms + 100 * at, at, at) for at in range(1000)
+    )
+    slots = (large, *document.slots[1:])
+    path = tmp_path / "large.html"
+    path.write_text(page(replace(document, slots=slots, materialized=uploads)))
+    for width in (360, 1280):
+        tab.show(path, width, "light")
+        section = "document.getElementById('materializations')"
+        assert tab.evaluate(f"{section}.getBoundingClientRect().height") < 2000
+        assert "The 16 largest of 384" in tab.evaluate(f"{section}.textContent")
+        shown = tab.evaluate(f"{section}.querySelectorAll('circle').length")
+        assert shown == len(uploads)
+        overlapping = tab.evaluate(
+            f"(() => {{ const boxes = [...{section}.querySelectorAll('text.y')]"
+            ".map(e => e.getBoundingClientRect()).sort((a, b) => a.top - b.top);"
+            " return boxes.some((box, at) => at && box.top < boxes[at - 1].bottom - 3); })()"
+        )
+        assert not overlapping
 
 
 def test_damage_is_shown_with_what_to_do(tab: browser.Page, reports: dict[str, Path]) -> None:

@@ -1,8 +1,10 @@
 """`tidelog ui`: a page in the browser on what a job does and what its store holds."""
 
 import asyncio
+import os
 import sys
 import webbrowser
+from collections.abc import Mapping
 
 import click
 import msgspec
@@ -43,12 +45,19 @@ async def command(invocation: StoreCommand, port: int, no_browser: bool) -> int:
     with page_server(port, page().encode(), policy(), document) as server:
         serving = asyncio.ensure_future(effects.offload.wait(server.serve_forever))
         try:
-            await _show(invocation, server, browser=not no_browser and sys.stdout.isatty())
+            wanted = not no_browser and sys.stdout.isatty()
+            await _show(invocation, server, browser=wanted and has_screen(sys.platform, os.environ))
             await watcher.follow()
         finally:
             await effects.offload.run(server.shutdown)
             await serving
     raise AssertionError("it follows the job until it is cancelled")
+
+
+def has_screen(platform: str, environment: Mapping[str, str]) -> bool:
+    """Whether a browser would open in a window, and not take the terminal for itself."""
+    windows = ("DISPLAY", "WAYLAND_DISPLAY")
+    return platform in ("darwin", "win32") or any(map(environment.get, windows))
 
 
 async def _show(invocation: StoreCommand, server: PageServer, *, browser: bool) -> None:

@@ -9,8 +9,10 @@ const timeline = (events, rows, key) => {
     const width = Math.floor(figure.clientWidth);
     if (width < 80) return;
     const left = Math.min(width * 0.36, 12 + 6.4 * Math.max(...labels.map(label => label.length)));
-    const line = Math.max(14, Math.min(22, 220 / rows.length));
-    const height = line * rows.length + 30;
+    const line = Math.max(1.25, Math.min(22, Math.max(220, 14 * Math.min(rows.length, 32)) / rows.length));
+    // Where rows are too low for it, every few have a name.
+    const named = Math.ceil(13 / line);
+    const height = line * rows.length + 34;
     const times = events.map(event => event.at_ms);
     const [from, last] = [Math.min(...times), Math.max(...times)];
     const to = last > from ? last : from + 1000;
@@ -18,7 +20,7 @@ const timeline = (events, rows, key) => {
     const most = Math.max(4, Math.floor((left - 4) / 6.4));
     const { found, text } = timeMarks(from, to, width - left);
     figure.replaceChildren(s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" },
-      rows.map((row, at) => [
+      rows.map((row, at) => at % named ? null : [
         s("line", { class: "rule", x1: left, x2: width - 8, y1: line * (at + 0.5) + 4, y2: line * (at + 0.5) + 4 }),
         s("text", { class: "y", x: left - 4, y: line * (at + 0.5) + 8, "text-anchor": "end" },
           labels[at].length > most ? `\u2026${labels[at].slice(1 - most)}` : labels[at], s("title", {}, labels[at])),
@@ -27,7 +29,7 @@ const timeline = (events, rows, key) => {
       events.map(event => {
         const at = labels.indexOf(`${event.operator}-${event.subtask}`);
         if (at < 0) return null;
-        return s("circle", { class: "dot c0", cx: x(event.at_ms), cy: line * (at + 0.5) + 4, r: 3 + 4 * Math.sqrt(event.table_bytes / largest) },
+        return s("circle", { class: "dot c0", cx: x(event.at_ms), cy: line * (at + 0.5) + 4, r: Math.max(1.5, Math.min(line, 11) * 0.25) + Math.min(line, 11) * (0.4 * Math.sqrt(event.table_bytes / largest)) },
           s("title", {}, `${labels[at]}: ${bytes(event.table_bytes)}, first named at ${moment(event.at_ms)}`));
       })));
   };

@@ -64,12 +64,13 @@ const materializationSection = doc => {
     !newest ? empty("There is no checkpoint yet that names a table.") : h("div", { class: "grid" },
       card("By subtask", `In the newest checkpoint, slot ${newest.slot}.`,
         kept.length ? [legend([{ name: "Table", colour: "c2" }, { name: "Log to replay", colour: "c0" }]),
-          stacks(kept.map(row => ({
+          stacks(largest(kept).map(row => ({
             name: `${row.operator}-${row.subtask}`,
             parts: [{ value: row.table_bytes, colour: "c2" }, { value: row.log_bytes + row.inline_bytes, colour: "c0" }],
             text: h("span", {}, `${bytes(row.table_bytes)} + ${bytes(row.log_bytes + row.inline_bytes)}`),
             title: `${count(row.replay_changes)} changes to replay`,
           }))),
+          kept.length > MOST_ROWS ? h("p", { class: "small" }, `The ${MOST_ROWS} largest of ${count(kept.length)}; all are among the numbers.`) : null,
           fold("materialized/numbers", "Numbers", () => table([
             ["Subtask", row => `${row.operator}-${row.subtask}`],
             ["Uploaded", row => uploaded(row, doc)],
@@ -88,6 +89,10 @@ const materializationSection = doc => {
         fact("Latest is due since", seconds(figures.lag_s)), fact("Intervals missed", count(figures.missed)))) : null),
   ];
 };
+
+const MOST_ROWS = 16;
+const largest = rows => (rows.length <= MOST_ROWS ? rows
+  : rows.slice().sort((a, b) => b.table_bytes + b.log_bytes - a.table_bytes - a.log_bytes).slice(0, MOST_ROWS));
 
 const uploaded = (row, doc) => {
   if (!row.descriptor) return "not yet";
