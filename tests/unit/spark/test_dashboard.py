@@ -2,15 +2,15 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.documentation import ROOT
+from tests.support.prometheus import OPERATIONS, promtool, reason_without
 from tests.support.spark_metrics import GUIDE, PREFIX, documented, parts, series, sums
 
-OPERATIONS = ROOT / "docs" / "operations"
 DASHBOARD: dict[str, Any] = json.loads((OPERATIONS / "spark-dashboard.json").read_text())
 RULES: list[dict[str, Any]] = yaml.safe_load((OPERATIONS / "spark-alerts.yml").read_text())[
     "groups"
@@ -69,3 +69,62 @@ def test_every_alert_is_on_series_that_there_are_and_says_what_to_do(rule: dict[
 def test_the_guide_describes_no_alert_that_is_not_there() -> None:
     told = re.findall(r"^\| `(TidelogSpark\w+)` \|", GUIDE.read_text(), re.MULTILINE)
     assert told == [rule["alert"] for rule in RULES]
+
+
+HEALTHY = {
+    "barrier_failures_Count": "0x120",
+    "executors_upload_failures_Value": "0x120",
+    "barrier_time_99thPercentile": "30000000x120",
+    "executors_inFlight_waited_Value": "0+100x120",
+    "houseKeeping_failures_Count": "0x120",
+    "executors_changelogs_Value": "0+600x120",
+    "batches_Count": "0+10x120",
+}
+"""A query without trouble for two hours, a sample a minute; times in nanoseconds."""
+
+TROUBLE = {
+    "TidelogSparkBarrierFailed": {"barrier_failures_Count": "0+1x120"},
+    "TidelogSparkUploadsGivenUp": {"executors_upload_failures_Value": "0+1x120"},
+    "TidelogSparkBarrierSlow": {"barrier_time_99thPercentile": "61000000000x120"},
+    "TidelogSparkTasksWait": {"executors_inFlight_waited_Value": "0+90000x120"},
+    "TidelogSparkHouseKeepingFails": {"houseKeeping_failures_Count": "0+1x120"},
+    "TidelogSparkNothingCommitted": {"batches_Count": "10x120"},
+}
+"""What each alert is for: series that are different then."""
+
+
+def labels(name: str) -> str:
+    """Spark's servlet says the kind of a metric, and Prometheus where it scraped it."""
+    kinds = {"Count": "counters", "Value": "gauges", "99thPercentile": "timers"}
+    kind = kinds[name.rpartition("_")[2]]
+    return f'{{job="orders", instance="a:4040", type="{kind}"}}'
+
+
+def firing(trouble: dict[str, str], *alerts: str) -> dict[str, object]:
+    """A test for promtool: with these series, these alerts fire and no other."""
+    fire = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    found = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts]
+    return {
+        "interval": "1m",
+        "input_series": [
+            {"series": f"{PREFIX}{name}{labels(name)}", "values": values}
+            for name, values in (HEALTHY | trouble).items()
+        ],
+        "promql_expr_test": [{"expr": fire, "eval_time": "110m", "exp_samples": found}],
+    }
+
+
+def test_every_alert_has_its_trouble() -> None:
+    assert list(TROUBLE) == [rule["alert"] for rule in RULES]
+    assert {PREFIX + name for name in HEALTHY} <= series()
+
+
+@pytest.mark.skipif(reason_without() is not None, reason=str(reason_without()))
+def test_each_alert_fires_for_its_trouble_alone_and_none_for_a_healthy_query(
+    tmp_path: Path,
+) -> None:
+    tests = [firing({}), *(firing(trouble, alert) for alert, trouble in TROUBLE.items())]
+    file = tmp_path / "alerts-test.yml"
+    document = {"rule_files": [str(OPERATIONS / "spark-alerts.yml")], "evaluation_interval": "1m"}
+    file.write_text(yaml.safe_dump(document | {"tests": tests}))
+    promtool("test", "rules", file)

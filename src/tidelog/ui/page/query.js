@@ -36,7 +36,7 @@ const storeSection = doc => {
   const { stores } = doc.query;
   return [
     heading("State stores", "A restart reads the newest snapshot of each store, and replays the changelogs behind it."),
-    stores.length === 0 ? empty("The query has no state, or none of it is in changelogs.") : h("div", { class: "card slots" },
+    stores.length === 0 ? empty("The query has no state, or none of it is in changelogs.") : h("div", { class: "card" },
       h("h3", {}, "Changelogs behind the snapshot, by operator and partition"),
       stacks(stores.slice(0, 64).map(store => ({
         name: storeName(store),
