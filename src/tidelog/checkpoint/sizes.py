@@ -30,7 +30,7 @@ class CheckpointSizes:
     )
     log_incremental_bytes: int = gauge(
         "checkpoint_log_incremental_bytes",
-        "Size of the part of that log which the checkpoint before does not hold.",
+        "Size of the log of the last checkpoint that the checkpoint before does not hold.",
         watch="What a checkpoint adds.",
     )
     materialized_full_bytes: int = gauge(
@@ -40,7 +40,7 @@ class CheckpointSizes:
     )
     materialized_incremental_bytes: int = gauge(
         "checkpoint_materialized_incremental_bytes",
-        "Size of the part of those files which the checkpoint before does not hold.",
+        "Size of the table files of the last checkpoint that the checkpoint before does not hold.",
         watch="How much of the tables changes between materializations.",
     )
 

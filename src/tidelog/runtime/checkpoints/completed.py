@@ -29,8 +29,8 @@ class CheckpointPhases:
     )
     manifest_s: float = gauge(
         "checkpoint_manifest_seconds",
-        "Time from there until the last checkpoint's manifest was in its slot, with no newer "
-        "start above it.",
+        "Time from when every subtask's part of the last checkpoint was durable until its "
+        "manifest was in its slot, with no newer start above it.",
         watch="A few requests to the store, one after the other: its latency.",
         default=0.0,
     )

@@ -64,7 +64,7 @@ class MemoryStatus:
     )
     used_bytes: int = gauge(
         "memory_used_bytes",
-        "Memory of all these parts together.",
+        "Memory in use of the budget: rows, log, files, channels, memtables and block cache.",
         watch="Near the budget for long: raise `memory`, or expect reads from disk.",
         init=False,
     )

@@ -127,7 +127,7 @@ class RequestsStatus:
     )
     latency_s: Distribution | None = gauge(
         "store_latency_seconds",
-        "Durations of the last 1024 requests of the kind, retries included.",
+        "Durations of the last 1024 requests of each kind, retries included.",
         watch="Whether the store or the job is slow.",
         default=None,
     )
@@ -242,7 +242,7 @@ class StateStatus:
     )
     changes: int = counter(
         "state_changes",
-        "Changes that the table and the log got for the updates.",
+        "Changes that the table and the log got; several updates of a hot key become one.",
         watch="What the log has to carry.",
     )
 
@@ -273,7 +273,7 @@ class LocalCopiesStatus:
     )
     used_bytes: int = counter(
         "local_copies_used_bytes",
-        "Bytes that local copies answered.",
+        "Bytes of reads that a local copy answered.",
         watch="Traffic that was saved.",
     )
     fetched: int = counter(
@@ -288,17 +288,17 @@ class LocalCopiesStatus:
     )
     kept: int = counter(
         "local_copies_kept",
-        "Copies made.",
+        "Copies of stored objects made on the local disk.",
         watch="That local recovery is at work.",
     )
     damaged: int = counter(
         "local_copies_damaged",
-        "Copies that did not pass their check and were read from the store instead.",
+        "Local copies that did not pass their check; the store was read instead.",
         watch="Any growth: look at the disk.",
     )
     refused: int = counter(
         "local_copies_refused",
-        "Copies not made, because the limit is reached or the disk refused.",
+        "Local copies not made, because the limit is reached or the disk refused.",
         watch="Growth: raise the limit, or free disk.",
     )
     last_problem: str | None = None
