@@ -33,6 +33,8 @@ class CheckpointPoint(msgspec.Struct, frozen=True, kw_only=True):
     stored: bool
     """It is in the store now; others were dropped since."""
     savepoint: str | None = None
+    canonical: bool = False
+    """A savepoint whose log holds all rows: no part of the log of changes."""
     unaligned: bool = False
     seconds: float | None = None
     phases: Phases | None = None

@@ -123,6 +123,7 @@ class _Completed(msgspec.Struct, frozen=True):
     sizes: _Sizes
     unaligned: bool = False
     savepoint: str | None = None
+    canonical: bool = False
     new_tables: tuple[_NewTable, ...] = ()
 
 
@@ -142,6 +143,7 @@ def completed_points(done: Done) -> list[CheckpointPoint]:
             at_ms=each.created_ms,
             stored=False,
             savepoint=each.savepoint,
+            canonical=each.canonical,
             unaligned=each.unaligned,
             seconds=each.seconds,
             phases=each.phases,

@@ -7,10 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tidelog.checkpoint.finding import Finding
-from tidelog.checkpoint.manifest import Checkpoint, OperatorState, Savepoint, SubtaskState
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    OperatorState,
+    Savepoint,
+    SubtaskState,
+    is_canonical,
+)
 from tidelog.checkpoint.sizes import SharedFiles, checkpoint_sizes
 from tidelog.errors import TidelogError
-from tidelog.ids import SubtaskId
+from tidelog.ids import Slot, SubtaskId
 from tidelog.state.processor import MAX_WATERMARK
 from tidelog.storage import object_names
 from tidelog.ui.document import (
@@ -36,19 +42,27 @@ def stored_points(view: StoreView) -> list[CheckpointPoint]:
     def shared(name: str) -> Mapping[str, int]:
         return known[name].shared_bytes if name in known else {}
 
-    before = [None, *checkpoints]
-    return [
-        _point(view, one, previous, shared)
-        for previous, one in zip(before, checkpoints, strict=False)
-    ]
+    points: list[CheckpointPoint] = []
+    previous: Checkpoint | None = None
+    next_slot: Slot | None = None
+    for checkpoint in checkpoints:
+        follows = checkpoint.slot == next_slot
+        points.append(_point(view, checkpoint, previous if follows else None, shared))
+        if not is_canonical(checkpoint):
+            previous = checkpoint
+        elif not follows:
+            previous = None
+        next_slot = Slot(checkpoint.slot + 1)
+    return points
 
 
 def _point(
     view: StoreView, checkpoint: Checkpoint, previous: Checkpoint | None, shared: SharedFiles
 ) -> CheckpointPoint:
+    """`previous` is the checkpoint before, where that is stored as well."""
     sizes = checkpoint_sizes(checkpoint, previous, shared)
     facts = [s.barrier for _, s in checkpoint.subtasks() if s.barrier is not None]
-    follows = previous is not None and previous.slot + 1 == checkpoint.slot
+    canonical, follows = is_canonical(checkpoint), previous is not None
     return CheckpointPoint(
         slot=checkpoint.slot,
         checkpoint_id=checkpoint.checkpoint_id,
@@ -56,6 +70,7 @@ def _point(
         at_ms=checkpoint.created_ms,
         stored=True,
         savepoint=checkpoint.name if isinstance(checkpoint, Savepoint) else None,
+        canonical=canonical,
         unaligned=any(fact.unaligned for fact in facts),
         start_delay_ms=max((fact.start_delay_ms for fact in facts), default=None),
         alignment_ms=max((fact.alignment_ms for fact in facts), default=None),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.damage import checkpoint_in
 from tests.support.jobs import config, contents, every_kind, filled, virtual_effects
-from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint
+from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint
 from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.runtime.checkpoints.completed import CheckpointPhases, completed
 from tidelog.runtime.runner import JobRunner
@@ -74,3 +74,12 @@ def test_a_job_remembers_the_checkpoints_that_it_wrote() -> None:
     }
     assert {(new.operator, new.subtask, new.upto) for new in uploads} == named
     assert len(uploads) == len(named) > 2
+
+
+def test_a_savepoint_of_rows_says_so() -> None:
+    entry = checkpoint_in(filled(), 9)
+    fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+    for form in ("native", "canonical"):
+        savepoint = Savepoint(**fields, name="before", savepoint_format=form)  # type: ignore[arg-type]
+        found = completed(savepoint, None, (0.5, 0.75), 10, NOTHING)
+        assert (found.savepoint, found.canonical) == ("before", form == "canonical")

@@ -105,6 +105,7 @@ def checkpoint_of(number: int) -> CompletedCheckpoint:
         sizes=CheckpointSizes(number, 0, 0, 0),
         unaligned=False,
         savepoint=None,
+        canonical=False,
         new_tables=(),
     )
 

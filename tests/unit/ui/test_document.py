@@ -20,6 +20,7 @@ from tests.support.damage import (
 from tests.support.jobs import contents, filled
 from tests.support.pipelines import Outside, words
 from tests.support.watching import document_of
+from tidelog.checkpoint.manifest import Savepoint, encode_entry
 from tidelog.checkpoint.sizes import checkpoint_sizes
 from tidelog.ids import Slot
 from tidelog.runtime.runner import JobRunner
@@ -182,3 +183,17 @@ def test_a_store_with_a_start_alone_has_no_checkpoint_to_show() -> None:
 
 def test_it_is_json_and_comes_back_the_same(document: Document) -> None:
     assert msgspec.json.decode(msgspec.json.encode(document), type=Document) == document
+
+
+def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:
+    entry = checkpoint_in(filled(), 8)
+    fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+    savepoint = Savepoint(**fields, name="before", savepoint_format="canonical")
+    name = checkpoint(Slot(8))
+    document = document_of({**filled(), name: encode_entry(savepoint)})
+    points = {point.slot: point for point in document.checkpoints}
+    assert [points[slot].canonical for slot in (7, 8, 9)] == [False, True, False]
+    assert points[8].savepoint == "before"
+    # What the next checkpoint adds is counted from the one before the savepoint.
+    sizes = checkpoint_sizes(checkpoint_in(filled(), 9), checkpoint_in(filled(), 7), lambda _: {})
+    assert points[9].new_log_bytes == sizes.log_incremental_bytes

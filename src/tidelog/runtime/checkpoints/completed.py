@@ -6,7 +6,7 @@ by itself what it waited for.
 
 from dataclasses import dataclass
 
-from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint
+from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint, is_canonical
 from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
 from tidelog.metrics import gauge
@@ -63,6 +63,8 @@ class CompletedCheckpoint:
     """A barrier overtook records."""
     savepoint: str | None
     """Name of the savepoint that it is."""
+    canonical: bool
+    """Its log holds all rows, which are no part of the log of changes."""
     new_tables: tuple[NewTable, ...]
 
 
@@ -89,6 +91,7 @@ def completed(
         sizes=sizes,
         unaligned=any(fact.unaligned for fact in facts),
         savepoint=entry.name if isinstance(entry, Savepoint) else None,
+        canonical=is_canonical(entry),
         new_tables=_new_tables(entry, previous),
     )
 

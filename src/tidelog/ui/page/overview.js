@@ -1,6 +1,8 @@
 // The head of the page: the job, what is wrong, the key figures; and its foot.
 
-const newestSlot = doc => doc.slots.find(slot => slot.operators && slot.restorable !== null);
+/** A canonical savepoint holds rows in place of tables and log. */
+const newestSlot = doc => doc.slots.find(slot => slot.operators && slot.savepoint_format !== "canonical");
+const withoutRows = doc => doc.checkpoints.filter(point => !point.canonical);
 const statusOf = doc => (doc.live ? doc.live.status : null);
 const part = (doc, name) => (statusOf(doc) || {})[name] || {};
 const column = (points, value) => points.map(value);
@@ -45,10 +47,11 @@ const tile = (name, value, about) => h("div", { class: "tile" }, h("h2", {}, nam
 const figureSection = doc => {
   const last = doc.checkpoints[doc.checkpoints.length - 1];
   const timed = doc.checkpoints.findLast(point => known(point.seconds));
+  const newest = withoutRows(doc).at(-1);
   const checkpoints = part(doc, "checkpoints");
   const state = statusOf(doc) ? part(doc, "state") : {};
-  const log = known(state.log_bytes) ? state.log_bytes : last && last.log_bytes;
-  const materialized = known(state.materialized_bytes) ? state.materialized_bytes : last && last.table_bytes;
+  const log = known(state.log_bytes) ? state.log_bytes : newest && newest.log_bytes;
+  const materialized = known(state.materialized_bytes) ? state.materialized_bytes : newest && newest.table_bytes;
   const line = bestBill(doc);
   return h("div", { class: "tiles" },
     tile("Last checkpoint", last ? ago(last.at_ms, doc.at_ms) : DASH,

@@ -37,7 +37,7 @@ const added = (points, columns) => {
 
 const tideSection = doc => {
   const live = doc.live && doc.live.state;
-  const points = doc.checkpoints;
+  const points = withoutRows(doc);
   const from = points.length && live && live.at_ms.length ? Math.min(points[0].at_ms, live.at_ms[0]) : null;
   const columns = [["Slot", column(points, p => p.slot)]];
   return [
