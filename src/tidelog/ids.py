@@ -1,9 +1,11 @@
-"""Types for the integers that could be swapped, and the name of a subtask.
+"""Types for the integers that could be swapped, and the names of subtasks and files.
 
 Invariant: an integer that crosses a module border and counts something has its own type here.
 """
 
-from typing import NamedTuple, NewType
+from typing import Annotated, NamedTuple, NewType, TypeAlias
+
+import msgspec
 
 SeqNo = NewType("SeqNo", int)
 """Number of changes one subtask has logged; a block holds changes [first, first + count)."""
@@ -22,6 +24,10 @@ Generation = NewType("Generation", int)
 
 MaterializationId = NewType("MaterializationId", int)
 """Number of one uploaded table snapshot of one subtask; independent of checkpoint ids."""
+
+FileName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(?!\.{1,2}$)[^/\x00]+$")]
+"""Name of a file within its directory. A stored name that leads elsewhere is refused when it is
+decoded: a file would be written wherever the writer of the object wanted it."""
 
 
 class SubtaskId(NamedTuple):

@@ -203,6 +203,9 @@ class Block(BlockInfo):
         raw = self.stored
         if self.codec == CODEC_ZSTD:
             try:
+                if zstandard.frame_content_size(raw) > self.raw_bytes:
+                    # The library would make room for as much as the frame says.
+                    raise self._corrupt(f"a zstd frame of {self.raw_bytes} bytes", "a larger one")
                 raw = _zstd.decompress(raw, self.raw_bytes)
             except zstandard.ZstdError as cause:
                 raise self._corrupt("a zstd frame", str(cause)) from cause

@@ -27,7 +27,11 @@ _TEMP: Final = "unfinished"
 
 def copied(name: str) -> bool:
     """Whether objects of this name are copied at all."""
-    return name.startswith(object_names.SEGMENTS) or named_hash(name) is not None
+    segment = name.startswith(object_names.SEGMENTS)
+    # A name of neither kind may be one that leads out of the directory of copies.
+    return object_names.generation_of(name) is not None and (
+        segment or named_hash(name) is not None
+    )
 
 
 def scan(directory: Path) -> dict[str, int]:

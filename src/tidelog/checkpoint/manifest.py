@@ -13,7 +13,7 @@ import msgspec
 
 from tidelog.changelog.segment import LogRange
 from tidelog.errors import CorruptObjectError
-from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
+from tidelog.ids import CheckpointId, FileName, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 
@@ -287,7 +287,7 @@ Entry = Start | Checkpoint | Savepoint
 class TableObject(msgspec.Struct, frozen=True):
     """A shared table file and the object that holds it."""
 
-    name: str
+    name: FileName
     object: str
     size: int
     crc32c: str
@@ -303,7 +303,7 @@ class Descriptor(msgspec.Struct, frozen=True):
     table: str
     upto: SeqNo
     shared: tuple[TableObject, ...]
-    private: dict[str, bytes]
+    private: dict[FileName, bytes]
     format: int = FORMAT_VERSION
 
     @property

@@ -15,7 +15,7 @@ from tidelog.errors import CorruptObjectError
 from tidelog.storage.document import checksum
 
 _HASH_BYTES: Final = 16
-_NAME: Final = re.compile(r"tables/[^/]+/([0-9a-f]{32})-.+\.sst")
+_NAME: Final = re.compile(r"tables/\w+/([0-9a-f]{32})-[\w.-]+\.sst", re.ASCII)
 
 
 def content_hash(data: bytes) -> str:

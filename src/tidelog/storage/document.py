@@ -48,7 +48,7 @@ def open_document(data: bytes, name: str, kind: type[T]) -> T:
     """
     try:
         envelope = msgspec.json.decode(data, type=_Envelope)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise _corrupt(name, "a checked JSON document", str(cause)) from cause
     body = bytes(envelope.body)
     if checksum(body) != envelope.crc32c:
@@ -57,7 +57,7 @@ def open_document(data: bytes, name: str, kind: type[T]) -> T:
         version = msgspec.json.decode(body, type=_Versioned).format
         if version <= FORMAT_VERSION:
             return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise _corrupt(name, f"a {kind} document", str(cause)) from cause
     raise FormatVersionError(
         f"object {name}",

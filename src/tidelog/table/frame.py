@@ -45,13 +45,17 @@ def decode_rows(data: bytes, path: Path) -> list[Row]:
     if stored != _U32.pack(crc32c(body)):
         raise corrupt(path, f"CRC32C {crc32c(body):08x} at its end", stored[::-1].hex())
     (count,) = _U32.unpack_from(body, len(_MAGIC))
-    rows = []
+    rows: list[Row] = []
     at = _HEADER_BYTES
     for _ in range(count):
+        if at + _LENGTHS.size > len(body):
+            raise corrupt(path, f"{count} rows", f"{len(rows)} rows")
         key_bytes, value_bytes = _LENGTHS.unpack_from(body, at)
         value_at = at + _LENGTHS.size + key_bytes
         rows.append((body[at + _LENGTHS.size : value_at], body[value_at : value_at + value_bytes]))
         at = value_at + value_bytes
+    if at != len(body):
+        raise corrupt(path, f"{count} rows in {len(body)} bytes", f"rows that take {at}")
     return rows
 
 

@@ -7,16 +7,18 @@ the small INDEX names the chunks in key order.
 """
 
 import hashlib
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tidelog.table.failures import translate
+from tidelog.table.failures import corrupt, translate
 from tidelog.table.frame import Row, crc32c, encode_rows, read_rows
 from tidelog.table.port import Freeze, PreparedRows, TableFile
 
 INDEX_NAME = "INDEX"
+_CHUNK = re.compile(rb"[0-9a-f]{32}\.rows")
 
 _PRIVATE_BYTES = 64 << 10
 """A table up to this size is stored within the descriptor: one object instead of several."""
@@ -152,6 +154,8 @@ class MemoryTableFactory:
     def restore(self, directory: Path) -> MemoryTable:
         table = MemoryTable()
         for name, _ in read_rows(directory / INDEX_NAME):
+            if not _CHUNK.fullmatch(name):
+                raise corrupt(directory / INDEX_NAME, "names of files with rows", repr(name))
             chunk = read_rows(directory / name.decode())
             table.load([key for key, _ in chunk], [value for _, value in chunk])
         return table

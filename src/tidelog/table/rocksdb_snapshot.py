@@ -6,6 +6,7 @@ RocksDB by itself opens a MANIFEST with a torn last record without complaint, as
 never been written.
 """
 
+import re
 from pathlib import Path
 
 from tidelog.table.failures import corrupt, translate
@@ -15,6 +16,7 @@ from tidelog.table.port import TableFile
 SNAPSHOT_NAME = "SNAPSHOT"
 
 _SST_SUFFIX = ".sst"
+_NAME = re.compile(rb"CURRENT|MANIFEST-\d+|\d+\.sst")
 
 
 def pack(directory: Path) -> list[TableFile]:
@@ -47,15 +49,18 @@ def unpack(directory: Path) -> None:
     """Undo `pack`; raises CorruptObjectError when a file is missing or has another size."""
     snapshot = directory / SNAPSHOT_NAME
     for name, content in read_rows(snapshot):
+        if not _NAME.fullmatch(name):
+            # A name with directories in it would be written wherever it points to.
+            raise corrupt(snapshot, "names of RocksDB's files", repr(name))
         path = directory / name.decode()
         if path.suffix != _SST_SUFFIX:
             path.write_bytes(content)
             continue
         found = path.stat().st_size if path.exists() else None
-        if found != int(content):
+        if str(found).encode() != content:
             raise corrupt(
                 path,
-                f"{int(content)} bytes",
+                f"{content.decode(errors='replace')} bytes",
                 "no such file" if found is None else f"{found} bytes",
             )
     snapshot.unlink()

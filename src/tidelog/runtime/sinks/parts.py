@@ -19,6 +19,7 @@ import msgspec
 
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, TidelogError
 from tidelog.events import Event
+from tidelog.ids import FileName
 from tidelog.storage import errors
 from tidelog.storage.disk import make_directory
 
@@ -34,8 +35,8 @@ _PENDING: Final = re.compile(r"(?P<generation>\d+)-.*-(?P<subtask>\d+)-\d+\.inpr
 class Part(msgspec.Struct, frozen=True, array_like=True):
     """A pre-committed file: hidden and final name in the directory, size in bytes, CRC32C."""
 
-    pending: str
-    final: str
+    pending: FileName
+    final: FileName
     size: int
     crc32c: int
 

@@ -20,7 +20,7 @@ def decode(sink: str, kind: type[T], transaction: bytes) -> T:
     """Raises RestoreError for a transaction of another kind of sink."""
     try:
         return msgspec.msgpack.decode(transaction, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RestoreError(
             f"a transaction of sink {sink!r}",
             expected="one that this kind of sink wrote",
@@ -33,7 +33,7 @@ def those_of(kind: type[T], transactions: Iterable[bytes]) -> Iterator[T]:
     """The transactions among these that this kind of sink wrote."""
     decode = msgspec.msgpack.Decoder(kind).decode
     for transaction in transactions:
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
             yield decode(transaction)
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.effects import Offload
+from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.in_flight.capture import InFlight
@@ -27,9 +28,21 @@ class _Transaction(msgspec.Struct, frozen=True, array_like=True):
     token: bytes
 
 
+def _decoded(transaction: bytes) -> _Transaction:
+    try:
+        return msgspec.msgpack.decode(transaction, type=_Transaction)
+    except msgspec.MsgspecError as cause:
+        raise CorruptObjectError(
+            "a sink's transaction in a manifest",
+            expected="the number of its checkpoint and the sink's own bytes",
+            found=str(cause),
+            action="restore an older slot (`tidelog checkpoints list URL` shows them)",
+        ) from cause
+
+
 def token_of(transaction: bytes) -> bytes:
-    """The sink's own token of a transaction in a manifest."""
-    return msgspec.msgpack.decode(transaction, type=_Transaction).token
+    """The sink's own token of a transaction in a manifest; raises CorruptObjectError."""
+    return _decoded(transaction).token
 
 
 def transactions_of(checkpoints: Iterable[Checkpoint]) -> tuple[bytes, ...]:
@@ -53,7 +66,7 @@ class SinkOutput:
 
     async def recover(self, transactions: tuple[bytes, ...]) -> None:
         """Commit what the restored checkpoint holds, before any new data."""
-        restored = [msgspec.msgpack.decode(data, type=_Transaction) for data in transactions]
+        restored = list(map(_decoded, transactions))
         async with self._lock:
             tokens = [transaction.token for transaction in restored]
             with blame(self._name):

@@ -83,7 +83,7 @@ def read_offsets(data: bytes) -> Offsets:
                 if line.strip() not in {b"", b"-"}
             },
         )
-    except msgspec.MsgspecError as cause:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise ValueError(str(cause)) from cause
 
 
@@ -149,7 +149,7 @@ def _ids(line: bytes, where: str) -> tuple[NamedId, ...]:
             for store_id in stores or ()
             if isinstance(store_id, str)
         )
-    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as cause:
+    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError) as cause:
         raise _corrupt(where, "Spark's JSON on line 2", repr(line[:80])) from cause
 
 

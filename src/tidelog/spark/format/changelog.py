@@ -100,7 +100,7 @@ def _version(content: bytes) -> int:
 def _lineage(reader: "_Reader", where: str) -> tuple[LineageItem, ...]:
     try:
         return msgspec.json.decode(reader.text(), type=tuple[LineageItem, ...])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise damaged(where, "the lineage of a changelog", str(cause)) from cause
 
 
