@@ -98,6 +98,7 @@ const drawing = (spec, width, figure) => {
   svg.append(line);
   const tip = h("div", { class: "tip", hidden: true });
   const move = event => {
+    figure.moved = performance.now();
     const index = place.nearest(event.clientX - figure.getBoundingClientRect().left - MARGIN.left);
     if (index < 0) return;
     const at = x(place.x(index));

@@ -13,6 +13,7 @@ const SECTIONS = {
   slots: slotSection,
 };
 const EVERY_MS = 2000;
+const READING_MS = 8000;
 /** A store of many checkpoints may take long to be read for the first time. */
 const PATIENCE_MS = 120000;
 
@@ -20,9 +21,10 @@ const embedded = JSON.parse(document.getElementById("document").textContent);
 const scrolls = new Map();
 let last = null;
 
-/** Draw a section anew, but not under the pointer of somebody who reads it. */
+/** Draw a section anew, but not under the pointer of somebody who reads it; one that rests is not read. */
 const replace = (place, content) => {
-  if (place.querySelector("figure.chart:hover")) return;
+  const read = place.querySelector("figure.chart:hover");
+  if (read && performance.now() - (read.moved || 0) < READING_MS) return;
   const focused = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   place.querySelectorAll(".box").forEach(box => scrolls.set(box.getAttribute("aria-label"), box.scrollLeft));
   place.replaceChildren(...[content].flat(Infinity).filter(Boolean));
