@@ -1,6 +1,7 @@
 """`tidelog overhead` on stores in directories: tables, JSON, options and errors."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -156,7 +157,7 @@ def test_without_spark_the_engine_is_the_local_one(
     assert json.loads(result.stdout)["engine"] == "local"
 
 
-def test_the_local_engine_needs_nothing_of_spark(store: Path) -> None:
+def test_the_local_engine_needs_nothing_of_spark(store: Path, tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from click.testing import CliRunner\n"
@@ -165,7 +166,10 @@ def test_the_local_engine_needs_nothing_of_spark(store: Path) -> None:
         "assert ran.exit_code == 0, ran.output\n"
         "print(sorted({'pyspark', 'py4j', 'pyarrow', 'pandas'} & set(sys.modules)))\n"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    environment = os.environ | {"TIDELOG_CACHE": str(tmp_path / "cache")}
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, env=environment
+    )
     assert run.stdout.decode().strip() == "[]"
 
 
