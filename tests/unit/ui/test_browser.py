@@ -93,7 +93,7 @@ def test_a_report_loads_nothing_and_complains_of_nothing(
     assert complaints(tab) == []
 
 
-SECTIONS = ("Checkpoints", "The tide", "Materializations", "Operators", "A restore now")
+SECTIONS = ("Checkpoints", "Log and tables", "Materializations", "Operators", "A restore now")
 
 
 @pytest.mark.parametrize("name", ["store", "empty", "live"])

@@ -41,7 +41,7 @@ const tideSection = doc => {
   const from = points.length && live && live.at_ms.length ? Math.min(points[0].at_ms, live.at_ms[0]) : null;
   const columns = [["Slot", column(points, p => p.slot)]];
   return [
-    heading("The tide", "The log rises with every change and falls when a table is uploaded: what is in a table need not be replayed."),
+    heading("Log and tables", "The log rises with every change and falls when a table is uploaded: what is in a table need not be replayed."),
     points.length === 0 ? empty("There is no checkpoint yet whose log and tables could be shown.") : h("div", { class: "grid" },
       card("Log to replay", "In each checkpoint.", chart({ key: "log", label: "Log in each checkpoint", unit: "bytes", x: column(points, p => p.at_ms), columns, legend: false,
         series: [{ name: "Log", colour: "c0", area: true, values: column(points, p => p.log_bytes) }] })),
