@@ -3,8 +3,8 @@
 Invariants: the document `log-store.json` of a store says where its log is; it is created once,
 before the first segment, and never changed, so every reader finds the log without being told. The
 log's store has its counterpart, `log-of.json` with the same id: no two stores share a log store,
-and one that was emptied or replaced is noticed before anything is read or written. Segments are
-the only objects that are there; slots, which fence, stay in the store itself.
+and one that was emptied or replaced is noticed before a segment is read or written, and before a
+slot is, which would fence. Segments are the only objects that are there.
 Format: docs/internals/format.md, "The log in a store of its own".
 """
 
@@ -20,7 +20,7 @@ from tidelog.storage.create_once import create_once
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 from tidelog.storage.errors import object_at
 from tidelog.storage.metrics import RequestMetrics
-from tidelog.storage.object_names import LOG_OF, LOG_STORE, SEGMENTS, checkpoint
+from tidelog.storage.object_names import CHECKPOINTS, LOG_OF, LOG_STORE, SEGMENTS, checkpoint
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
 _FIRST_SLOT: Final = checkpoint(Slot(0))
@@ -42,10 +42,11 @@ async def has_log_elsewhere(store: ObjectStore) -> bool:
 
 
 class StoreWithLog:
-    """A store and the one its log is in, which can be the same; one more GET with its first call.
+    """A store and the one its log is in, which can be the same.
 
-    `chosen` is where the log of a new store goes. The first call raises ConfigError when the store
-    has its log elsewhere already, RestoreError when that place does not know the store.
+    `chosen` is where the log of a new store goes. The first call that concerns a segment or writes
+    a slot makes one more GET; it raises ConfigError when the store has its log elsewhere already,
+    RestoreError when that place does not know the store.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class StoreWithLog:
         await (await self._holder(name)).put(name, data)
 
     async def create(self, name: str, data: bytes) -> None:
+        if name.startswith(CHECKPOINTS):
+            await self._found()
         if name == _FIRST_SLOT and (owner := await _partner(self._main, LOG_OF)) is not None:
             raise ConfigError(
                 f"store {self.url}",
@@ -85,11 +88,11 @@ class StoreWithLog:
         return await (await self._holder(name)).get(name, start, length)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        log = await self._found()
-        apart = log is not self._main
-        segments_due = apart and (prefix.startswith(SEGMENTS) or SEGMENTS.startswith(prefix))
+        concerned = prefix.startswith(SEGMENTS) or SEGMENTS.startswith(prefix)
+        log = await self._found() if concerned else self._main
+        apart = segments_due = log is not self._main
         async for info in self._main.list(prefix, start_after):
-            if apart and (info.name == LOG_STORE or info.name.startswith(SEGMENTS)):
+            if info.name == LOG_STORE or (apart and info.name.startswith(SEGMENTS)):
                 continue
             if segments_due and info.name > SEGMENTS:
                 segments_due = False
@@ -111,8 +114,7 @@ class StoreWithLog:
             await store.close()
 
     async def _holder(self, name: str) -> ObjectStore:
-        log = await self._found()
-        return log if name.startswith(SEGMENTS) else self._main
+        return await self._found() if name.startswith(SEGMENTS) else self._main
 
     async def _found(self) -> ObjectStore:
         if self._log is None:

@@ -13,6 +13,7 @@ from tests.support.pipelines import Outside, config, effects, run, word_count, w
 from tidelog import JobConfig, JobRunner, TidelogError, UploadConfig
 from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.errors import AccessDeniedError
+from tidelog.ids import Generation
 from tidelog.runtime.supervise import run_until_done
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, object_not_found
@@ -154,13 +155,14 @@ def test_writers_that_wait_for_uploads_are_logged_now_and_then(
 def test_local_copies_that_do_not_help_are_logged(tmp_path: Path, logged: Logged) -> None:
     async def scenario() -> None:
         store = await LocalFirstStore.open(MemoryStore(), tmp_path, 200, effects())
-        name = object_names.SEGMENTS + "0-a-1.seg"
+        name = object_names.segment(Generation(0), "a", 1)
         await store.put(name, b"x" * 100)
         [copy] = tmp_path.rglob("*.seg")
         copy.write_bytes(b"damaged")
         assert await store.get(name) == b"x" * 100
         for number in range(3):
-            await store.put(f"{name}{number}", b"x" * 150)
+            other = object_names.segment(Generation(0), "a", 2 + number)
+            await store.put(other, b"x" * 150)
 
     asyncio.run(scenario())
     [opened] = logged("local_copies_opened")

@@ -26,6 +26,7 @@ from tidelog import Job, JobRunner, SavepointFailedError, TidelogError
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.slots import SlotLog
+from tidelog.ids import Generation
 from tidelog.runtime.subtasks import work_dir
 from tidelog.storage import object_names
 from tidelog.storage.local_files import TEMP_DIRECTORY, remove_stale_temps
@@ -134,13 +135,13 @@ def test_a_disk_that_refuses_local_copies_is_logged_and_the_store_answers(
 ) -> None:
     async def scenario() -> None:
         store = await LocalFirstStore.open(MemoryStore(), tmp_path, 10_000, effects())
-        name = object_names.SEGMENTS + "0-a-1.seg"
+        name = object_names.segment(Generation(0), "a", 1)
         await store.put(name, b"x" * 100)
         [copies] = tmp_path.iterdir()
         shutil.rmtree(copies)
         copies.write_bytes(b"a file where the directory was")
         assert await store.get(name) == b"x" * 100
-        await store.put(name + "2", b"y")
+        await store.put(object_names.segment(Generation(0), "a", 2), b"y")
 
     asyncio.run(scenario())
     failed = logged("local_copy_failed")

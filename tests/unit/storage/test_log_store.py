@@ -147,12 +147,18 @@ def test_a_store_is_not_its_own_log_store(disk: Disk) -> None:
     assert "leave the option out" in str(disk.refused("main", "main"))
 
 
-def test_an_emptied_log_store_is_an_error_before_anything_is_read(disk: Disk) -> None:
+def test_an_emptied_log_store_is_an_error_before_a_start_fences_or_a_segment_is_read(
+    disk: Disk,
+) -> None:
     disk.fill("main", "fast")
     for name in disk.names("fast"):
         (disk.root / "fast" / name).unlink()
-    with pytest.raises(RestoreError, match=r"no log-of\.json.*bring the log store back"):
-        asyncio.run(disk.open("main").get("checkpoints/00000001.json"))
+    told = r"no log-of\.json.*bring the log store back"
+    with pytest.raises(RestoreError, match=told):
+        asyncio.run(disk.open("main").create("checkpoints/00000002.json", b"start"))
+    assert disk.names("main") == ["checkpoints/00000001.json", "log-store.json", "tables/a.sst"]
+    with pytest.raises(RestoreError, match=told):
+        disk.read("main")
 
 
 def test_the_log_store_of_another_one_in_its_place_is_an_error(disk: Disk) -> None:

@@ -137,7 +137,8 @@ def with_rows(
     parts = {n: decode_rows(d, n) for n, d in descriptor.private.items()}  # type: ignore[arg-type]
     index = [name.decode() for name, _ in parts["INDEX"]]
     rows = change([row for name in index for row in parts[name]])
-    private = {"all.rows": encode_rows(rows), "INDEX": encode_rows([(b"all.rows", b"")])}
+    name = f"{0:032x}.rows"
+    private = {name: encode_rows(rows), "INDEX": encode_rows([(name.encode(), b"")])}
     written = msgspec.structs.replace(descriptor, private=private)
     return with_descriptor(objects, descriptor_name, written)
 
