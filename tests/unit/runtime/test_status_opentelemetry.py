@@ -21,7 +21,7 @@ from tidelog.runtime.status.opentelemetry import metrics_url
 from tidelog.runtime.status.series import SERIES
 from tidelog.storage.memory import MemoryStore
 
-OFTEN_S = 0.5
+OFTEN_S = 1.0
 """Time between exports: short, but the SDK gives the last collection no more than this."""
 UNITS = {"seconds": "s", "bytes": "By", "milliseconds": "ms", None: ""}
 
@@ -35,7 +35,9 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def there() -> Iterator[Collector]:
+def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    # On a busy machine its answer takes a while.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")
     with collector() as running:
         yield running
 
@@ -52,8 +54,9 @@ def points(metric: object) -> dict[tuple[tuple[str, str], ...], float]:
 
 
 def test_every_series_arrives_with_its_kind_unit_text_and_values(there: Collector) -> None:
-    with tidelog.export_metrics(there.url) as update:
+    with tidelog.export_metrics(there.url, interval_s=OFTEN_S) as update:
         update(STATUS)
+        there.wait_until(lambda found: "tidelog_running" in found.metrics())
     metrics = there.metrics()
     assert list(metrics) == [series.name for series in SERIES]
     for series in SERIES:
