@@ -47,6 +47,8 @@ class Checkpoint:
     changelogs: dict[ChangelogName, int] = field(default_factory=dict)
     """Real changelog files with checkpoint ids, and their lengths in bytes."""
     snapshots: list[Snapshot] = field(default_factory=list)
+    state_files: set[str] = field(default_factory=set)
+    """Names of all objects below `state`."""
     offsets: list[int] = field(default_factory=list)
     """Batches whose offsets are written, in order."""
     sidecars: set[str] = field(default_factory=set)

@@ -59,6 +59,7 @@ async def read_checkpoint(store: ObjectStore, progress: Progress = no_progress) 
 
 async def _list_state(store: ObjectStore, checkpoint: Checkpoint) -> None:
     async for info in store.list(STATE):
+        checkpoint.state_files.add(info.name)
         relative = info.name.removeprefix(STATE)
         name = ChangelogName.parse(relative)
         match = _SNAPSHOT.fullmatch(relative)

@@ -1,7 +1,7 @@
 """Every retained batch of a Spark query is restored, and what breaks it is named."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,10 @@ from tests.unit.verify.query.spark_store import (
 )
 from tests.unit.verify.stores import verdicts
 from tidelog.errors import ObjectNotFoundError, RestoreError
+from tidelog.spark.checkpoint.checkpoint import STATE
 from tidelog.spark.format.changelog import Record
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectInfo
 from tidelog.verify.engines import LocalEngine
 from tidelog.verify.fingerprint import fingerprint
 from tidelog.verify.query.verification import verify_query
@@ -428,6 +430,37 @@ def test_state_that_spark_cleans_up_meanwhile_is_gone(query: SparkStore) -> None
     report = asyncio.run(verify())
     assert report.problems == () and report.passed
     assert verdicts(report) == {n: "gone" if n < 5 else "sound" for n in ALL}
+
+
+class CleanedUp(MemoryStore):
+    """State of these names goes when the state was listed for the first time."""
+
+    gone: tuple[str, ...] = ()
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        async for info in super().list(prefix, start_after):
+            yield info
+        if prefix == STATE:
+            for name in self.gone:
+                await self.delete(name)
+            self.gone = ()
+
+
+def test_a_snapshot_that_spark_cleans_up_before_it_is_looked_for_is_no_damage(
+    query: SparkStore,
+) -> None:
+    store, effects = CleanedUp(), virtual_effects()
+    store.gone = tuple(name for name in query.objects if "/6_" in name)
+    assert store.gone
+
+    async def verify() -> Report:
+        for name, data in query.objects.items():
+            await store.put(name, data)
+        return await verify_query(store, LocalEngine(store, effects, WorkerConfig(store.url)))
+
+    report = asyncio.run(verify())
+    assert report.problems == () and report.passed
+    assert set(verdicts(report).values()) == {"sound"}
 
 
 def test_the_model_of_these_tests_is_that_of_spark() -> None:
