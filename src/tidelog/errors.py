@@ -4,6 +4,8 @@ Invariant: each message names the object or option, what was expected, what was 
 do next, and whether a retry is safe. Library errors are translated at the edge, never leaked.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -71,6 +73,15 @@ def require(what: str, value: object, holds: bool, expected: str) -> None:
     """Raise ConfigError unless the value `holds` what is expected of it."""
     if not holds:
         raise ConfigError(what, expected=expected, found=str(value), action="correct it")
+
+
+@contextmanager
+def optional_library(what: str, *, expected: str, action: str) -> Iterator[None]:
+    """Raise ConfigError, which says what to install, when an import in the block fails."""
+    try:
+        yield
+    except ImportError as cause:
+        raise ConfigError(what, expected=expected, found=str(cause), action=action) from cause
 
 
 class StorageError(TidelogError):

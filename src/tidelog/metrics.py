@@ -25,7 +25,8 @@ class Metric:
     watch: str
     """What to look at it for."""
     holds: Callable[[Any], bool] | None = None
-    """Of a flag: which values of the field are 1; all others are 0."""
+    """For a flag, whether a value of the field becomes the sample 1; other values become 0. None
+    for counters and gauges."""
 
     def value(self, found: Any) -> Any:
         """What a value of the field is as a sample."""

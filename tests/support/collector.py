@@ -70,7 +70,7 @@ def collector(port: int = 0) -> Iterator[Collector]:
                 found.changed.notify_all()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
+            """Requests are not printed."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     found.url = f"http://127.0.0.1:{server.server_port}"

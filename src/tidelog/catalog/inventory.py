@@ -93,7 +93,7 @@ async def read_slots(store: ObjectStore, *, every: bool = False) -> Slots:
     """
     sizes = await list_slots(store)
     if not sizes:
-        raise _no_slots(store.url)
+        raise no_slots(store.url)
 
     async def read(slot: Slot) -> Entry | TidelogError | None:
         try:
@@ -122,7 +122,7 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
     """
     slots = await list_slots(store)
     if not slots:
-        raise _no_slots(store.url)
+        raise no_slots(store.url)
     if slot is not None and slot not in slots:
         raise ObjectNotFoundError(
             f"slot {slot} of store {store.url}",
@@ -142,7 +142,8 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
     )
 
 
-def _no_slots(url: str) -> ObjectNotFoundError:
+def no_slots(url: str) -> ObjectNotFoundError:
+    """The error for a store that holds no slot."""
     return ObjectNotFoundError(
         f"store {url}",
         expected="the slots of a job",
@@ -170,12 +171,17 @@ async def read_inventory(
             return error
 
     descriptors, unreadable = _sorted_out(await gather_bounded(sorted(names), read, progress))
-    sizes = {}
-    for prefix in (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS):
-        async for info in store.list(prefix):
-            if object_names.generation_of(info.name) is not None:
-                sizes[info.name] = info.size
-    return Inventory(slots, descriptors, unreadable, sizes)
+    return Inventory(slots, descriptors, unreadable, await data_sizes(store))
+
+
+async def data_sizes(store: ObjectStore) -> dict[str, int]:
+    """Bytes of every stored segment, table file and descriptor, by name."""
+    return {
+        info.name: info.size
+        for prefix in (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS)
+        async for info in store.list(prefix)
+        if object_names.generation_of(info.name) is not None
+    }
 
 
 def _sorted_out(

@@ -110,8 +110,9 @@ class StoreWithLog:
         await (await self._holder(name)).delete(name)
 
     async def close(self) -> None:
-        for store in {id(s): s for s in (self._main, self._log, self._chosen) if s}.values():
-            await store.close()
+        for store in {self._main, self._log, self._chosen}:
+            if store is not None:
+                await store.close()
 
     async def _holder(self, name: str) -> ObjectStore:
         return await self._found() if name.startswith(SEGMENTS) else self._main

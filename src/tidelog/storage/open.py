@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, optional_library
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
 from tidelog.storage.memory import shared_memory_store
@@ -45,13 +45,13 @@ def open_store(
     def opened(where: str) -> RetryingStore:
         given = options if _scheme(where) == _scheme(url) else None
         store = _open(_scheme(where), where, effects, given or {})
-        return RetryingStore(store, policy_for(where, policy or RetryPolicy()), effects, counted)
+        return RetryingStore(store, _policy_for(where, policy or RetryPolicy()), effects, counted)
 
     chosen = None if log_url is None else opened(log_url)
     return StoreWithLog(opened(url), opened, effects.token, chosen)
 
 
-def policy_for(url: str, remote: RetryPolicy) -> RetryPolicy:
+def _policy_for(url: str, remote: RetryPolicy) -> RetryPolicy:
     """How requests to the store at `url` are tried: as `remote` says unless it is local."""
     return LOCAL_POLICY if _scheme(url) in _LOCAL_SCHEMES else remote
 
@@ -78,15 +78,10 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
 
 
 def _s3_module() -> Any:
-    try:
+    with optional_library(
+        "store URLs with s3://", expected="the library s3fs", action="pip install 'tidelog[s3]'"
+    ):
         return import_module("tidelog.storage.s3")
-    except ImportError as error:
-        raise ConfigError(
-            "store URLs with s3://",
-            expected="the library s3fs",
-            found=str(error),
-            action="pip install 'tidelog[s3]'",
-        ) from error
 
 
 def _path_of(url: str) -> str:

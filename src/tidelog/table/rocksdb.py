@@ -218,6 +218,8 @@ class RocksTableFactory:
         self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             chosen.write_buffers_bytes, False, self._cache
         )
+        # Of files that are written beside tables, side by side in several threads.
+        self._writing = table_options(chosen, self._cache, self._buffers)
 
     @property
     def memtable_bytes(self) -> int:
@@ -232,9 +234,8 @@ class RocksTableFactory:
     def prepare(
         self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> PreparedRows:
-        options = table_options(self._options, self._cache, self._buffers)
         try:
-            return _prepare(options, directory, keys, values, self._options.target_file_bytes)
+            return _prepare(self._writing, directory, keys, values, self._options.target_file_bytes)
         except Exception as error:
             raise translate(error, directory) from error
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from tidelog.checkpoint.invariants import direct_needs
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.sizes import replay_changes
 from tidelog.cost.model.restoring import Fetch, Objects, restore_s
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.usage import DAY_S, MONTH_S
@@ -89,7 +90,6 @@ def _read(kind: str, objects: Objects) -> ObjectsRead:
 def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
     slots = view.slots.checkpoints
     ranges = dict.fromkeys(part for _, state in checkpoint.subtasks() for part in state.ranges)
-    layers = [layer for _, layer in checkpoint.layers()]
     return Fetch(
         slots=Objects(len(slots), sum(view.slots.sizes[slot] for slot in slots)),
         described=_descriptors(list(slots.values())),
@@ -98,7 +98,7 @@ def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
         segments=Objects(
             len({part.segment for part in ranges}), sum(part.length for part in ranges)
         ),
-        changes=sum(layer.seqno - layer.upto for layer in layers),
+        changes=sum(replay_changes(state) for _, state in checkpoint.subtasks()),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from tidelog.spark.checkpoint.summary import BatchSummary
+
 VERSION: Final = 1
 
 Kind = Literal["checkpoint", "savepoint", "start", "unreadable"]
@@ -31,7 +33,7 @@ class CheckpointPoint(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     at_ms: int
     stored: bool
-    """It is in the store now; others were dropped since."""
+    """Whether the store still held the checkpoint when it was last read."""
     savepoint: str | None = None
     canonical: bool = False
     """A savepoint whose log holds all rows: no part of the log of changes."""
@@ -70,7 +72,8 @@ class SubtaskPart(msgspec.Struct, frozen=True, kw_only=True):
     materialized_ms: int | None
     """Of the first known checkpoint that names the table."""
     materialized_before: bool
-    """It may have been earlier: that checkpoint is the oldest one that is known."""
+    """Whether the table may have been uploaded before `materialized_ms`, because no older
+    checkpoint is known."""
     watermark_ms: int | None
     end_of_time: bool
     """The watermark is behind all data."""
@@ -291,23 +294,6 @@ class Reads(msgspec.Struct, frozen=True, kw_only=True):
     """When all objects were listed last."""
 
 
-class BatchPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A committed batch of a Spark query."""
-
-    batch: int
-    started_ms: int | None
-    """When Spark planned it; null when its offsets do not say."""
-    operators: int
-    partitions: int
-    changelogs: int
-    """In the log."""
-    files: int
-    """Changelogs that are files of their own."""
-    log_bytes: int
-    segments: int
-    snapshots: int
-
-
 class StateStorePart(msgspec.Struct, frozen=True, kw_only=True):
     """A state store of a Spark query: its snapshots against its changelogs."""
 
@@ -318,13 +304,13 @@ class StateStorePart(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: int
     """Snapshots that are stored."""
     snapshot_version: int | None
-    """Of the newest one."""
+    """Version of the newest snapshot."""
     changelogs: int
     changelog_bytes: int
-    """Of all that are stored."""
+    """Bytes of all stored changelogs."""
     replay_changelogs: int
     replay_bytes: int
-    """Of those behind the newest snapshot, which a restart of the query reads."""
+    """Bytes of the changelogs after the newest snapshot, which a restart of the query reads."""
 
 
 class QueryPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -332,15 +318,15 @@ class QueryPart(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str | None
     """Spark's id of the query."""
-    batches: tuple[BatchPart, ...]
-    """Oldest first."""
+    batches: tuple[BatchSummary, ...]
+    """Committed batches, the oldest first."""
     stores: tuple[StateStorePart, ...]
     segments: int
     segment_bytes: int
     roll_ups: int
     live_changelogs: int
     live_bytes: int
-    """Of the changelogs in the log that a retained batch needs."""
+    """Bytes of the changelogs in the log that a retained batch needs."""
     expired_changelogs: int
     orphan_segments: int
     orphan_bytes: int
@@ -358,14 +344,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     generation: int | None
     started_ms: int | None
     phase: str
-    """Of a running job its own word; else `finished` or `not running here`."""
+    """What a running job says of itself (see `JobStatus.phase`); without one `finished` or
+    `not running here`."""
     notices: tuple[str, ...]
     """What the page cannot show, and why."""
     problems: tuple[Problem, ...]
     live: LivePart | None
     checkpoints: tuple[CheckpointPoint, ...]
     slots: tuple[SlotPart, ...]
-    """Newest first."""
+    """Slots of the store, the newest first."""
     materialized: tuple[Materialized, ...]
     restore: RestorePart | None
     bill: BillPart | None

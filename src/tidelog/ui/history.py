@@ -73,7 +73,8 @@ class FirstNamed:
 
     event: Materialized
     before: bool
-    """It may have been an earlier one: that checkpoint was the oldest when it was read."""
+    """The checkpoint was the oldest one when the store was read, so an older checkpoint, deleted
+    since, may have named the table first."""
 
 
 class SeenMaterializations:

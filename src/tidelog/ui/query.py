@@ -28,7 +28,7 @@ from tidelog.spark.checkpoint.summary import (
 )
 from tidelog.spark.plugin.check_result import CheckResult
 from tidelog.storage.port import ObjectStore
-from tidelog.ui.document import BatchPart, Document, Problem, QueryPart, StateStorePart
+from tidelog.ui.document import Document, Problem, QueryPart, StateStorePart
 from tidelog.ui.read import StoreReader
 from tidelog.ui.watch import Watcher, reads_of
 
@@ -85,9 +85,7 @@ def query_part(view: QueryView) -> QueryPart:
     log = summarize_log(view.checkpoint, view.located.assessment)
     return QueryPart(
         id=view.query,
-        batches=tuple(
-            msgspec.convert(batch, BatchPart, from_attributes=True) for batch in view.batches
-        ),
+        batches=tuple(view.batches),
         stores=tuple(_state_stores(view)),
         segments=log.segments,
         segment_bytes=log.bytes,

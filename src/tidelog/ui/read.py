@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidelog.catalog.audit import inventory_findings
-from tidelog.catalog.inventory import Inventory, Slots
+from tidelog.catalog.inventory import Inventory, Slots, data_sizes, no_slots
 from tidelog.checkpoint.finding import UNREADABLE, Finding, without_changes
 from tidelog.checkpoint.manifest import Checkpoint, Descriptor, Entry, decode_descriptor
 from tidelog.checkpoint.retention import counted
@@ -18,10 +18,7 @@ from tidelog.concurrency import gather_bounded
 from tidelog.effects import Clock
 from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.ids import Slot
-from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
-
-_DATA = (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class StoreView:
 
     url: str
     inventory: Inventory
-    """Its slots and descriptors are newer than the sizes of its objects."""
+    """Slots and descriptors as of `read_ms`, sizes of the data objects as of `objects_ms`."""
     read_ms: int
     objects_ms: int
     """When all objects were listed."""
@@ -65,7 +62,8 @@ class StoreReader:
         slots = await self._slots()
         inventory = await self._described(slots)
         if objects or self._objects_ms is None:
-            inventory = replace(inventory, sizes=await self._listed())
+            self._sizes = await data_sizes(self.store)
+            inventory = replace(inventory, sizes=self._sizes)
             found = inventory_findings(inventory).all()
             present = await list_slots(self.store) if found else slots.sizes
             self._findings = tuple(without_changes(found, slots.sizes, present))
@@ -81,12 +79,7 @@ class StoreReader:
     async def _slots(self) -> Slots:
         sizes = await list_slots(self.store)
         if not sizes:
-            raise ObjectNotFoundError(
-                f"store {self.store.url}",
-                expected="the slots of a job",
-                found="none",
-                action="check the URL; a job writes its first slot when it starts",
-            )
+            raise no_slots(self.store.url)
         known = self._entries
         self._entries = {s: known[s] for s, n in sizes.items() if s in known and known[s][0] == n}
         unreadable: dict[Slot, TidelogError] = {}
@@ -126,15 +119,6 @@ class StoreReader:
 
         await gather_bounded(sorted(names - known.keys()), read)
         return Inventory(slots, dict(self._descriptors), unreadable, self._sizes)
-
-    async def _listed(self) -> Mapping[str, int]:
-        sizes = {}
-        for prefix in _DATA:
-            async for info in self.store.list(prefix):
-                if object_names.generation_of(info.name) is not None:
-                    sizes[info.name] = info.size
-        self._sizes = sizes
-        return sizes
 
 
 def newest_checkpoint(slots: Slots) -> Checkpoint | None:

@@ -21,7 +21,7 @@ from tidelog.runtime.status.opentelemetry import metrics_url
 from tidelog.runtime.status.series import SERIES
 from tidelog.storage.memory import MemoryStore
 
-OFTEN_S = 1.0
+OFTEN_S = 3.0
 """Time between exports: short, but the SDK gives the last collection no more than this."""
 UNITS = {"seconds": "s", "bytes": "By", "milliseconds": "ms", None: ""}
 

@@ -131,14 +131,7 @@ def test_the_page_never_scrolls_sideways(
     tab.show(reports[name], width, "light")
     # With everything open that a reader can open.
     tab.evaluate("document.querySelectorAll('summary').forEach(e => e.click())")
-    room = tab.evaluate("document.documentElement.clientWidth")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= room
-    # Nothing is cut off either: what is wider lies in a box that scrolls by itself.
-    outside = tab.evaluate(
-        "[...document.querySelectorAll('body *')].filter(e => !e.closest('.box')"
-        f" && e.getBoundingClientRect().right > {room} + 1).map(e => e.outerHTML.slice(0, 99))"
-    )
-    assert outside == []
+    browser.assert_all_within_its_width(tab, scrolling=".box")
 
 
 def test_texts_of_drawings_are_large_enough_and_within_them(

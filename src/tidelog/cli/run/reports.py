@@ -74,13 +74,13 @@ class Quiet:
     poll_s = 1.0
 
     def observe(self, status: JobStatus, speed: Speed) -> None:
-        """Nothing."""
+        """A status is not shown."""
 
     def stopping(self) -> None:
-        """Nothing."""
+        """The start of a stop is not shown."""
 
     def notice(self, text: str) -> None:
-        """Nothing."""
+        """A notice is not shown."""
 
     def end(self, ending: Ending) -> None:
         """The error, if there was one."""

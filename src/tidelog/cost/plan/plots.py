@@ -4,13 +4,12 @@ Invariant: both libraries are loaded when a chart is drawn and not before; witho
 says what to install.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cost.plan.chart import Chart, duration_text
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, optional_library
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,14 +149,9 @@ def draw(chart: Chart, width: int, height: int = 18) -> str:
     return text.rstrip()
 
 
-@contextmanager
-def _needs(library: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as cause:
-        raise ConfigError(
-            f"a plot by {library}",
-            expected="the library to be installed",
-            found=str(cause),
-            action="pip install 'tidelog[plots]', or leave the plot out",
-        ) from cause
+def _needs(library: str) -> AbstractContextManager[None]:
+    return optional_library(
+        f"a plot by {library}",
+        expected="the library to be installed",
+        action="pip install 'tidelog[plots]', or leave the plot out",
+    )

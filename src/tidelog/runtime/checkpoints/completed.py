@@ -64,7 +64,8 @@ class CompletedCheckpoint:
     savepoint: str | None
     """Name of the savepoint that it is."""
     canonical: bool
-    """Its log holds all rows, which are no part of the log of changes."""
+    """It is a canonical savepoint: its segments hold all rows instead of the changes since the
+    last materialization."""
     new_tables: tuple[NewTable, ...]
 
 

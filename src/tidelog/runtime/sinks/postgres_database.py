@@ -19,6 +19,7 @@ from tidelog.errors import (
     StoreUnreachableError,
     TidelogError,
     UserFunctionError,
+    optional_library,
 )
 from tidelog.events import Event
 from tidelog.runtime.sinks.postgres_tables import Tables
@@ -142,15 +143,12 @@ def _columns(connection: Any, table: str) -> dict[str, str]:
 
 
 def _driver() -> Any:
-    try:
+    with optional_library(
+        "a PostgreSQL sink",
+        expected="the library psycopg",
+        action="pip install 'tidelog[postgres]'",
+    ):
         return import_module("psycopg")
-    except ImportError as error:
-        raise ConfigError(
-            "a PostgreSQL sink",
-            expected="the library psycopg",
-            found=str(error),
-            action="pip install 'tidelog[postgres]'",
-        ) from error
 
 
 def _described(driver: Any, conninfo: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tidelog.errors import ConfigError, require
+from tidelog.errors import ConfigError, optional_library, require
 from tidelog.runtime.status.status import JobStatus
 
 _PATH: Final = "/v1/metrics"
@@ -81,13 +81,10 @@ def _checked(url: str, what: str) -> str:
 
 def _implementation() -> Any:
     """The module that uses the libraries of the extra `otel`; raises ConfigError without them."""
-    try:
+    with optional_library(
+        "OpenTelemetry metrics",
+        expected="the libraries opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http",
+        action="pip install 'tidelog[otel]'",
+    ):
         from tidelog.runtime.status import otlp  # noqa: PLC0415  # optional libraries
-    except ImportError as error:
-        raise ConfigError(
-            "OpenTelemetry metrics",
-            expected="the libraries opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http",
-            found=str(error),
-            action="pip install 'tidelog[otel]'",
-        ) from error
     return otlp

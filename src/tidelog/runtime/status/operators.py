@@ -10,7 +10,7 @@ class TaskStatus:
     """One subtask of a vertex."""
 
     subtask: int
-    """Its number, from 0."""
+    """Index of the subtask, 0 <= subtask < parallelism."""
     busy_s: float = counter(
         "task_busy_seconds",
         "Time the subtask spent handling records, timers and barriers.",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, optional_library
 from tidelog.runtime.status.series import SERIES
 from tidelog.runtime.status.status import JobStatus
 
@@ -82,14 +82,11 @@ class StatusCollector:
 
 def _library() -> Any:
     """The library that the extra `metrics` installs; raises ConfigError without it."""
-    try:
+    with optional_library(
+        "Prometheus metrics",
+        expected="the library prometheus-client",
+        action="pip install 'tidelog[metrics]'",
+    ):
         import prometheus_client  # noqa: PLC0415  # an optional library
         import prometheus_client.core  # noqa: PLC0415
-    except ImportError as error:
-        raise ConfigError(
-            "Prometheus metrics",
-            expected="the library prometheus-client",
-            found=str(error),
-            action="pip install 'tidelog[metrics]'",
-        ) from error
     return prometheus_client

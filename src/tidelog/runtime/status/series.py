@@ -66,7 +66,8 @@ class Series:
         return first[0].field if first else ""
 
     def samples(self, status: JobStatus) -> Iterator[Sample]:
-        """Its samples in a status; none for what is not known."""
+        """The labels and value of each sample of this series in a status; a value that is not known
+        has no sample."""
         for path in self.paths:
             parts: Iterable[_Part] = [({"job_name": status.job}, status)]
             for step in path:

@@ -15,7 +15,7 @@ from typing import Final
 
 import zstandard
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, optional_library
 from tidelog.spark.format.damage import damaged
 
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -84,17 +84,14 @@ def _lz4(data: bytes, where: str) -> bytes:
 
 def _lz4_block(data: bytes, at: int, where: str) -> tuple[bytes, int]:
     """The content of the block at byte `at`, and where the next one starts."""
-    try:
-        # Libraries of the extra `spark`.
+    # Libraries of the extra `spark`.
+    with optional_library(
+        f"{where}, compressed with lz4",
+        expected="the Python packages lz4 and xxhash to be installed",
+        action="pip install 'tidelog[spark]', here and where executors run",
+    ):
         import lz4.block  # noqa: PLC0415
         import xxhash  # noqa: PLC0415
-    except ImportError as cause:
-        raise ConfigError(
-            f"{where}, compressed with lz4",
-            expected="the Python packages lz4 and xxhash to be installed",
-            found=str(cause),
-            action="pip install 'tidelog[spark]', here and where executors run",
-        ) from cause
     start = at + _LZ4_HEADER.size
     if start > len(data):
         raise damaged(f"{where} at byte {at}", "an LZ4 block header", "the end (truncated)")

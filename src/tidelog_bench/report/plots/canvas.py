@@ -7,12 +7,12 @@ id that another one has, and does not depend on anything outside the page.
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.errors import ConfigError
+from tidelog.errors import optional_library
 from tidelog_bench.report.numbers import number
 from tidelog_bench.report.plots.palette import GRID, INK, MUTED, VARIABLES
 
@@ -85,18 +85,13 @@ _FAMILY: Final = re.compile(r"\s*font-family:[^;]*;?")
 _FONT: Final = re.compile(r"font: ?([^;]*?\b)?([\d.]+px) [^;]*")
 
 
-@contextmanager
-def matplotlib_or_error() -> Iterator[None]:
+def matplotlib_or_error() -> AbstractContextManager[None]:
     """Raises ConfigError that says what to install."""
-    try:
-        yield
-    except ImportError as cause:
-        raise ConfigError(
-            "the page of a report",
-            expected="matplotlib, which draws its plots",
-            found=str(cause),
-            action="pip install 'tidelog[plots]', or read the summary with --terminal",
-        ) from cause
+    return optional_library(
+        "the page of a report",
+        expected="matplotlib, which draws its plots",
+        action="pip install 'tidelog[plots]', or read the summary with --terminal",
+    )
 
 
 def svg(panel: Panel, width: float, name: str, title: str) -> str:

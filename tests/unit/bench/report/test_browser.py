@@ -63,14 +63,7 @@ def test_nothing_is_loaded_and_nothing_is_complained_about(tab: browser.Page, fi
 @pytest.mark.parametrize("width", [360, 700, 820, 1000, 1080, 1280, 1920])
 def test_the_page_never_scrolls_sideways(tab: browser.Page, file: Path, width: int) -> None:
     tab.show(file, width, "light")
-    room = tab.evaluate("document.documentElement.clientWidth")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= room
-    # Nothing is cut off either: what is wider lies in a box that scrolls by itself.
-    outside = tab.evaluate(
-        "[...document.querySelectorAll('body *')].filter(e => !e.closest('.box, pre, thead')"
-        f" && e.getBoundingClientRect().right > {room} + 1).map(e => e.outerHTML.slice(0, 99))"
-    )
-    assert outside == []
+    browser.assert_all_within_its_width(tab, scrolling=".box, pre, thead")
 
 
 def test_a_phone_gets_the_narrow_drawing_and_a_wide_window_the_wide_one(
