@@ -75,7 +75,7 @@ async def read_query(store: ObjectStore, clock: Clock) -> QueryView:
 async def _query_id(store: ObjectStore) -> str | None:
     try:
         found = msgspec.json.decode(await store.get(_METADATA))
-    except (ObjectNotFoundError, msgspec.MsgspecError):
+    except (ObjectNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return str(found["id"]) if isinstance(found, dict) and "id" in found else None
 

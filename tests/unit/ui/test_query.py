@@ -165,3 +165,10 @@ def test_a_report_of_a_damaged_checkpoint_says_so(tmp_path: Path) -> None:
     result = tidelog("report", url, "--output", str(tmp_path / "report.html"))
     assert result.exit_code == 1
     assert "tidelog spark doctor" in result.stdout
+
+
+@pytest.mark.parametrize("metadata", [b'{"id":"\xff"}', b"", b"[]", b"{"])
+def test_a_query_whose_metadata_is_damaged_is_shown_without_its_id(metadata: bytes) -> None:
+    made = checkpoint()
+    made.objects["metadata"] = metadata
+    assert query_of(made.objects).id is None
