@@ -35,6 +35,15 @@ class Event(Enum):
     )
     FILE_NOT_DELETED = (WARNING, "%(path)s, which nothing needs, was not deleted: %(error)s")
 
+    # Encryption.
+    KEY_FILE_OPEN = (
+        WARNING,
+        "the encryption key file %(path)s has mode %(mode)s: others can read it; "
+        "`chmod 600` closes it",
+    )
+    STORE_ENCRYPTED = (INFO, "%(store)s is a new encrypted store; its key is %(source)s")
+    KEYS_ROTATED = (INFO, "the keys of %(store)s, now %(keys)d, are wrapped with another key")
+
     # Local recovery.
     LOCAL_COPIES_OPENED = (
         INFO,

@@ -29,6 +29,7 @@ class SteerableStore:
     def __init__(self, inner: ObjectStore) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
+        self.cipher = inner.cipher
         self.inner = inner
         self.failures: list[Failure] = []
         self.calls: list[tuple[str, str]] = []

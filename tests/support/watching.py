@@ -24,6 +24,7 @@ class Counting:
         self.inner = inner
         self.url = inner.url
         self.request_metrics = None
+        self.cipher = None
         self.asked: Counter[str] = Counter()
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:

@@ -34,7 +34,7 @@ from tidelog.errors import (
 )
 from tidelog.ids import Slot
 from tidelog.storage import object_names
-from tidelog.storage.log_store import has_log_elsewhere
+from tidelog.storage.log_store import log_place
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.sharing import share
 
@@ -81,7 +81,7 @@ class Fork:
         if not self.keep_transactions:
             entry = without_transactions(entry)
         await self._check_target(start, entry)
-        apart = await has_log_elsewhere(self.origin) or await has_log_elsewhere(self.target)
+        apart = bool(await log_place(self.origin) or await log_place(self.target))
         moved = await gather_bounded(needs, partial(self._bring, log_apart=apart), progress)
         await self._create(start)
         await self._create(entry)
@@ -111,8 +111,11 @@ class Fork:
 
     async def _bring(self, need: Need, *, log_apart: bool) -> tuple[bool, int]:
         """Share or copy an object; returns whether it is shared, and its bytes."""
-        # A segment is shared by its place below the stores' own URLs.
-        sharing = self.sharing and not (log_apart and need.name.startswith(object_names.SEGMENTS))
+        # A segment is shared by its place below the stores' own URLs; an encrypted object is bound
+        # to its store.
+        encrypted = self.origin.cipher is not None or self.target.cipher is not None
+        apart = log_apart and need.name.startswith(object_names.SEGMENTS)
+        sharing = self.sharing and not encrypted and not apart
         if sharing and await share(self.origin, self.target, need.name, self.effects):
             size = (await self.target.head(need.name)).size
             _check_size(need, size)

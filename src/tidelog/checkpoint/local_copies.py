@@ -1,7 +1,8 @@
 """Copies of stored objects on a local disk: the blocking file operations.
 
 Invariants: a copy is handed out only when every byte is what was stored: a table file must have the
-hash in its object's name, a segment must end with a seal, a checksum over its name and its bytes.
+hash in its object's name, a segment must end with a seal, a checksum over its name and its bytes;
+the copies of an encrypted store are encrypted instead, which tells damage too.
 Only these two kinds are copied; a name never stands for other content, so a copy cannot be stale.
 Nothing is synced: what a crash cuts short does not pass the check.
 """
@@ -42,9 +43,26 @@ def scan(directory: Path) -> dict[str, int]:
     return {name: size for name, size in names.items() if copied(name)}
 
 
-def write(directory: Path, name: str, data: bytes, token: str) -> int:
-    """Keep an object's bytes; returns those on disk."""
-    stored = data if named_hash(name) is not None else data + _seal(name, data)
+def checked(name: str, data: bytes) -> bytes:
+    """An object's content in a form that `content` checks."""
+    return data if named_hash(name) is not None else data + _seal(name, data)
+
+
+def content(name: str, stored: bytes) -> bytes:
+    """The content of what `checked` returned; raises ValueError when it is damaged."""
+    expected = named_hash(name)
+    if expected is not None:
+        if content_hash(stored) != expected:
+            raise ValueError("content of another hash than its name says")
+        return stored
+    body, seal = stored[: -_SEAL.size], stored[-_SEAL.size :]
+    if seal != _seal(name, body):
+        raise ValueError("no seal that fits its name and content")
+    return body
+
+
+def write(directory: Path, name: str, stored: bytes, token: str) -> int:
+    """Keep the bytes of a copy; returns how many."""
     temp = directory / _TEMP / token
     try:
         temp.write_bytes(stored)
@@ -72,20 +90,11 @@ def link(directory: Path, name: str, path: Path, token: str) -> int:
 
 
 def read(directory: Path, name: str) -> bytes | None:
-    """The whole object; None when there is no copy of it. Raises ValueError when it is damaged."""
+    """The bytes of a whole copy; None when there is none."""
     try:
-        data = (directory / name).read_bytes()
+        return (directory / name).read_bytes()
     except FileNotFoundError:
         return None
-    expected = named_hash(name)
-    if expected is not None:
-        if content_hash(data) != expected:
-            raise ValueError("content of another hash than its name says")
-        return data
-    body, seal = data[: -_SEAL.size], data[-_SEAL.size :]
-    if seal != _seal(name, body):
-        raise ValueError("no seal that fits its name and content")
-    return body
 
 
 def read_range(directory: Path, name: str, start: int, length: int) -> bytes | None:

@@ -2,7 +2,7 @@
 
 Invariants: the store is written first and decides everything; a copy that is missing, damaged or
 cannot be written costs a request and never an error; the copies hold at most `limit_bytes`, and go
-when their objects do.
+when their objects do. The copies of an encrypted store are encrypted.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar
 
 from tidelog.checkpoint import local_copies
 from tidelog.effects import Effects
+from tidelog.errors import CorruptObjectError
 from tidelog.events import Event
 from tidelog.storage import errors, object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -56,6 +57,7 @@ class LocalFirstStore:
     ) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
+        self.cipher = inner.cipher
         self.metrics = CopyMetrics()
         self._inner = inner
         self._directory = directory
@@ -100,11 +102,15 @@ class LocalFirstStore:
         """Write to the store, then keep a segment's bytes."""
         await self._inner.put(name, data)
         if name.startswith(object_names.SEGMENTS):
-            size = len(data) + local_copies.SEAL_BYTES
-            await self._keep(name, size, local_copies.write, data)
+            await self._keep_content(name, data)
 
     async def keep_file(self, name: str, path: Path) -> None:
         """Keep a table file that was put under this name and that nobody changes any more."""
+        if self.cipher is not None:  # the file itself would be a copy that is not encrypted
+            data = await self._tried(name, path.read_bytes)
+            if data is not None:
+                await self._keep_content(name, data)
+            return
         size = await self._tried(name, _size, path)
         if size is not None:
             await self._keep(name, size, local_copies.link, path)
@@ -122,7 +128,7 @@ class LocalFirstStore:
         self.metrics.fetched += 1
         self.metrics.fetched_bytes += len(data)
         if start == 0 and not name.startswith(object_names.SEGMENTS):
-            await self._keep(name, len(data), local_copies.write, data)
+            await self._keep_content(name, data)
         return data
 
     async def delete(self, name: str) -> None:
@@ -157,20 +163,33 @@ class LocalFirstStore:
             return await self._tried(
                 name, local_copies.read_range, self._directory, name, start, max(0, wanted)
             )
+        stored = await self._tried(name, local_copies.read, self._directory, name)
+        if stored is None:
+            self._copies.pop(name, None)
+            return None
         try:
-            data = await self._tried(name, local_copies.read, self._directory, name)
-        except ValueError as damage:
+            data = await self._content(name, stored)
+        except (ValueError, CorruptObjectError) as damage:
             Event.LOCAL_COPY_DAMAGED.log(logger, object=name, error=damage)
             self.metrics.damaged += 1
             self.metrics.last_problem = f"the copy of {name}: {damage}"
             await self._remove(name)
             return None
-        if data is None:
-            self._copies.pop(name, None)
-            return None
-        if name.startswith(object_names.SEGMENTS):
+        if self.cipher is None and name.startswith(object_names.SEGMENTS):
             self._checked[name] = len(data)
         return data[start:] if length is None else data[start : start + length]
+
+    async def _content(self, name: str, stored: bytes) -> bytes:
+        if self.cipher is not None:
+            return await self.cipher.open(name, stored)
+        return await self._effects.offload.run(local_copies.content, name, stored)
+
+    async def _keep_content(self, name: str, data: bytes) -> None:
+        if self.cipher is not None:
+            stored = await self.cipher.seal(name, data)
+        else:
+            stored = await self._effects.offload.run(local_copies.checked, name, data)
+        await self._keep(name, len(stored), local_copies.write, stored)
 
     async def _keep(self, name: str, size: int, how: Callable[..., int], content: object) -> None:
         if self.copied_bytes + self._reserved_bytes + size > self._limit_bytes:

@@ -35,6 +35,10 @@ _COMMANDS: Final = {
         "tidelog.cli.store.inspect",
         "Check every invariant of a store.",
     ),
+    "key": LazyCommand(
+        "tidelog.cli.store.key",
+        "Make the key of an encrypted store, or change it.",
+    ),
     "log": LazyCommand(
         "tidelog.cli.store.log",
         "Print the changes in the log, decoded.",

@@ -3,6 +3,7 @@
 Sizes are whole numbers of bytes in Python, times are seconds; texts carry units.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,6 +207,30 @@ class Place:
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, Path)
+
+    def show(self, value: Any) -> str:
+        return str(value)
+
+
+_KEY_TEXT: Final = re.compile(r"[A-Za-z0-9+/]{43}=|[0-9a-fA-F]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlace:
+    """Where an encryption key is found; never the key itself."""
+
+    expected: str = "the path of a key file, env:NAME or aws-kms:KEY"
+
+    def read(self, raw: object) -> str:
+        text = _convert(raw, str).strip()
+        if not text:
+            raise ValueError("an empty text")
+        if _KEY_TEXT.fullmatch(text):  # not shown: it is a secret
+            raise ValueError("a key itself, which others can see there")
+        return text
+
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, str)
 
     def show(self, value: Any) -> str:
         return str(value)

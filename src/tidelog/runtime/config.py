@@ -14,6 +14,7 @@ from tidelog.options.kinds import (
     Choice,
     Duration,
     Flag,
+    KeyPlace,
     Names,
     Place,
     Range,
@@ -122,6 +123,15 @@ class JobConfig:
         "a restart on this machine reads them from it.",
         when="Set it where jobs restart on the same machine and the store is slow or dear to read.",
         none="off",
+    )
+    encryption_key: str | None = option(
+        None,
+        KeyPlace(),
+        "Where the key is that everything in the store is encrypted with: a file, env:NAME or "
+        "aws-kms:KEY. Local tables in `work_dir` are not encrypted.",
+        when="Set it from the first start on where the store must not be read by whoever can read "
+        "its bucket; see docs/guides/encryption.md.",
+        none="not encrypted",
     )
     local_recovery_bytes: int = option(
         32 << 30,

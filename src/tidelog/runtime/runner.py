@@ -17,7 +17,7 @@ from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.checkpoint.startup import History, read_history
 from tidelog.effects import Effects
-from tidelog.errors import SavepointFailedError, TidelogError
+from tidelog.errors import ConfigError, SavepointFailedError, TidelogError
 from tidelog.events import Event
 from tidelog.ids import Generation, Slot
 from tidelog.materialize.materializer import warn_of_lag
@@ -83,6 +83,13 @@ class JobRunner:
         """What runs; None until the restored state is known."""
         self.running = False
         fit(job, Resumption(None, None, detached=False, claimed=None), self.config)
+        if self.config.encryption_key is not None and store.cipher is None:
+            raise ConfigError(
+                f"store {store.url}",
+                expected="an encrypted store, for JobConfig.encryption_key is set",
+                found="one that was opened without a key",
+                action="open it with open_store(..., encryption_key=config.encryption_key)",
+            )
 
     async def run(self, on_started: Callable[[], None] | None = None) -> JobResult:
         """Run to the end of the data, or until cancelled.

@@ -5,15 +5,18 @@ bytes as stored, and no field of a body is looked at before checksum and format 
 Keys are sorted, so equal contents are equal bytes. Format: docs/internals/format.md, "Documents".
 """
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import google_crc32c
 import msgspec
 
-from tidelog.errors import CorruptObjectError, FormatVersionError
+from tidelog.errors import ConfigError, CorruptObjectError, FormatVersionError
 
 FORMAT_VERSION = 1
 """The newest document format this release writes and reads."""
+
+SEALED_MAGIC: Final = b"TDLGCRPT"
+"""The first bytes of every encrypted object."""
 
 T = TypeVar("T")
 
@@ -43,9 +46,12 @@ def seal_document(body: msgspec.Struct) -> bytes:
 def open_document(data: bytes, name: str, kind: type[T]) -> T:
     """Check and decode the document stored as `name`.
 
-    Raises CorruptObjectError (not a document, wrong checksum, wrong shape) and
-    FormatVersionError (written by a newer release).
+    Raises CorruptObjectError (not a document, wrong checksum, wrong shape),
+    FormatVersionError (written by a newer release) and ConfigError (encrypted: the store was
+    opened without its key).
     """
+    if data.startswith(SEALED_MAGIC):
+        raise without_key(f"object {name}")
     try:
         envelope = msgspec.json.decode(data, type=_Envelope)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
@@ -64,6 +70,17 @@ def open_document(data: bytes, name: str, kind: type[T]) -> T:
         expected=f"document format <= {FORMAT_VERSION}",
         found=f"format {version}",
         action="use the tidelog release that wrote it, or a newer one; nothing was changed",
+    )
+
+
+def without_key(what: str) -> ConfigError:
+    """The error for something encrypted where no key was given."""
+    return ConfigError(
+        what,
+        expected="something that is not encrypted, for no encryption key was given",
+        found="it encrypted",
+        action="give the store's key: --encryption-key, TIDELOG__ENCRYPTION_KEY or "
+        "open_store(encryption_key=...); nothing was changed",
     )
 
 

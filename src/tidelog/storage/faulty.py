@@ -63,6 +63,7 @@ class FaultyStore:
     ) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
+        self.cipher = inner.cipher
         self.calls: Counter[str] = Counter()
         self.stalled = 0
         self._inner = inner

@@ -51,6 +51,7 @@ class FsspecStore:
     """
 
     request_metrics: Final = None
+    cipher: Final = None
 
     def __init__(
         self,

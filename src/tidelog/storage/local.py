@@ -38,6 +38,7 @@ class LocalStore:
     """
 
     request_metrics: Final = None
+    cipher: Final = None
 
     def __init__(self, directory: Path | str, effects: Effects, *, durable: bool = True) -> None:
         self._root = Path(directory).absolute()

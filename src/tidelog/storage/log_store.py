@@ -17,11 +17,18 @@ import msgspec
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
 from tidelog.storage.create_once import create_once
-from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
+from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document, without_key
 from tidelog.storage.errors import object_at
 from tidelog.storage.metrics import RequestMetrics
-from tidelog.storage.object_names import CHECKPOINTS, LOG_OF, LOG_STORE, SEGMENTS, checkpoint
-from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.object_names import (
+    CHECKPOINTS,
+    KEYS,
+    LOG_OF,
+    LOG_STORE,
+    SEGMENTS,
+    checkpoint,
+)
+from tidelog.storage.port import Cipher, ObjectInfo, ObjectStore
 
 _FIRST_SLOT: Final = checkpoint(Slot(0))
 
@@ -36,9 +43,10 @@ class Partner(msgspec.Struct, frozen=True):
     format: int = FORMAT_VERSION
 
 
-async def has_log_elsewhere(store: ObjectStore) -> bool:
-    """Whether the log of a store is in another one."""
-    return await _partner(store, LOG_STORE) is not None
+async def log_place(store: ObjectStore) -> str | None:
+    """The URL of the store that the log of this one is in; None when it is in the store itself."""
+    partner = await _partner(store, LOG_STORE)
+    return None if partner is None else partner.url
 
 
 class StoreWithLog:
@@ -69,19 +77,19 @@ class StoreWithLog:
         """Requests to both stores."""
         return self._main.request_metrics
 
+    @property
+    def cipher(self) -> Cipher | None:
+        """That of the store, also for copies of what is in the log's store."""
+        return self._main.cipher
+
     async def put(self, name: str, data: bytes) -> None:
         await (await self._holder(name)).put(name, data)
 
     async def create(self, name: str, data: bytes) -> None:
         if name.startswith(CHECKPOINTS):
             await self._found()
-        if name == _FIRST_SLOT and (owner := await _partner(self._main, LOG_OF)) is not None:
-            raise ConfigError(
-                f"store {self.url}",
-                expected="a place that is not the log of another store",
-                found=f"the log of {owner.url}",
-                action="choose another URL, or a prefix below this one",
-            )
+        if name == _FIRST_SLOT:
+            await self._check_new()
         await (await self._holder(name)).create(name, data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
@@ -113,6 +121,19 @@ class StoreWithLog:
         for store in {self._main, self._log, self._chosen}:
             if store is not None:
                 await store.close()
+
+    async def _check_new(self) -> None:
+        """Raises ConfigError for a place that a new store cannot begin in."""
+        if (owner := await _partner(self._main, LOG_OF)) is not None:
+            raise ConfigError(
+                f"store {self.url}",
+                expected="a place that is not the log of another store",
+                found=f"the log of {owner.url}",
+                action="choose another URL, or a prefix below this one",
+            )
+        # An encrypted store without a slot: its first start came no further.
+        async for _ in self._main.list(KEYS):
+            raise without_key(f"store {self.url}")
 
     async def _holder(self, name: str) -> ObjectStore:
         return await self._found() if name.startswith(SEGMENTS) else self._main

@@ -17,6 +17,7 @@ class MemoryStore:
     """Objects in a dict; they live as long as the store does, `close` keeps them."""
 
     request_metrics: Final = None
+    cipher: Final = None
 
     def __init__(self, url: str = "memory://") -> None:
         self.url = url

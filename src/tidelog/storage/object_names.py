@@ -9,6 +9,7 @@ did not build, so foreign objects are never mistaken for ours.
     materializations/<generation>/<operator>-<subtask>-<id>.json
     probe/<token>/<leaf>
     log-store.json, log-of.json
+    keys/<number>.json
 """
 
 import re
@@ -27,6 +28,9 @@ LOG_STORE: Final = "log-store.json"
 LOG_OF: Final = "log-of.json"
 """Whose log is in a store."""
 
+KEYS: Final = "keys/"
+"""The keys of an encrypted store; the only objects of it that are not encrypted."""
+
 _SLOT_DIGITS: Final = 8
 _COUNTER_DIGITS: Final = 10
 
@@ -35,6 +39,7 @@ _SLOT: Final = r"(\d{8}|[a-z]\d{9,})"
 _COUNTER: Final = r"(?:\d{10}|[a-z]\d{11,})"
 _IS_LABEL: Final = re.compile(_LABEL)
 _CHECKPOINT_NAME: Final = re.compile(rf"{CHECKPOINTS}{_SLOT}\.json")
+_KEYS_NAME: Final = re.compile(rf"{KEYS}{_SLOT}\.json")
 _GENERATION_NAMES: Final = (
     re.compile(rf"{SEGMENTS}{_SLOT}-{_LABEL}-{_COUNTER}\.seg"),
     re.compile(rf"{TABLES}{_SLOT}/{_LABEL}\.sst"),
@@ -77,6 +82,17 @@ def materialization(
 def probe(token: str, leaf: str) -> str:
     """Name of an object `tidelog doctor` writes and removes."""
     return f"{PROBE}{_label('probe token', token)}/{leaf}"
+
+
+def key_document(number: int) -> str:
+    """Name of the document with the keys of a store; the greatest number counts."""
+    return f"{KEYS}{_padded(number, _SLOT_DIGITS)}.json"
+
+
+def key_document_number(name: str) -> int | None:
+    """The number in the name of a document with keys; None for any other name."""
+    match = _KEYS_NAME.fullmatch(name)
+    return _number(match[1]) if match else None
 
 
 def slot_of(name: str) -> Slot | None:

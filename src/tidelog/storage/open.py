@@ -1,10 +1,12 @@
 """From a URL to a ready object store.
 
-Invariants: what leaves here is wrapped with retries and counters, whatever lies below; a library
-is imported only when a URL needs it, for `import s3fs` alone takes a third of a second.
+Invariants: what leaves here is wrapped with retries and counters, whatever lies below, and with
+encryption where a key is given; a library is imported only when a URL or a key needs it, for
+`import s3fs` alone takes a third of a second.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -29,6 +31,7 @@ def open_store(
     options: Mapping[str, Any] | None = None,
     metrics: RequestMetrics | None = None,
     log_url: str | None = None,
+    encryption_key: str | None = None,
 ) -> ObjectStore:
     """Open the store at `url`; nothing is contacted before the first call.
 
@@ -37,15 +40,20 @@ def open_store(
     system as they are, and to that of the log where both URLs have one scheme; for S3 these are
     `endpoint_url`, `key`, `secret` and the like, and without them AWS_ENDPOINT_URL and the other
     usual AWS settings hold. `log_url` chooses where the log of a new store goes, for ever; a store
-    that exists knows where its log is. Raises ConfigError for an unknown scheme, a missing library
-    or a malformed URL.
+    that exists knows where its log is. `encryption_key` says where the key of an encrypted store
+    comes from: a file, `env:NAME` or `aws-kms:KEY`; with it an empty store becomes an encrypted
+    one. Raises ConfigError for an unknown scheme, a missing library, a malformed URL, or a key that
+    cannot be read.
     """
     counted = metrics or RequestMetrics()
+    encrypted = None if encryption_key is None else _encryption(encryption_key, effects)
 
-    def opened(where: str) -> RetryingStore:
+    def opened(where: str) -> ObjectStore:
         given = options if _scheme(where) == _scheme(url) else None
         store = _open(_scheme(where), where, effects, given or {})
-        return RetryingStore(store, _policy_for(where, policy or RetryPolicy()), effects, counted)
+        tried = _policy_for(where, policy or RetryPolicy())
+        retrying = RetryingStore(store, tried, effects, counted)
+        return retrying if encrypted is None else encrypted(retrying)
 
     chosen = None if log_url is None else opened(log_url)
     return StoreWithLog(opened(url), opened, effects.token, chosen)
@@ -82,6 +90,29 @@ def _s3_module() -> Any:
         "store URLs with s3://", expected="the library s3fs", action="pip install 'tidelog[s3]'"
     ):
         return import_module("tidelog.storage.s3")
+
+
+def encryption_library() -> AbstractContextManager[None]:
+    """Raises ConfigError, which says what to install, when an import in the block fails."""
+    return optional_library(
+        "encryption keys",
+        expected="the library cryptography",
+        action="pip install 'tidelog[encryption]'",
+    )
+
+
+def _encryption(key: str, effects: Effects) -> Callable[[ObjectStore], ObjectStore]:
+    """Wraps a store so that its objects are encrypted."""
+    with encryption_library():
+        keys = import_module("tidelog.storage.encryption.keys")
+        store = import_module("tidelog.storage.encryption.store")
+    source = keys.key_source(key, effects)
+
+    def encrypted(inner: ObjectStore) -> ObjectStore:
+        made: ObjectStore = store.EncryptedStore(inner, source, effects)
+        return made
+
+    return encrypted
 
 
 def _path_of(url: str) -> str:

@@ -26,10 +26,27 @@ class ObjectInfo:
     size: int
 
 
+class Cipher(Protocol):
+    """How an encrypted store's objects are kept elsewhere, such as on a local disk."""
+
+    async def seal(self, name: str, data: bytes) -> bytes:
+        """The bytes to keep of the object `name`."""
+        ...
+
+    async def open(self, name: str, sealed: bytes) -> bytes:
+        """The object's content; raises CorruptObjectError for other bytes than were kept."""
+        ...
+
+
 class ObjectStore(Protocol):
     """An object store rooted at one URL."""
 
     url: str
+
+    @property
+    def cipher(self) -> Cipher | None:
+        """How copies of its objects are encrypted; None for a store that is not encrypted."""
+        ...
 
     @property
     def request_metrics(self) -> RequestMetrics | None:

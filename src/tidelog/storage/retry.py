@@ -137,6 +137,7 @@ class RetryingStore:
         metrics: RequestMetrics | None = None,
     ) -> None:
         self.url = inner.url
+        self.cipher = inner.cipher
         self.request_metrics = metrics or RequestMetrics()
         self._inner = inner
         self._policy = policy

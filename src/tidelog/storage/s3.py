@@ -62,6 +62,7 @@ class S3Store:
     """
 
     request_metrics: Final = None
+    cipher: Final = None
 
     def __init__(self, filesystem: S3FileSystem, bucket: str, prefix: str) -> None:
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")

@@ -21,7 +21,6 @@ from tidelog.concurrency import Progress, gather_bounded
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.spark.session import SparkJobs
-from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.unit import Unit, UnitResult, WorkerConfig, Workspace
 
@@ -47,7 +46,7 @@ def checked(result: UnitResult | TidelogError) -> UnitResult:
 async def _work(unit: Unit, config: WorkerConfig) -> UnitResult:
     effects = Effects()
     with closing(effects.offload), scratch(config.directory) as directory:
-        store = open_store(config.url, effects, options=config.options)
+        store = config.access.open(config.url, effects)
         try:
             return await unit.check(Workspace(store, effects, directory))
         finally:

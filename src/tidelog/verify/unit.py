@@ -13,6 +13,7 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.concurrency import Progress
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
+from tidelog.storage.access import StoreAccess
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.fingerprint import Fingerprint
 
@@ -40,7 +41,7 @@ class WorkerConfig:
 
     url: str
     """URL of the store, as every process can open it."""
-    options: Mapping[str, str] = field(default_factory=dict)
+    access: StoreAccess = field(default_factory=StoreAccess)
     directory: str | None = None
     """Where tables are built; None: the system's temporary directory."""
 

@@ -28,6 +28,7 @@ class ForwardingStore:
     def __init__(self, inner: ObjectStore) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
+        self.cipher = inner.cipher
         self.inner = inner
 
     async def call(self, request: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:

@@ -122,6 +122,7 @@ class ModelledStore:
     def __init__(self, inner: ObjectStore, clock: Clock, profile: LatencyProfile) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
+        self.cipher = inner.cipher
         self.profile = profile
         self.requests: dict[Kind, int] = dict.fromkeys(Kind, 0)
         self.uploaded_bytes = 0

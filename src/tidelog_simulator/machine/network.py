@@ -116,6 +116,7 @@ class StoreClient:
     """The store as one process reaches it; implements `ObjectStore`."""
 
     request_metrics: Final = None
+    cipher: Final = None
 
     def __init__(self, network: Network, process: Process) -> None:
         self.url = network.truth.url

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import files, tidelog
-from tidelog.cli.store import options
+from tidelog.storage import access
 from tidelog.storage.memory import MemoryStore
 
 
@@ -32,7 +32,7 @@ def test_a_store_that_overwrites_is_not_safe(
             await self.put(name, data)
 
     store = Overwriting()
-    monkeypatch.setattr(options, "open_store", lambda *_, **__: store)
+    monkeypatch.setattr(access, "open_store", lambda *_, **__: store)
     result = tidelog("doctor", "memory://unsafe")
     assert result.exit_code == 1
     assert "refuse overwrite  FAILED" in result.stdout and "NOT safe" in result.stdout

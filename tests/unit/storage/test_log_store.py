@@ -17,7 +17,7 @@ from tidelog.errors import (
 )
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.local import LocalStore
-from tidelog.storage.log_store import StoreWithLog, has_log_elsewhere
+from tidelog.storage.log_store import StoreWithLog, log_place
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
@@ -205,7 +205,7 @@ def test_a_start_that_was_cut_short_is_completed_by_the_next_one(broken: str) ->
         store = opened(main, log)
         await store.put("segments/a", b"1")
         assert await names(log) == ["log-of.json", "segments/a"]
-        assert await has_log_elsewhere(store)
+        assert await log_place(store)
 
     asyncio.run(scenario())
 

@@ -140,7 +140,7 @@ def _engine(
     from tidelog.spark.session import session  # noqa: PLC0415
 
     with session(master, {**_NAMED, **conf}, plugin=False) as spark:
-        yield SparkEngine(spark, invocation.effects, invocation.store.url, invocation.endpoint)
+        yield SparkEngine(spark, invocation.effects, invocation.store.url, invocation.access)
 
 
 def _has_spark() -> bool:

@@ -16,7 +16,7 @@ from tidelog.effects import Effects
 from tidelog.errors import ConfigError
 from tidelog.ids import Slot
 from tidelog.runtime.restore.choose import RestoreFrom
-from tidelog.storage.open import open_store
+from tidelog.storage.access import StoreAccess
 from tidelog.storage.port import ObjectStore
 
 R = TypeVar("R")
@@ -32,14 +32,14 @@ class StartOptions:
     keep_output: bool
 
     def restore_from(
-        self, own: ObjectStore, effects: Effects, storage: dict[str, Any]
+        self, own: ObjectStore, effects: Effects, access: StoreAccess
     ) -> RestoreFrom | None:
-        """What the runner starts from; another store is opened with the same `storage` options."""
+        """What the runner starts from; another store is opened the same way."""
         if self.origin is None:
             return None
         if not self.origin.url:
             return RestoreFrom(self.origin.place, claim=self.claim)
-        other = open_store(self.origin.url, effects, options=storage)
+        other = access.open(self.origin.url, effects)
         if other.url == own.url:
             return RestoreFrom(self.origin.place, claim=self.claim)
         return RestoreFrom(self.origin.place, other, claim=self.claim, keep_output=self.keep_output)

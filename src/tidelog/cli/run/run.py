@@ -24,7 +24,7 @@ from tidelog.runtime.malloc import return_freed_memory
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
 from tidelog.settings.resolve import Resolved
-from tidelog.storage.open import open_store
+from tidelog.storage.access import StoreAccess
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -82,13 +82,11 @@ def command(
     return_freed_memory()
 
     def make_runner(effects: Effects) -> JobRunner:
-        options = {} if endpoint is None else {"endpoint_url": endpoint}
         settings = config().config()
+        access = StoreAccess(endpoint, settings.encryption_key)
         built = load_job(job, arguments)
-        opened = open_store(
-            store, effects, policy=settings.retry, options=options, log_url=log_store
-        )
-        chosen = start.restore_from(opened, effects, options)
+        opened = access.open(store, effects, policy=settings.retry, log_url=log_store)
+        chosen = start.restore_from(opened, effects, access)
         return JobRunner(
             built, opened, settings, effects, restore_slot=start.slot, restore_from=chosen
         )

@@ -20,6 +20,7 @@ from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.check_result import CheckResult
 from tidelog.spark.plugin.doctor import check_installation, check_settings
 from tidelog.spark.plugin.settings import parse_arguments, read_properties, settings
+from tidelog.storage.access import StoreAccess
 
 
 @click.command("doctor")
@@ -59,7 +60,7 @@ async def command(
     results, spark = check_installation(spark_home)
     results += check_settings(_conf(given, properties_file), url, spark)
     if url is not None:
-        async with opened(url, endpoint, output, store_url) as invocation:
+        async with opened(url, StoreAccess(endpoint), output, store_url) as invocation:
             with output.progress("reading the checkpoint") as progress:
                 results += await check_checkpoint(invocation.store, deep=deep, progress=progress)
     return _report(output, url, results)

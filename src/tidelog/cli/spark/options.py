@@ -31,6 +31,13 @@ def on_checkpoint(
     """Make a command function of `function`, which works on the checkpoint at a URL and returns
     the exit code; adds URL, --endpoint, --json and --debug.
     """
+    return on_store(function, store_url, encrypted=False)
+
+
+def on_store_or_checkpoint(
+    function: Callable[Concatenate[StoreCommand, P], Awaitable[int]],
+) -> Callable[..., None]:
+    """Like `on_checkpoint`, for the store of a job as well; adds --encryption-key for it."""
     return on_store(function, store_url)
 
 

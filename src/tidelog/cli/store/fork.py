@@ -7,13 +7,15 @@ from tidelog.catalog.locate import Origin, parse_origin
 from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import (
     EXIT_OK,
+    encryption_key_option,
     endpoint_option,
+    key_place,
     log_store_option,
     on_this_machine,
-    open_at,
 )
 from tidelog.cli.values import size
 from tidelog.effects import Effects
+from tidelog.storage.access import StoreAccess
 
 
 @click.command("fork")
@@ -28,6 +30,14 @@ from tidelog.effects import Effects
 )
 @log_store_option
 @endpoint_option
+@encryption_key_option
+@click.option(
+    "--origin-key",
+    metavar="KEY",
+    callback=key_place,
+    help="Where the key of the origin is, when it is not that of the fork; none: it is not "
+    "encrypted.",
+)
 @on_this_machine
 async def command(
     output: Output,
@@ -37,18 +47,23 @@ async def command(
     keep_output: bool,
     log_store: str | None,
     endpoint: str | None,
+    encryption_key: str | None,
+    origin_key: str | None,
 ) -> int:
     """Begin the store at NEWURL with a checkpoint of another one.
 
     URL@SLOT is a checkpoint: URL@7, URL@latest, or URL@NAME of a savepoint. A job that is started
     on NEWURL resumes from it and goes its own way; give it an output of its own. The two stores
     never depend on each other: on one local disk they share files, each with a name of its own,
-    elsewhere the objects are copied. The origin is only read; its job may run.
+    elsewhere the objects are copied, and so is what is encrypted in one of them. The origin is
+    only read; its job may run.
     """
     effects = Effects()
     wanted = parse_origin(origin)
-    source = open_at(wanted.url, endpoint, effects)
-    destination = open_at(target, endpoint, effects, log_store)
+    access = StoreAccess(endpoint, encryption_key)
+    origin_access = access if origin_key is None else StoreAccess(endpoint, _key(origin_key))
+    source = origin_access.open(wanted.url, effects)
+    destination = access.open(target, effects, log_url=log_store)
     try:
         fork = Fork(source, destination, effects, sharing=not copy, keep_transactions=keep_output)
         with output.progress("forking") as progress:
@@ -59,6 +74,10 @@ async def command(
         effects.offload.close()
     _report(output, wanted, source.url, destination.url, forked)
     return EXIT_OK
+
+
+def _key(text: str) -> str | None:
+    return None if text == "none" else text
 
 
 def _report(output: Output, wanted: Origin, url: str, target: str, forked: Forked) -> None:

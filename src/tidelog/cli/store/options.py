@@ -20,7 +20,8 @@ from tidelog.cli.output import Output
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, InvariantError, TidelogError
 from tidelog.ids import Slot
-from tidelog.storage.open import open_store
+from tidelog.options.kinds import KeyPlace
+from tidelog.storage.access import StoreAccess
 from tidelog.storage.port import ObjectStore
 
 P = ParamSpec("P")
@@ -46,20 +47,40 @@ class StoreCommand:
 
     url: str
     """As the user wrote it."""
-    endpoint: str | None
+    access: StoreAccess
     effects: Effects
     store: ObjectStore
     output: Output
 
     def open_again(self) -> ObjectStore:
         """Another connection to the same store."""
-        return open_at(self.url, self.endpoint, self.effects)
+        return self.access.open(self.url, self.effects)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 endpoint_option = click.option(
     "--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS."
+)
+
+
+def key_place(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Where a key is found, from an option's text; raises BadParameter."""
+    if text is None:
+        return None
+    try:
+        return KeyPlace().read(text)
+    except ValueError as error:
+        raise click.BadParameter(f"expected {KeyPlace().expected}; found {error}") from error
+
+
+encryption_key_option = click.option(
+    "--encryption-key",
+    metavar="KEY",
+    envvar="TIDELOG__ENCRYPTION_KEY",  # that of the job's option, without importing it
+    show_envvar=True,
+    callback=key_place,
+    help="Where the key of an encrypted store is: a file, env:NAME or aws-kms:KEY.",
 )
 log_store_option = click.option(
     "--log-store",
@@ -111,17 +132,30 @@ def on_this_machine(
 def on_store(
     function: Callable[Concatenate[StoreCommand, P], Awaitable[int]],
     location: Callable[[str], str] = str,
+    *,
+    encrypted: bool = True,
 ) -> Callable[..., None]:
     """Make a command function of `function`, which works on the store at URL and returns the exit
-    code; adds URL, --endpoint, --json and --debug. `location` of the URL is what is opened.
+    code; adds URL, --endpoint, --json and --debug, and --encryption-key where it can be
+    `encrypted`. `location` of the URL is what is opened.
     """
 
+    access_options = [endpoint_option, encryption_key_option] if encrypted else [endpoint_option]
+
     @click.argument("url")
-    @endpoint_option
+    @add_options(*access_options)
     @on_this_machine
     @functools.wraps(function)
-    async def command(output: Output, /, url: str, endpoint: str | None, **options: Any) -> int:
-        async with opened(url, endpoint, output, location) as invocation:
+    async def command(
+        output: Output,
+        /,
+        url: str,
+        endpoint: str | None,
+        encryption_key: str | None = None,
+        **options: Any,
+    ) -> int:
+        access = StoreAccess(endpoint, encryption_key)
+        async with opened(url, access, output, location) as invocation:
             return await function(invocation, **options)  # type: ignore[call-arg]
 
     return command
@@ -129,14 +163,14 @@ def on_store(
 
 @asynccontextmanager
 async def opened(
-    url: str, endpoint: str | None, output: Output, location: Callable[[str], str] = str
+    url: str, access: StoreAccess, output: Output, location: Callable[[str], str] = str
 ) -> AsyncIterator[StoreCommand]:
     """Open the store at the `location` of a URL, and close it again."""
     effects = Effects()
     with closing(effects.offload):
-        store = open_at(location(url), endpoint, effects)
+        store = access.open(location(url), effects)
         try:
-            yield StoreCommand(url, endpoint, effects, store, output)
+            yield StoreCommand(url, access, effects, store, output)
         finally:
             await store.close()
 
@@ -158,14 +192,6 @@ def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
         traceback.print_exception(error)
     output.error(error)
     return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
-
-
-def open_at(
-    url: str, endpoint: str | None, effects: Effects, log_url: str | None = None
-) -> ObjectStore:
-    """The store at a URL, a new one with its log at `log_url`; raises ConfigError."""
-    options = {} if endpoint is None else {"endpoint_url": endpoint}
-    return open_store(url, effects, options=options, log_url=log_url)
 
 
 def selected(

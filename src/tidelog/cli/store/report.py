@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from tidelog.cli.spark.options import on_checkpoint
+from tidelog.cli.spark.options import on_store_or_checkpoint
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.errors import ConfigError
 from tidelog.ui.page import page
@@ -13,7 +13,7 @@ from tidelog.ui.watch import JOB_S
 
 
 @click.command("report")
-@on_checkpoint
+@on_store_or_checkpoint
 @click.option(
     "--output",
     "target",

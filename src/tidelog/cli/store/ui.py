@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import click
 import msgspec
 
-from tidelog.cli.spark.options import on_checkpoint
+from tidelog.cli.spark.options import on_store_or_checkpoint
 from tidelog.cli.store.options import StoreCommand, option
 from tidelog.ui.page import page, policy
 from tidelog.ui.query import watcher_of
@@ -17,7 +17,7 @@ from tidelog.ui.server import PageServer, page_server
 
 
 @click.command("ui")
-@on_checkpoint
+@on_store_or_checkpoint
 @option(
     "--port",
     type=click.IntRange(0, 65_535),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from tidelog.cli.spark.options import on_checkpoint, on_spark
+from tidelog.cli.spark.options import on_spark, on_store_or_checkpoint
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, option
 from tidelog.cli.store.verify_output import fields, show
 from tidelog.errors import ConfigError
@@ -52,7 +52,7 @@ def _choice(text: str) -> Choice:
 
 
 @click.command("verify")
-@on_checkpoint
+@on_store_or_checkpoint
 @option(
     "--slot",
     "chosen",
@@ -127,9 +127,8 @@ async def command(
 @contextmanager
 def _engine(invocation: StoreCommand, options: Options, layout: Layout) -> Iterator[Engine]:
     """The engine that was asked for; raises ConfigError when it cannot be had."""
-    settings = {} if invocation.endpoint is None else {"endpoint_url": invocation.endpoint}
     scratch = None if options.work_dir is None else str(Path(options.work_dir).absolute())
-    place = WorkerConfig(invocation.store.url, settings, scratch)
+    place = WorkerConfig(invocation.store.url, invocation.access, scratch)
     if options.engine == "local":
         if options.question is not None and layout == "query":
             raise ConfigError(

@@ -5,7 +5,7 @@ view, even though several sums are made of it. pyspark is imported on use.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ROW_PREFIX_BYTES
@@ -21,6 +21,7 @@ from tidelog.cost.measured.facts import (
 from tidelog.effects import Effects
 from tidelog.ids import SubtaskId
 from tidelog.spark.session import SparkJobs
+from tidelog.storage.access import StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,7 +40,7 @@ class SparkEngine:
     session: "SparkSession"
     effects: Effects
     url: str
-    endpoint: str | None = None
+    access: StoreAccess = field(default_factory=StoreAccess)
 
     name: ClassVar[str] = "spark"
 
@@ -110,8 +111,10 @@ class SparkEngine:
 
         self.session.dataSource.register(TidelogDataSource)
         reader = self.session.read.format("tidelog").option("view", name).option("layout", "job")
-        if self.endpoint is not None:
-            reader = reader.option("endpoint", self.endpoint)
+        if self.access.endpoint is not None:
+            reader = reader.option("endpoint", self.access.endpoint)
+        if self.access.encryption_key is not None:
+            reader = reader.option("encryptionKey", self.access.encryption_key)
         for option, text in {"partitionBytes": _BUNDLE, **options}.items():
             reader = reader.option(option, text)
         return reader.load(self.url)

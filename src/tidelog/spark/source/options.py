@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, cast
 
 from tidelog.errors import ConfigError
+from tidelog.options.kinds import KeyPlace
 from tidelog.spark.checkpoint.location import Layout, store_url
 from tidelog.spark.plugin.options import bytes_of, milliseconds_of
 from tidelog.spark.source.views import VIEWS, View
 from tidelog.spark.source.wanted import Intervals, Wanted
+from tidelog.storage.access import StoreAccess
 
 T = TypeVar("T")
 
@@ -39,7 +41,7 @@ NARROWING: Final = {
 _STREAM_ONLY: Final = ("startingSlot", "failOnDataLoss", "pollInterval")
 _NAMES: Final = (
     *("path", "view", "layout", *NARROWING, "columns", "decode"),
-    *("pushdown", "partitionBytes", "workDir", "endpoint", *_STREAM_ONLY),
+    *("pushdown", "partitionBytes", "workDir", "endpoint", "encryptionKey", *_STREAM_ONLY),
 )
 _OF_A_SLOT: Final = ("changes", "state")
 """Views that are of a checkpoint, and so of the newest one unless another is named."""
@@ -62,7 +64,7 @@ class Options:
     partition_bytes: BundleBytes
     """Objects are read together up to this size; 0: each is read on its own."""
     work_dir: str | None
-    endpoint: str | None
+    access: StoreAccess
     starting: Starting
     fail_on_data_loss: bool
     poll_ms: int
@@ -89,7 +91,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
             texts, "partitionBytes", "auto", _bundle_bytes, "auto or bytes, such as 8m"
         ),
         work_dir=texts.get("workdir"),
-        endpoint=texts.get("endpoint"),
+        access=StoreAccess(texts.get("endpoint"), _encryption_key(texts)),
         starting=_value(texts, "startingSlot", "earliest", _starting, _STARTING),
         fail_on_data_loss=_value(texts, "failOnDataLoss", "true", _flag, _FLAG),
         poll_ms=_value(texts, "pollInterval", "1s", milliseconds_of, "a time, such as 500ms or 1s"),
@@ -198,6 +200,21 @@ def _value(
             action="correct it",
         )
     return found
+
+
+def _encryption_key(texts: Texts) -> str | None:
+    """Where the key is; raises ConfigError for what looks like a key itself."""
+    if "encryptionkey" not in texts:
+        return None
+    try:
+        return KeyPlace().read(texts["encryptionkey"])
+    except ValueError as error:
+        raise ConfigError(
+            "option encryptionKey of the tidelog data source",
+            expected=KeyPlace().expected,
+            found=str(error),
+            action="correct it",
+        ) from error
 
 
 def _flag(text: str) -> bool | None:

@@ -19,7 +19,7 @@ from tidelog.spark.source.frames import Row
 from tidelog.spark.source.options import BundleBytes, Options
 from tidelog.spark.source.views import Column
 from tidelog.spark.source.wanted import Wanted
-from tidelog.storage.open import open_store
+from tidelog.storage.access import PLAIN, StoreAccess
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -42,12 +42,11 @@ class Session:
 
 
 @contextmanager
-def connected(url: str, endpoint: str | None = None) -> Iterator[Session]:
+def connected(url: str, access: StoreAccess = PLAIN) -> Iterator[Session]:
     """The store at a URL; raises ConfigError for one that cannot be opened."""
     effects = Effects()
-    options = {} if endpoint is None else {"endpoint_url": endpoint}
     with closing(effects.offload), asyncio.Runner() as runner:
-        store = open_store(url, effects, options=options)
+        store = access.open(url, effects)
         try:
             yield Session(store, effects, runner)
         finally:

@@ -91,7 +91,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """What to read; raises what planning raises."""
         options = self.request.options
-        with connected(options.url, options.endpoint) as session:
+        with connected(options.url, options.access) as session:
             parts = session.run(plan(session.store, self.request))
         # Where there is none Spark makes one up, each version of it another.
         return [InputPartition(part) for part in parts] or [InputPartition(None)]
@@ -124,5 +124,5 @@ def read_part(request: Request, partition: InputPartition) -> Iterator["pa.Recor
     if part is None:
         return
     url = request.options.url
-    with noticing_drops(url), connected(url, request.options.endpoint) as session:
+    with noticing_drops(url), connected(url, request.options.access) as session:
         yield from part.read(Task(request, session))

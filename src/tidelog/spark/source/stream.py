@@ -85,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return session.run(_latest(session.store, self.request.options))
 
     def _connected(self) -> AbstractContextManager[Session]:
-        return connected(self.request.options.url, self.request.options.endpoint)
+        return connected(self.request.options.url, self.request.options.access)
 
 
 async def _initial(store: ObjectStore, options: Options) -> Document:

@@ -24,7 +24,6 @@ from tidelog.effects import Effects
 from tidelog.errors import ConfigError
 from tidelog.ids import Slot, SubtaskId
 from tidelog.state.schema.decode import RowDecoder
-from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table
 from tidelog.verify.engines import scratch
@@ -79,7 +78,7 @@ def values_elsewhere(part: StatePart, config: WorkerConfig) -> Iterator[tuple[st
         scratch(config.directory) as directory,
         asyncio.Runner() as runner,
     ):
-        store = open_store(config.url, effects, options=config.options)
+        store = config.access.open(config.url, effects)
         opened = part.restoring(Workspace(store, effects, directory)).table(part.state, part.files)
         try:
             table = runner.run(_entered(opened))

@@ -29,6 +29,7 @@ class Awaiting:
     def __init__(self, shared: MemoryStore) -> None:
         self.url = shared.url
         self.request_metrics = shared.request_metrics
+        self.cipher = None
         self.created: list[str] = []
         self._shared = shared
 

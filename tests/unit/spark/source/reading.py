@@ -28,7 +28,7 @@ def request(location: Path | str, *, streaming: bool = False, **options: object)
 
 def planned(asked: Request) -> list[Part]:
     """The parts of a request, after their way to an executor."""
-    with connected(asked.options.url, asked.options.endpoint) as session:
+    with connected(asked.options.url, asked.options.access) as session:
         parts: list[Part] = pickle.loads(
             pickle.dumps(list(session.run(plan(session.store, asked))))
         )
@@ -37,7 +37,7 @@ def planned(asked: Request) -> list[Part]:
 
 def batches(asked: Request, parts: Iterable[Part]) -> list[pa.RecordBatch]:
     """What the parts yield; each batch has the schema that Spark insists on."""
-    with connected(asked.options.url, asked.options.endpoint) as session:
+    with connected(asked.options.url, asked.options.access) as session:
         task = Task(asked, session)
         found = [batch for part in parts for batch in part.read(task)]
     assert all(batch.schema == schema(asked.columns) for batch in found)

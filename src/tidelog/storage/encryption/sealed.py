@@ -1,0 +1,196 @@
+"""Sealed objects: the bytes of an encrypted object, and how a part of them is read.
+
+Invariants: the key of an object is derived from the store key, the object's header, the store's id
+and the object's name, so bytes that were written under another name or into another store do not
+open; the header holds a random salt, so a key is never used for two contents; every chunk is
+authenticated with its position and with whether it is the last one, so nothing can be cut off,
+doubled or moved. Format: docs/internals/format.md, "Sealed objects".
+"""
+
+import hmac
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tidelog.errors import CorruptObjectError, FormatVersionError
+from tidelog.storage.document import SEALED_MAGIC
+
+_VERSION: Final = 1
+_CHUNK_LOG2: Final = 16
+CHUNK: Final = 1 << _CHUNK_LOG2
+"""Bytes of content in each chunk but the last, which has fewer unless it is full."""
+_TAG: Final = 16
+_STORED_CHUNK: Final = CHUNK + _TAG
+
+_FIELDS: Final = struct.Struct("<8sHHI8s24s")
+"""Magic, version, binary logarithm of the chunk's size, zero, id of the store key, salt."""
+_COMMITMENT: Final = 16
+HEADER: Final = _FIELDS.size + _COMMITMENT
+SALT: Final = 24
+KEY_ID: Final = 8
+KEY: Final = 32
+
+_LABEL: Final = b"tidelog object 1"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreKey:
+    """A key of a store, which the keys of its objects are derived from."""
+
+    id: bytes
+    secret: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an object is bound to: its store and its name there."""
+
+    store: bytes
+    """The id of the store."""
+    name: str
+    shown: str
+    """The object in messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The stored bytes that hold a range of content."""
+
+    start: int
+    length: int | None
+    """None: to the end."""
+
+
+def key_id_of(header: bytes, place: Place) -> bytes:
+    """The id of the store key that an object was sealed with.
+
+    Raises CorruptObjectError for what is no sealed object, FormatVersionError for a newer one.
+    """
+    if len(header) < HEADER or not header.startswith(SEALED_MAGIC):
+        raise _damaged(place, "an encrypted object", "one that is not encrypted, or cut short")
+    _, version, chunk_log2, zero, key_id, _ = _FIELDS.unpack_from(header)
+    if version > _VERSION:
+        raise FormatVersionError(
+            place.shown,
+            expected=f"sealed objects of format <= {_VERSION}",
+            found=f"format {version}",
+            action="use the tidelog release that wrote it, or a newer one; nothing was changed",
+        )
+    if (version, chunk_log2, zero) != (_VERSION, _CHUNK_LOG2, 0):
+        raise _damaged(place, "a header of sealed objects", "other values in its fields")
+    return bytes(key_id)
+
+
+def seal(data: bytes, key: StoreKey, place: Place, salt: bytes) -> bytes:
+    """The stored bytes of an object; `salt` has 24 random bytes, new for every call."""
+    fields = _FIELDS.pack(SEALED_MAGIC, _VERSION, _CHUNK_LOG2, 0, key.id, salt)
+    cipher, commitment = _derived(key, fields, place)
+    content = memoryview(data)
+    parts = [fields, commitment]
+    last = max(0, len(data) - 1) // CHUNK
+    for index in range(last + 1):
+        chunk = content[index * CHUNK : (index + 1) * CHUNK]
+        parts.append(cipher.encrypt(_nonce(index, index == last), chunk, None))
+    return b"".join(parts)
+
+
+def open_whole(stored: bytes, key: StoreKey, place: Place) -> bytes:
+    """The content of a whole object; raises CorruptObjectError."""
+    chunks = memoryview(stored)[HEADER:]
+    if not chunks:  # an empty object has one chunk too, with nothing but its tag
+        raise _altered(place)
+    return _open_chunks(stored[:HEADER], chunks, 0, key, place, ends=True)
+
+
+def stored_range(start: int, length: int | None) -> Stored:
+    """The stored bytes behind the header that hold a range of content."""
+    first = start // CHUNK
+    begin = HEADER + first * _STORED_CHUNK
+    if length is None:
+        return Stored(begin, None)
+    behind = -(-(start + length) // CHUNK)
+    return Stored(begin, (behind - first) * _STORED_CHUNK)
+
+
+def open_range(
+    header: bytes, chunks: bytes, start: int, length: int | None, key: StoreKey, place: Place
+) -> bytes:
+    """A range of content, from the bytes at `stored_range`; raises CorruptObjectError.
+
+    Like a store, it returns what there is when the range reaches past the end.
+    """
+    if not chunks:
+        return b""
+    stored = stored_range(start, length)
+    ends = stored.length is None or len(chunks) < stored.length
+    first = start // CHUNK
+    content = _open_chunks(header, memoryview(chunks), first, key, place, ends=ends)
+    skipped = start - first * CHUNK
+    return content[skipped:] if length is None else content[skipped : skipped + length]
+
+
+def content_size(stored: int) -> int:
+    """Bytes of content of an object with so many stored bytes."""
+    body = stored - HEADER
+    return max(0, body - _TAG * -(-body // _STORED_CHUNK))
+
+
+def _open_chunks(
+    header: bytes, chunks: memoryview, first: int, key: StoreKey, place: Place, *, ends: bool
+) -> bytes:
+    """The content of successive chunks, the last of which must be the object's when it `ends`."""
+    fields, commitment = header[: _FIELDS.size], header[_FIELDS.size : HEADER]
+    cipher, expected = _derived(key, fields, place)
+    if not hmac.compare_digest(commitment, expected):
+        raise _altered(place)
+    parts = []
+    count = -(-len(chunks) // _STORED_CHUNK)
+    for number in range(count):
+        chunk = chunks[number * _STORED_CHUNK : (number + 1) * _STORED_CHUNK]
+        newest = number == count - 1
+        try:
+            try:
+                parts.append(cipher.decrypt(_nonce(first + number, newest and ends), chunk, None))
+            except InvalidTag:
+                # A range can end with the object's last chunk without reaching past it.
+                if not newest or ends:
+                    raise
+                parts.append(cipher.decrypt(_nonce(first + number, last=True), chunk, None))
+        except InvalidTag as cause:
+            raise _altered(place) from cause
+    return b"".join(parts)
+
+
+def _derived(key: StoreKey, fields: bytes, place: Place) -> tuple[AESGCM, bytes]:
+    """The cipher of an object and its commitment to the key: HKDF-Expand of RFC 5869, SHA-512."""
+    name = place.name.encode()
+    lengths = struct.pack("<HH", len(place.store), len(name))
+    info = _LABEL + fields + lengths + place.store + name
+    derived = hmac.digest(key.secret, info + b"\x01", "sha512")
+    return AESGCM(derived[:KEY]), derived[KEY : KEY + _COMMITMENT]
+
+
+def _nonce(index: int, last: bool) -> bytes:
+    return index.to_bytes(8, "big") + int(last).to_bytes(4, "big")
+
+
+def _altered(place: Place) -> CorruptObjectError:
+    return _damaged(
+        place,
+        "what was written in this store under this name",
+        "other bytes: damaged, cut short, or brought from another name or store",
+    )
+
+
+def _damaged(place: Place, expected: str, found: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"{place.shown} does not open",
+        expected=expected,
+        found=found,
+        action="restore an older slot (`tidelog checkpoints list URL` shows them) or bring the "
+        "object back from a backup of this store",
+        retry_safe=True,
+    )

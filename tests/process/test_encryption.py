@@ -1,0 +1,198 @@
+"""An encrypted store does whatever a plain one does, and shows nothing to who has not its key."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from tests.process import harness
+from tests.process.harness import Run
+from tests.process.test_kill import killed_often, write_words
+from tests.wire.servers import S3Server, moto_server
+from tidelog.checkpoint.local_copies import copied
+
+SECRET_WORD = b"caf\xc3\xa9"
+"""In every line of the input."""
+
+
+def new_key(directory: Path, name: str = "state.key") -> str:
+    path = str(directory / name)
+    made = harness.tidelog("key", "new", path)
+    assert made.returncode == 0, made.stderr
+    return path
+
+
+def start(directory: Path, *options: str, job: str = "tests.process.jobs:wordcount") -> Run:
+    return Run(directory, job, options)
+
+
+def counts_of(run: Run) -> dict[object, object]:
+    return {record["word"]: record["count"] for record in run.records()}
+
+
+def stored_files(*directories: Path) -> list[Path]:
+    found = [path for each in directories for path in each.rglob("*") if path.is_file()]
+    assert found
+    return found
+
+
+def test_a_killed_encrypted_job_counts_right_and_leaves_no_word_readable(tmp_path: Path) -> None:
+    key, log, kept = new_key(tmp_path), tmp_path / "log", tmp_path / "kept"
+    options = ("--encryption-key", key, "--log-store", str(log), "--local-recovery", str(kept))
+    # So that log, tables, and descriptors are all there.
+    run = start(tmp_path, *options, "--upload-inline-bytes", "0", "--parallelism", "2")
+    expected = write_words(run, 2_500)
+    killed_often(run, lambda: None)
+    assert counts_of(run) == expected
+    files = stored_files(Path(run.store), log, kept)
+    folders = {path.parent.name for path in files}
+    assert {"checkpoints", "segments", "keys"} <= folders
+    assert any(copied(str(path.relative_to(next(kept.iterdir())))) for path in kept.rglob("*.s*"))
+    for path in files:
+        content = path.read_bytes()
+        assert SECRET_WORD not in content
+        assert path.parent.name == "keys" or content.startswith(b"TDLGCRPT"), path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str, Counter[str]]:
+    """An encrypted store whose job has ended, its key, and the right counts."""
+    directory = tmp_path_factory.mktemp("encrypted")
+    key = new_key(directory)
+    run = start(directory, "--encryption-key", key)
+    expected = write_words(run, 300)
+    run.release()
+    assert run.finish().returncode == 0
+    return run, key, expected
+
+
+COMMANDS = {
+    "inspect": ("--deep",),
+    "verify": ("--engine", "local"),
+    "checkpoints list": (),
+    "log": (),
+    "sweep": (),
+    "doctor": (),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_works_with_the_key_and_says_what_it_needs_without(
+    finished: tuple[Run, str, Counter[str]], tmp_path: Path, command: str
+) -> None:
+    run, key, _ = finished
+    before = {path: path.read_bytes() for path in stored_files(Path(run.store))}
+    asked = (*command.split(), run.store, *COMMANDS[command])
+    assert (done := harness.tidelog(*asked, "--encryption-key", key)).returncode == 0, done
+    if command != "doctor":  # which looks at the store alone, not at what is in it
+        refused = harness.tidelog(*asked)
+        assert refused.returncode == 2 and "--encryption-key" in refused.stderr, refused
+        other = harness.tidelog(*asked, "--encryption-key", new_key(tmp_path))
+        assert other.returncode == 2 and "found another key" in other.stderr, other
+    assert {path: path.read_bytes() for path in stored_files(Path(run.store))} == before
+
+
+def test_a_report_and_a_restored_state_come_from_an_encrypted_store(
+    finished: tuple[Run, str, Counter[str]], tmp_path: Path
+) -> None:
+    run, key, _ = finished
+    report = tmp_path / "report.html"
+    made = harness.tidelog("report", run.store, "--output", str(report), "--encryption-key", key)
+    assert made.returncode == 0 and report.exists(), made.stderr
+    to = str(tmp_path / "restored")
+    restored = harness.tidelog("restore", run.store, "--to", to, "--encryption-key", key)
+    assert restored.returncode == 0, restored.stderr
+
+
+def test_a_start_without_the_key_or_with_another_one_fences_nobody(
+    finished: tuple[Run, str, Counter[str]], tmp_path: Path
+) -> None:
+    run, _, _ = finished
+    before = {path: path.read_bytes() for path in stored_files(Path(run.store))}
+    plain = start(run.directory)
+    assert "no encryption key was given" in plain.end(plain.start()).stderr
+    other = start(run.directory, "--encryption-key", new_key(tmp_path))
+    assert "found another key" in other.end(other.start()).stderr
+    assert {path: path.read_bytes() for path in stored_files(Path(run.store))} == before
+
+
+def test_a_plain_store_stays_plain(tmp_path: Path) -> None:
+    run = start(tmp_path)
+    write_words(run, 50)
+    run.release()
+    assert run.finish().returncode == 0
+    with_key = start(tmp_path, "--encryption-key", new_key(tmp_path))
+    refused = with_key.end(with_key.start())
+    assert refused.returncode == 2 and "not encrypted, such as" in refused.stderr
+
+
+def test_a_fork_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
+    tmp_path: Path,
+) -> None:
+    first, second = new_key(tmp_path, "first.key"), new_key(tmp_path, "second.key")
+    run = start(tmp_path)
+    expected = write_words(run, 1_000)
+    with harness.killed_at_last(run.start()) as process:
+        harness.wait_until(lambda: run.slots() >= 4, process)
+    stores = [run.store, str(tmp_path / "once"), str(tmp_path / "twice")]
+    for origin, target, old, new in ((0, 1, "none", first), (1, 2, first, second)):
+        keys = ("--encryption-key", new, "--origin-key", old, "--keep-output")
+        done = harness.tidelog("fork", f"{stores[origin]}@latest", stores[target], *keys)
+        assert done.returncode == 0, done.stderr
+    run.release()
+    run.store, run.options = stores[2], ("--encryption-key", second)
+    assert run.finish().returncode == 0
+    assert counts_of(run) == expected
+    assert not any(SECRET_WORD in path.read_bytes() for path in stored_files(Path(run.store)))
+
+
+def test_a_rotated_key_opens_the_store_and_the_old_one_does_not(tmp_path: Path) -> None:
+    old, new = new_key(tmp_path, "old.key"), new_key(tmp_path, "new.key")
+    log = ("--log-store", str(tmp_path / "log"), "--upload-inline-bytes", "0")
+    run = start(tmp_path, "--encryption-key", old, *log)
+    expected = write_words(run, 1_000)
+    with harness.killed_at_last(run.start()) as process:
+        harness.wait_until(lambda: run.slots() >= 4, process)
+        rotated = harness.tidelog(
+            *("key", "rotate", run.store, "--encryption-key", old, "--new-key", new)
+        )
+        assert rotated.returncode == 0, rotated.stderr
+        at = run.slots()  # the job that runs goes on
+        harness.wait_until(lambda: run.slots() >= at + 2, process)
+    run.release()
+    assert "found another key" in run.end(run.start()).stderr
+    run.options = ("--encryption-key", new)
+    assert run.finish().returncode == 0
+    assert counts_of(run) == expected
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[S3Server]:
+    with moto_server() as server:
+        yield server
+
+
+def test_the_key_can_be_in_a_key_management_service(
+    tmp_path: Path, aws: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in aws.env.items():
+        monkeypatch.setenv(name, text)
+    kms = boto3.client("kms")
+    key, other = (kms.create_key()["KeyMetadata"]["Arn"] for _ in range(2))
+    run = start(tmp_path, "--encryption-key", f"aws-kms:{key}")
+    expected = write_words(run, 300)
+    run.release()
+    assert run.finish().returncode == 0 and counts_of(run) == expected
+    verify = ("verify", run.store, "--engine", "local", "--json", "--encryption-key")
+    passed = harness.tidelog(*verify, f"aws-kms:{key}")
+    assert json.loads(passed.stdout)["passed"], passed
+    wrong = harness.tidelog(*verify, f"aws-kms:{other}")
+    assert wrong.returncode == 2 and key in wrong.stdout + wrong.stderr, wrong
+    absent = harness.tidelog(*verify, "aws-kms:alias/none")
+    assert absent.returncode == 2 and "NotFoundException" in absent.stdout + absent.stderr, absent
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    gone = harness.tidelog(*verify, f"aws-kms:{key}")
+    assert gone.returncode == 1 and "bring the service back" in gone.stdout + gone.stderr, gone
