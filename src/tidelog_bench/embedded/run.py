@@ -25,7 +25,7 @@ from tidelog_bench.embedded.jobs import word_count
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.running import BuildJob, Running, Watch, figures
 from tidelog_bench.embedded.stages import Stages
-from tidelog_bench.embedded.stores import Archive, behind, open_local
+from tidelog_bench.embedded.stores import Archive, behind, encrypted, open_local
 from tidelog_bench.embedded.workload import Words, Workload, draw
 from tidelog_bench.measurement import Trial
 from tidelog_bench.store.latency import LatencyProfile
@@ -49,6 +49,8 @@ class RunSpec:
     link: LatencyProfile | None = None
     """The network to the store; None: the store is as fast as the disk."""
     in_memory_store: bool = False
+    encrypted: bool = False
+    """Objects are encrypted with a key that is made for the run."""
     limit_bytes: int | None = None
     memory_bytes: int | None = None
     copies: str | None = None
@@ -166,7 +168,8 @@ async def _measure(
     local = open_local(None if spec.in_memory_store else store_dir, effects)
     archive = Archive(local) if after is not None else None
     store = behind(archive or local, spec.link, effects)
-    runner = JobRunner(build(stages), store, spec.config(work_dir), effects)
+    seen = encrypted(store, effects) if spec.encrypted else store
+    runner = JobRunner(build(stages), seen, spec.config(work_dir), effects)
     running = Running(runner, store, stages, archive)
     running_job = asyncio.ensure_future(runner.run())
     watching = asyncio.ensure_future(watch(running)) if watch else None

@@ -197,6 +197,16 @@ def behind(store: ObjectStore, profile: LatencyProfile | None, effects: Effects)
     return ObservedStore(ThreadedStore(model) if profile else model, model)
 
 
+def encrypted(store: ObjectStore, effects: Effects) -> ObjectStore:
+    """The store as an encrypted one, with a key of its own."""
+    from tidelog.storage.encryption.keys import LocalKeys  # noqa: PLC0415  # an optional library
+    from tidelog.storage.encryption.sealed import KEY  # noqa: PLC0415
+    from tidelog.storage.encryption.store import EncryptedStore  # noqa: PLC0415
+
+    keys = LocalKeys((effects.rng.randbytes(KEY),), "a key for one run", effects)
+    return EncryptedStore(store, keys, effects)
+
+
 def open_store(
     directory: Path | None, profile: LatencyProfile | None, effects: Effects
 ) -> ObservedStore:

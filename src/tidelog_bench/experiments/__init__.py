@@ -26,6 +26,7 @@ _MODULES: Final[tuple[str, ...]] = (
     "peers",
     "changes_view",
     "write_buffer",
+    "encryption",
     "memory_limit",
     "rescale",
     "verify",

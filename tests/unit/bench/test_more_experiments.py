@@ -11,7 +11,7 @@ from tidelog_bench.experiments import chosen, memory_limit, rescale, verify, wri
 from tidelog_bench.measurement import Reading, Setting, Size, Trial
 
 SMALL = Workload(2_000, 16, draws=20_000)
-NAMES = {"write-buffer", "memory-limit", "rescale", "changes-view", "verify"}
+NAMES = {"encryption", "write-buffer", "memory-limit", "rescale", "changes-view", "verify"}
 
 
 def workload_of(settings: Mapping[str, Setting]) -> Workload:
