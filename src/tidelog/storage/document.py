@@ -78,7 +78,7 @@ def without_key(what: str) -> ConfigError:
     return ConfigError(
         what,
         expected="something that is not encrypted, for no encryption key was given",
-        found="it encrypted",
+        found="what is encrypted",
         action="give the store's key: --encryption-key, TIDELOG__ENCRYPTION_KEY or "
         "open_store(encryption_key=...); nothing was changed",
     )

@@ -94,6 +94,22 @@ def test_a_sound_store_passes_and_equals_what_spark_counts(
     }
 
 
+def test_an_encrypted_store_passes_with_its_key_and_is_refused_without(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "one.txt").write_text("the tide rises\nthe tide falls\n")
+    key, store = ("--encryption-key", str(tmp_path / "state.key")), str(tmp_path / "store")
+    assert CliRunner().invoke(main, ["key", "new", key[1]]).exit_code == 0
+    job = ["run", "wordcount", "--input", str(tmp_path / "input"), "--store", store, *key]
+    assert CliRunner().invoke(main, [*job, "--output", str(tmp_path / "counts")]).exit_code == 0
+    code, document = verify(spark, tmp_path / "store", *key)
+    assert code == 0 and document["passed"]
+    assert document["checkpoints"][-1]["rows"] > 0
+    refused = CliRunner().invoke(main, ["verify", store])
+    assert refused.exit_code == 2 and "--encryption-key" in refused.stderr
+
+
 class Failing:
     """A unit that fails in a way nobody expects."""
 

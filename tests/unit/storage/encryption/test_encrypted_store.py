@@ -1,15 +1,24 @@
 """An encrypted store is a store like any other for who has its key, and nothing for who has not."""
 
 import asyncio
+import contextlib
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.support.faults import Failure, SteerableStore
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance, names
 from tests.unit.storage.encryption.test_keys import EFFECTS, FIRST, SECOND, key_file
-from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+)
 from tidelog.storage.document import seal_document
 from tidelog.storage.encryption.keys import LocalKeys
 from tidelog.storage.encryption.ring import StoredKeys, rotate
@@ -254,6 +263,46 @@ class TestRotation:
                 await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
 
         run(scenario)
+
+
+async def _begin(store: ObjectStore, *which: bytes) -> None:
+    await encrypted(store, *which).create(SLOT, b"content")
+
+
+async def _rotate(store: ObjectStore, *which: bytes) -> None:
+    await rotate(store, keys(*which), keys(SECOND), EFFECTS)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("operation", ["list", "get", "create", "delete"])
+def test_a_beginning_or_a_rotation_that_fails_at_any_call_leaves_a_store_that_opens_and_is_repeated(
+    operation: str, after: bool
+) -> None:
+    async def scenario(inner: MemoryStore, step: Callable[..., Awaitable[None]], nth: int) -> bool:
+        """Whether the failure struck."""
+        store = SteerableStore(inner)
+        store.fail(Failure(operation, after=after, nth=nth))
+        try:
+            await step(store, FIRST)
+        except StoreUnreachableError:
+            store.fail()
+            with contextlib.suppress(ObjectExistsError):  # as the retries of a store settle it
+                await step(store, SECOND, FIRST)
+            assert await encrypted(inner, SECOND, FIRST).get(SLOT) == b"content"
+            return True
+        return False
+
+    async def main(step: Callable[..., Awaitable[None]]) -> int:
+        for nth in itertools.count(1):
+            inner = MemoryStore()
+            if step is _rotate:
+                await _begin(inner, FIRST)
+            if not await scenario(inner, step, nth):
+                return nth - 1
+        raise AssertionError
+
+    struck = [asyncio.run(main(step)) for step in (_begin, _rotate)]
+    assert sum(struck) >= 1, struck
 
 
 class TestOpened:
