@@ -1,12 +1,15 @@
 """Every error a user can meet.
 
 Invariant: each message names the object or option, what was expected, what was found, what to
-do next, and whether a retry is safe. Library errors are translated at the edge, never leaked.
+do next, and whether a retry is safe, and shows no secret. Library errors are translated at the
+edge, never leaked.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tidelog.credentials import masked
 
 
 class TidelogError(Exception):
@@ -25,10 +28,10 @@ class TidelogError(Exception):
         action: str,
         retry_safe: bool = True,
     ) -> None:
-        self.what = what
-        self.expected = expected
-        self.found = found
-        self.action = action
+        self.what = masked(what)
+        self.expected = None if expected is None else masked(expected)
+        self.found = None if found is None else masked(found)
+        self.action = masked(action)
         self.retry_safe = retry_safe
         super().__init__(self._render())
 

@@ -1,14 +1,16 @@
 """Every event that tidelog logs, declared once: level, message and fields.
 
 Invariants: nothing is logged per record or per change of state. An event's fields are the
-placeholders of its message; a log record has the event's name as `record.event` and the fields as
-`record.args`, so `record.msg` is the same text for every record of an event.
+placeholders of its message, without secrets; a log record has the event's name as `record.event`
+and the fields as `record.args`, so `record.msg` is the same text for every record of an event.
 docs/reference/logging.md lists the events for users.
 """
 
 import re
 from enum import Enum
 from logging import DEBUG, INFO, WARNING, Logger
+
+from tidelog.credentials import masked
 
 
 class Event(Enum):
@@ -210,6 +212,15 @@ class Event(Enum):
         `exc_info` adds the traceback of the exception that is being handled.
         """
         # A single mapping as argument fills the placeholders; an empty one would be no mapping.
-        args = [fields] if fields else []
+        args = [{name: _shown(value) for name, value in fields.items()}] if fields else []
         extra = {"event": self.name.lower()}
         logger.log(self.level, self.message, *args, exc_info=exc_info, extra=extra, stacklevel=2)
+
+
+def _shown(value: object) -> object:
+    """A field as it is, or its text where that had a secret in it."""
+    if not isinstance(value, str | BaseException):
+        return value
+    text = str(value)
+    shown = masked(text)
+    return value if shown == text else shown

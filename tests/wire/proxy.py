@@ -16,19 +16,23 @@ class Exchange:
     method: str
     path: str
     conditional: bool
+    key: str = ""
+    """The access key that signed it."""
 
 
 @dataclass
 class Behaviour:
     """What the proxy does; tests change it as they go.
 
-    `error(exchange)` is a (status, code) to answer with instead of asking the server; without
-    one the server is asked, with the condition of a conditional write left out if
-    `ignore_conditions`, and its answer is lost if `lose_answer(exchange)`. `seen` collects all
-    requests.
+    `error(exchange)` is a (status, code) to answer with instead of asking the server, `message`
+    and `headers` what is said beside them; without an error the server is asked, with the condition
+    of a conditional write left out if `ignore_conditions`, and its answer is lost if
+    `lose_answer(exchange)`. `seen` collects all requests.
     """
 
     ignore_conditions: bool = False
+    message: str = "from the proxy"
+    headers: dict[str, str] = field(default_factory=dict)
     error: Callable[[Exchange], tuple[int, str] | None] = lambda exchange: None
     lose_answer: Callable[[Exchange], bool] = lambda exchange: False
     seen: list[Exchange] = field(default_factory=list)
@@ -45,13 +49,16 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             conditional = "If-None-Match" in self.headers
-            exchange = Exchange(self.command, self.path, conditional)
+            authorization = self.headers.get("Authorization", "")
+            key = authorization.partition("Credential=")[2].partition("/")[0]
+            exchange = Exchange(self.command, self.path, conditional, key)
             behaviour.seen.append(exchange)
             error = behaviour.error(exchange)
             if error is not None:
                 status, code = error
-                xml = f"<Error><Code>{code}</Code><Message>from the proxy</Message></Error>"
-                self._answer(status, {"Content-Type": "application/xml"}, xml.encode())
+                xml = f"<Error><Code>{code}</Code><Message>{behaviour.message}</Message></Error>"
+                kind = {"Content-Type": "application/xml"}
+                self._answer(status, behaviour.headers | kind, xml.encode())
                 return
             status, headers, answer = self._ask(body)
             if behaviour.lose_answer(exchange):
@@ -80,7 +87,8 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
             length = headers.get("Content-Length") if self.command == "HEAD" else None
             self.send_header("Content-Length", length or str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _handle
 

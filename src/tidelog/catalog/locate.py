@@ -11,6 +11,7 @@ from tidelog.checkpoint.request import check_name
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import Slot
+from tidelog.storage.errors import check_url
 from tidelog.storage.port import ObjectStore
 
 Place = Slot | str | None
@@ -31,6 +32,7 @@ def parse_origin(text: str, *, own_store: bool = False) -> Origin:
 
     Where the job has a store of its own, `own_store`, the URL may be missing.
     """
+    check_url("origin", text)  # the @ before a host is not that before a checkpoint
     url, at, place = text.rpartition("@")
     if not at or not (url or own_store) or not place or "/" in place:
         raise ConfigError(

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from tidelog.credentials import masked
+
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
@@ -65,6 +67,14 @@ class LazyGroup(click.Group):
         """Import the command's module."""
         command = self._lazy.get(cmd_name) or self.lazy_commands.get(cmd_name)
         return None if command is None else command.load()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what is wrong with its arguments is told without secrets in them."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = masked(error.message)  # type: ignore[misc]  # what click prints
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

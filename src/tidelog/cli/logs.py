@@ -1,7 +1,7 @@
 """Log records of a command: what is shown of them, and how.
 
-Invariant: records go to standard error, one line each in JSON, so standard output holds results
-only.
+Invariants: records go to standard error, one line each in JSON, so standard output holds results
+only; no secret is in them, whichever library logged it.
 """
 
 import logging
@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
+from tidelog.credentials import masked
+
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -20,7 +22,7 @@ class _StandardError(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.write(f"{masked(self.format(record))}\n")
         except Exception:
             self.handleError(record)
 

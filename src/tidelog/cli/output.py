@@ -5,6 +5,7 @@ output, progress and errors to standard error.
 """
 
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 import click
 import msgspec
 
+from tidelog.credentials import masked
 from tidelog.errors import TidelogError
 
 Cell = str | int | None
@@ -90,6 +92,11 @@ def error_fields(error: TidelogError) -> dict[str, Any]:
         "action": error.action,
         "retry_safe": error.retry_safe,
     }
+
+
+def print_traceback(error: BaseException) -> None:
+    """Print the traceback of an error and of its causes, whose texts are those of libraries."""
+    click.echo(masked("".join(traceback.format_exception(error))), err=True, nl=False)
 
 
 def text(value: object) -> str:

@@ -7,6 +7,7 @@ import errno
 from socket import gaierror
 from typing import Final
 
+from tidelog.credentials import holds_secret
 from tidelog.errors import (
     AccessDeniedError,
     ConditionalPutError,
@@ -38,6 +39,18 @@ def check_content(name: str, data: bytes) -> None:
             expected="at least one byte",
             found="no data",
             action="write the author into every create-once object",
+        )
+
+
+def check_url(what: str, url: str) -> None:
+    """Raise ConfigError for a URL with a password or a token in it: URLs are stored and shown."""
+    if holds_secret(url):
+        raise ConfigError(
+            f"{what} {url!r}",
+            expected="a URL without credentials: it is stored, logged and shown on pages",
+            found="a password or a token in it",
+            action="take it out, and give credentials by the environment (such as "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), a profile, or open_store(options=...)",
         )
 
 

@@ -2,17 +2,21 @@
 
 Invariants: what leaves here is wrapped with retries and counters, whatever lies below, and with
 encryption where a key is given; a library is imported only when a URL or a key needs it, for
-`import s3fs` alone takes a third of a second.
+`import s3fs` alone takes a third of a second. A URL has no credentials in it, and those in options
+and environment are masked wherever they would show.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from tidelog.credentials import hide
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, optional_library
+from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
 from tidelog.storage.memory import shared_memory_store
@@ -20,6 +24,8 @@ from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import LOCAL_POLICY, RetryingStore, RetryPolicy
 
+_ENDPOINTS: Final = ("endpoint_url", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+"""Options and variables with the URL of a server, to which no credentials belong either."""
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "memory"})
 
 
@@ -42,13 +48,17 @@ def open_store(
     usual AWS settings hold. `log_url` chooses where the log of a new store goes, for ever; a store
     that exists knows where its log is. `encryption_key` says where the key of an encrypted store
     comes from: a file, `env:NAME` or `aws-kms:KEY`; with it an empty store becomes an encrypted
-    one. Raises ConfigError for an unknown scheme, a missing library, a malformed URL, or a key that
-    cannot be read.
+    one. Raises ConfigError for an unknown scheme, a missing library, a malformed URL or one with
+    credentials in it, or a key that cannot be read.
     """
     counted = metrics or RequestMetrics()
+    hide(options or {})
+    hide(os.environ)
+    _check_endpoints(options or {}, os.environ)
     encrypted = None if encryption_key is None else _encryption(encryption_key, effects)
 
     def opened(where: str) -> ObjectStore:
+        check_url("store URL", where)
         given = options if _scheme(where) == _scheme(url) else None
         store = _open(_scheme(where), where, effects, given or {})
         tried = _policy_for(where, policy or RetryPolicy())
@@ -57,6 +67,12 @@ def open_store(
 
     chosen = None if log_url is None else opened(log_url)
     return StoreWithLog(opened(url), opened, effects.token, chosen)
+
+
+def _check_endpoints(options: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    for given in (options, options.get("client_kwargs") or {}, environment):
+        for name in _ENDPOINTS:
+            check_url(name, str(given.get(name) or ""))
 
 
 def _policy_for(url: str, remote: RetryPolicy) -> RetryPolicy:

@@ -11,8 +11,9 @@ from aiohttp import ClientError as ConnectionLost
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError
 from tidelog.storage import errors
+from tidelog.storage.s3_refusals import UNSUPPORTED, refused
 
 _NO_CREDENTIALS: Final = (
     boto.NoCredentialsError,
@@ -28,17 +29,7 @@ _NO_ANSWER: Final = (
     ConnectionError,
     TimeoutError,
 )
-_WRONG_REGION: Final = frozenset(
-    {"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"}
-)
 _ABSENT: Final = frozenset({"NoSuchKey", "NoSuchVersion", "NotFound", "404", ""})
-_UNKNOWN_USER: Final = "XAdminUserNotFound"
-"""What versitygw answers, as a 404, to an access key that it does not know."""
-_DENIED: Final = frozenset({401, 403})
-_TRANSIENT: Final = frozenset({200, 408, 409, 425, 429})
-"""200 with an error inside is how S3 reports a failure after it began to answer."""
-_UNSUPPORTED: Final = 501
-_FULL: Final = frozenset({507})
 
 
 class EmptyRangeError(Exception):
@@ -82,40 +73,15 @@ def _from_response(response: Mapping[str, Any], url: str, name: str, *, creates:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = str(response.get("Error", {}).get("Code", ""))
     what, found = errors.object_at(url, name), _description(response, status, code)
-    if code == "NoSuchBucket":
-        return _no_bucket(url, found)
     if status == 404 and code in _ABSENT:
         return errors.object_not_found(url, name)
     if status == 416:
         return EmptyRangeError()
     if status == 412:
         return errors.object_exists(url, name)
-    if status == _UNSUPPORTED and creates:
+    if status == UNSUPPORTED and creates:
         return errors.no_conditional_put(url, found)
-    return _refused(status, code, url, what, found)
-
-
-def _refused(status: int, code: str, url: str, what: str, found: str) -> TidelogError:
-    if code in _WRONG_REGION:
-        return ConfigError(
-            f"region of {url}", expected="the bucket's own", found=found, action="set AWS_REGION"
-        )
-    if status in _DENIED or code == _UNKNOWN_USER:
-        return errors.access_denied(what, found)
-    if status in _FULL:
-        return errors.store_full(what, found)
-    if status in _TRANSIENT or (status >= 500 and status != _UNSUPPORTED):
-        return errors.store_unreachable(what, found)
-    return errors.storage_failed(what, found)
-
-
-def _no_bucket(url: str, found: str) -> ConfigError:
-    return ConfigError(
-        f"store {url}",
-        expected="an existing bucket",
-        found=found,
-        action="create the bucket or correct the URL or endpoint",
-    )
+    return refused(status, code, url, what, found)
 
 
 def _description(response: Mapping[str, Any], status: int, code: str) -> str:

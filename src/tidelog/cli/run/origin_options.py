@@ -51,7 +51,9 @@ def _origin(context: click.Context, parameter: click.Parameter, value: str | Non
     try:
         return parse_origin(value, own_store=True)
     except ConfigError as error:
-        raise click.BadParameter(f"{error.found or value!r}: expected {error.expected}") from error
+        raise click.BadParameter(
+            f"{error.found or error.what}: expected {error.expected}"
+        ) from error
 
 
 def start_options(function: Callable[..., R]) -> Callable[..., R]:

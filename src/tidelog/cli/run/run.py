@@ -2,13 +2,13 @@
 
 import asyncio
 import sys
-import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import closing
 from typing import Any, NoReturn
 
 import click
 
+from tidelog.cli.output import print_traceback
 from tidelog.cli.run.config_options import SectionedCommand, config_options
 from tidelog.cli.run.loading import load_job
 from tidelog.cli.run.metrics_options import MetricsOptions, metrics_options
@@ -109,7 +109,7 @@ def _reporter(*, as_json: bool, quiet: bool, interval_s: float | None) -> Report
 def _report(ending: Ending, reporter: Reporter, *, debug: bool) -> NoReturn:
     reporter.end(ending)
     if debug and ending.error is not None:
-        traceback.print_exception(ending.error)
+        print_traceback(ending.error)
     sys.exit(ending.exit_code)
 
 

@@ -7,7 +7,6 @@ is closed in the end.
 
 import asyncio
 import functools
-import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import click
 
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
-from tidelog.cli.output import Output
+from tidelog.cli.output import Output, print_traceback
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, InvariantError, TidelogError
 from tidelog.ids import Slot
@@ -189,7 +188,7 @@ def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
     except Exception as cause:
         error = defect(cause)
     if debug:
-        traceback.print_exception(error)
+        print_traceback(error)
     output.error(error)
     return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
 

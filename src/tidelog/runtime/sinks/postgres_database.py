@@ -155,14 +155,14 @@ def _described(driver: Any, conninfo: str) -> str:
     """The database as messages name it; raises ConfigError."""
     try:
         parts = driver.conninfo.conninfo_to_dict(conninfo)
-    except driver.Error as error:
+    except driver.Error:
         raise ConfigError(
             "the connection string of a PostgreSQL sink",
             expected="postgresql://user@host:port/database or keywords such as host=... dbname=...",
             # The string may hold a password, and the driver's message the string.
             found="something else",
             action="correct it",
-        ) from error.with_traceback(None)
+        ) from None
     host = parts.get("host") or parts.get("hostaddr") or "the default host"
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"database {parts.get('dbname') or '(default)'} at {host}{port}"

@@ -192,7 +192,7 @@ def read_properties(path: Path) -> dict[str, str]:
             raise ConfigError(
                 f"properties file {path}, line {number}",
                 expected="a setting and its value",
-                found=repr(line),
+                found="something else",
                 action="correct the line",
             )
         found[match[1]] = match[2].strip()
@@ -206,7 +206,9 @@ def parse_arguments(arguments: Iterable[str]) -> dict[str, str]:
         key, equals, value = argument.partition("=")
         if not key or not equals:
             raise ConfigError(
-                f"option --conf {argument!r}",
+                f"option --conf {argument.split(maxsplit=1)[0]!r}"
+                if argument.strip()
+                else "option --conf",
                 expected="name=value",
                 action="correct it",
             )

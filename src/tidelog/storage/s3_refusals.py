@@ -1,0 +1,98 @@
+"""What it means that an S3 server refuses a request, and what to do, whichever library asked.
+
+Invariant: S3's error code decides where there is one; the answer to a HEAD has none, and its HTTP
+status decides.
+"""
+
+from typing import Final
+
+from tidelog.errors import AccessDeniedError, ConfigError, TidelogError
+from tidelog.storage import errors
+
+UNSUPPORTED: Final = 501
+
+_WRONG_REGION: Final = frozenset(
+    {"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"}
+)
+_MOVED: Final = frozenset({301, 307})
+_DENIED: Final = frozenset({401, 403})
+_OF_HEAD: Final = "400"
+"""What stands for the code of a HEAD that was refused as malformed: its signature, most often."""
+_TRANSIENT: Final = frozenset({200, 408, 409, 425, 429})
+"""200 with an error inside is how S3 reports a failure after it began to answer."""
+_FULL: Final = frozenset({507})
+
+_RENEW: Final = (
+    "get new credentials and start again: keys in variables or files are read once, at the start; "
+    "those of a role, an instance or a credential_process are renewed meanwhile"
+)
+_CREDENTIALS: Final = {
+    "ExpiredToken": ("credentials that have not expired", _RENEW),
+    "ExpiredTokenException": ("credentials that have not expired", _RENEW),
+    "TokenRefreshRequired": ("credentials that have not expired", _RENEW),
+    "InvalidToken": (
+        "a session token that belongs to the access key",
+        "correct AWS_SESSION_TOKEN, or unset it beside keys that do not expire",
+    ),
+    "InvalidAccessKeyId": (
+        "an access key that the server knows",
+        "correct AWS_ACCESS_KEY_ID, the profile or the endpoint",
+    ),
+    # versitygw, as a 404.
+    "XAdminUserNotFound": (
+        "an access key that the server knows",
+        "correct AWS_ACCESS_KEY_ID: these credentials are not of this server",
+    ),
+    "SignatureDoesNotMatch": (
+        "the secret key of this access key",
+        "correct AWS_SECRET_ACCESS_KEY: these credentials do not belong together",
+    ),
+    "RequestTimeTooSkewed": (
+        "a clock that differs from the server's by less than 15 minutes",
+        "set this machine's clock (NTP); the credentials may be right",
+    ),
+}
+"""What was expected and what to do, by the error code of a request whose signature was refused."""
+
+
+def refused(status: int, code: str, url: str, what: str, found: str) -> TidelogError:
+    """The error for the answer with this HTTP status and S3's error code, if it has one.
+
+    `what` names the object, `url` its store, `found` is the answer as messages have it.
+    """
+    if code == "NoSuchBucket":
+        return _no_bucket(url, found)
+    if code in _WRONG_REGION or status in _MOVED:
+        return _wrong_region(url, found)
+    if code in _CREDENTIALS or status in _DENIED or (status == 400 and code == _OF_HEAD):
+        return _denied(code, what, found)
+    if status in _FULL:
+        return errors.store_full(what, found)
+    if status in _TRANSIENT or (status >= 500 and status != UNSUPPORTED):
+        return errors.store_unreachable(what, found)
+    return errors.storage_failed(what, found)
+
+
+def _no_bucket(url: str, found: str) -> ConfigError:
+    return ConfigError(
+        f"store {url}",
+        expected="an existing bucket",
+        found=found,
+        action="create the bucket or correct the URL or endpoint",
+    )
+
+
+def _denied(code: str, what: str, found: str) -> AccessDeniedError:
+    if code not in _CREDENTIALS:
+        return errors.access_denied(what, found)
+    expected, action = _CREDENTIALS[code]
+    return AccessDeniedError(what, expected=expected, found=found, action=action)
+
+
+def _wrong_region(url: str, found: str) -> ConfigError:
+    return ConfigError(
+        f"region of {url}",
+        expected="the bucket's own",
+        found=found,
+        action="set AWS_DEFAULT_REGION to it, or the region of the profile",
+    )

@@ -1,0 +1,198 @@
+"""No secret is in a URL that is used, nor in the text of an error, a log record or a traceback."""
+
+import logging
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.cli import tidelog
+from tidelog import credentials
+from tidelog.catalog.locate import parse_origin
+from tidelog.credentials import hide, holds_secret, masked
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError, StorageError
+from tidelog.events import Event
+from tidelog.storage.open import open_store
+
+SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCY"
+WITH_SECRETS = [
+    f"s3://AKIAEXAMPLE:{SECRET}@bucket/jobs/a",
+    f"s3://:{SECRET}@bucket",
+    f"sftp://user:{SECRET}@host:22/dir",
+    f"simplecache::sftp://user:{SECRET}@host/dir",
+    f"http://user:a@{SECRET}@host/dir",
+    f"abfs://container/dir?sv=2024&sig={SECRET}",
+    f"https://host/bucket?X-Amz-Security-Token={SECRET}&x=1",
+    f"postgresql://host/db?password={SECRET}",
+]
+WITHOUT = [
+    "s3://bucket/jobs/a",
+    "s3://bucket/jobs/a@latest",
+    "s3://bucket/day=2024-05-01/hour:12",
+    "abfss://container@account.dfs.core.windows.net/dir",
+    "sftp://user@host:22/dir",
+    "http://127.0.0.1:9000",
+    "http://127.0.0.1:9000/a@b",
+    "http://[::1]:9000/a@b",
+    "memory://name",
+    "file:///a:b@c/dir",
+    "/a:b@c",
+]
+
+
+@pytest.fixture(autouse=True)
+def hidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test hides is hidden in no other."""
+    monkeypatch.setattr(credentials, "_hidden", set())
+    yield
+
+
+@pytest.mark.parametrize("url", WITH_SECRETS)
+def test_a_url_with_credentials_is_refused_and_not_shown(url: str) -> None:
+    assert holds_secret(url)
+    for open_it in (
+        lambda: open_store(url, Effects()),
+        lambda: open_store("memory://tables", Effects(), log_url=url),
+        lambda: open_store("s3://bucket", Effects(), options={"endpoint_url": url}),
+        lambda: open_store(
+            "s3://bucket", Effects(), options={"client_kwargs": {"endpoint_url": url}}
+        ),
+        lambda: parse_origin(f"{url}@latest"),
+        lambda: parse_origin(url),
+    ):
+        with pytest.raises(ConfigError, match="open_store") as raised:
+            open_it()
+        assert SECRET not in str(raised.value) + repr(raised.value)
+        assert raised.value.found == "a password or a token in it"
+
+
+@pytest.mark.parametrize("url", WITHOUT)
+def test_a_url_without_credentials_is_itself(url: str) -> None:
+    assert not holds_secret(url)
+    assert masked(f"object {url!r}/x; found nothing") == f"object {url!r}/x; found nothing"
+
+
+def test_an_endpoint_of_the_environment_has_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://user:{SECRET}@127.0.0.1:9000")
+    with pytest.raises(ConfigError, match=r"AWS_ENDPOINT_URL 'http://\*\*\*@127.0.0.1:9000'"):
+        open_store("s3://bucket", Effects())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *WITH_SECRETS,
+        f"host=db user=me password={SECRET} dbname=x",
+        f"host=db password = '{SECRET} and more' dbname=x",
+        f"AccountName=me;AccountKey={SECRET};EndpointSuffix=core",
+        f"{{'aws_secret_access_key': '{SECRET}', 'region': 'x'}}",
+        f"TypeError: unexpected secret='{SECRET}'",
+        f"spark.hadoop.fs.s3a.secret.key={SECRET}",
+    ],
+)
+def test_a_text_is_shown_without_the_secret_in_it(text: str) -> None:
+    shown = masked(f"cannot use {text}, sorry")
+    assert SECRET not in shown and "more" not in shown
+    assert "***" in shown and shown.startswith("cannot use ")
+    error = StorageError(text, expected=text, found=text, action=text)
+    assert SECRET not in f"{error} {error!r} {vars(error)} {pickle.loads(pickle.dumps(error))}"
+
+
+def test_the_values_of_secret_options_are_masked_wherever_they_stand() -> None:
+    hide(
+        {
+            "key": "AKIAEXAMPLE",
+            "secret": SECRET,
+            "sas_token": "sv=2024-token",
+            "connection_string": "Endpoint=x;Key=y",
+            "client_kwargs": {"aws_session_token": "session-of-today"},
+            "region": "eu-west-1",
+            "token_path": "/run/secrets/token",
+            "AWS_SHARED_CREDENTIALS_FILE": "/home/me/.aws/credentials",
+            "password": "short",
+            "credential": object(),
+        }
+    )
+    shown = masked(f"a {SECRET} b AKIAEXAMPLE c sv=2024-token d Endpoint=x;Key=y session-of-today")
+    assert shown == "a *** b *** c *** d *** ***"
+    kept = "eu-west-1 /run/secrets/token /home/me/.aws/credentials a short text"
+    assert masked(kept) == kept
+
+
+def test_a_store_hides_its_options_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "session-of-today")
+    open_store("s3://bucket", Effects(), options={"key": "k", "secret": SECRET})
+    error = StorageError("it", found=f"<Token>session-of-today</Token> {SECRET}", action="none")
+    assert error.found == "<Token>***</Token> ***"
+
+
+def test_a_log_record_has_no_secret_in_its_fields(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cause = OSError(f"cannot reach http://user:{SECRET}@host")
+    Event.METRICS_NOT_EXPORTED.log(
+        logging.getLogger("tidelog.test"), endpoint=f"http://user:{SECRET}@host", error=cause
+    )
+    [record] = caplog.records
+    assert record.args == {"endpoint": "http://***@host", "error": "cannot reach http://***@host"}
+
+
+def test_an_error_without_a_secret_is_logged_as_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cause = OSError("no answer")
+    Event.METRICS_NOT_EXPORTED.log(logging.getLogger("tidelog.test"), endpoint="it", error=cause)
+    assert caplog.records[0].args == {"endpoint": "it", "error": cause}
+
+
+URL = WITH_SECRETS[0]
+JUDGED = {"doctor"}
+"""Commands that use the secret and do not speak of it."""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", URL],
+        ["inspect", URL, "--json", "--debug"],
+        ["inspect", "one", URL],
+        ["inspect", "s3://bucket", "--endpoint", f"http://user:{SECRET}@host", "--debug"],
+        ["fork", f"{URL}@latest", "there"],
+        ["fork", URL, "there"],
+        ["fork", "here@3", URL, "--json"],
+        ["run", "wordcount", "--store", URL, "--json", "--debug", "--input", "."],
+        ["run", "wordcount", "--store", "x", "--log-store", URL, "--input", "."],
+        ["run", "wordcount", "--store", "x", "--from", f"{URL}@latest", "--input", "."],
+        ["run", "wordcount", "--store", "x", "--from", URL, "--input", "."],
+        ["run", "wordcount", "--store", "x", "--input", URL],
+        ["run", URL, "--store", "x"],
+        ["savepoint", URL],
+        ["ui", URL, "--port", "0"],
+        ["report", URL, "--output", "report.html"],
+        ["spark", "checkpoints", URL.replace("s3:", "s3a:")],
+        ["spark", "doctor", "--conf", f"spark.hadoop.fs.s3a.secret.key={SECRET}", "--json"],
+    ],
+    ids=lambda arguments: " ".join(arguments).replace(SECRET, "SECRET"),
+)
+def test_no_command_shows_a_secret_of_its_arguments(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = tidelog("--log-level", "debug", *arguments)
+    assert done.exit_code != 0
+    assert SECRET not in done.output
+    assert (
+        "***" in done.output
+        or "a password or a token in it" in done.output
+        or JUDGED & {*arguments}
+    )
+
+
+def test_a_properties_file_is_not_quoted(tmp_path: Any) -> None:
+    properties = tmp_path / "spark-defaults.conf"
+    properties.write_text(f"spark.hadoop.fs.s3a.access.key me\n{SECRET}\n")
+    done = tidelog("spark", "doctor", "--properties-file", properties)
+    assert done.exit_code == 2 and "line 2" in done.output
+    assert SECRET not in done.output

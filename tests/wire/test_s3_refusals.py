@@ -1,0 +1,325 @@
+"""What a user sees when an S3 server refuses: at a start, in a running job, and when it is mended.
+
+What the servers here cannot do (expire credentials, compare clocks, be elsewhere) a proxy answers
+in their place, with S3's documented status and code.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.process.harness import ROOT, Run, killed_at_last, wait_until
+from tests.support.depth import more_in_depth
+from tests.wire.proxy import Behaviour, Exchange, proxy
+from tests.wire.servers import S3Server
+from tidelog.effects import Effects
+from tidelog.errors import AccessDeniedError, ConfigError, TidelogError
+from tidelog.storage.open import open_store
+from tidelog.storage.retry import RetryPolicy
+
+_prefixes = count()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An answer of S3, and what the user is told."""
+
+    status: int
+    code: str
+    message: str
+    kind: type[TidelogError]
+    what: str
+    expected: str
+    action: str
+
+    @property
+    def exit_code(self) -> int:
+        return 2 if self.kind is ConfigError else 1
+
+
+REFUSALS = [
+    Refusal(
+        *(400, "ExpiredToken", "The provided token has expired."),
+        *(AccessDeniedError, "object s3://", "have not expired", "get new credentials"),
+    ),
+    Refusal(
+        *(403, "AccessDenied", "User: arn:aws:iam::1:user/me is not authorized to perform: s3:Put"),
+        *(AccessDeniedError, "object s3://", "permission", "check the credentials"),
+    ),
+    Refusal(
+        *(404, "NoSuchBucket", "The specified bucket does not exist"),
+        *(ConfigError, "store s3://", "an existing bucket", "create the bucket"),
+    ),
+    Refusal(
+        *(403, "RequestTimeTooSkewed", "The difference between the request time and the current"),
+        *(AccessDeniedError, "object s3://", "a clock", "set this machine's clock"),
+    ),
+    Refusal(
+        *(301, "PermanentRedirect", "The bucket must be addressed using the specified endpoint"),
+        *(ConfigError, "region of s3://", "the bucket's own", "AWS_DEFAULT_REGION"),
+    ),
+    Refusal(
+        *(400, "AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong"),
+        *(ConfigError, "region of s3://", "the bucket's own", "AWS_DEFAULT_REGION"),
+    ),
+    Refusal(
+        *(403, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist"),
+        *(AccessDeniedError, "object s3://", "an access key", "AWS_ACCESS_KEY_ID"),
+    ),
+    Refusal(
+        *(403, "SignatureDoesNotMatch", "The request signature we calculated does not match"),
+        *(AccessDeniedError, "object s3://", "the secret key", "AWS_SECRET_ACCESS_KEY"),
+    ),
+    Refusal(
+        *(400, "InvalidToken", "The provided token is malformed or otherwise invalid."),
+        *(AccessDeniedError, "object s3://", "a session token", "AWS_SESSION_TOKEN"),
+    ),
+]
+each_refusal = pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.code)
+
+
+@pytest.fixture
+def behaviour() -> Behaviour:
+    return Behaviour()
+
+
+@pytest.fixture
+def refusing(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
+    """moto behind a proxy that refuses what `behaviour` says."""
+    with proxy(moto.endpoint, behaviour) as endpoint:
+        yield replace(moto, endpoint=endpoint)
+
+
+def refuse(behaviour: Behaviour, refusal: Refusal) -> None:
+    behaviour.message = refusal.message
+    behaviour.headers = {"x-amz-bucket-region": "eu-west-1"}  # as S3 says with most refusals
+    behaviour.error = lambda exchange: (refusal.status, refusal.code)
+
+
+def job(directory: Path, server: S3Server, *options: str) -> tuple[Run, list[str]]:
+    """A job on this server that copies lines and waits before the last ones; and the lines."""
+    url = server.url(f"refused/{next(_prefixes)}")
+
+    def slots() -> list[str]:
+        prefix = url.removeprefix(f"s3://{server.bucket}/") + "/checkpoints/"
+        with closing(server.client()) as client:
+            found = client.list_objects_v2(Bucket=server.bucket, Prefix=prefix)
+        return [item["Key"] for item in found.get("Contents", ())]
+
+    run = Run(directory, "tests.process.jobs:copy", options, url, server.env, slots)
+    lines = [f"line {number} of {file}" for file in range(3) for number in range(500)]
+    for file in range(3):
+        text = "".join(f"{line}\n" for line in lines[file * 500 : (file + 1) * 500])
+        (run.input / f"{file}.txt").write_text(text)
+    return run, lines
+
+
+def check_told(text: str, refusal: Refusal) -> None:
+    """The last error has all that a user needs."""
+    error = text[text.rindex("Error: ") :]
+    for part in (refusal.what, refusal.expected, refusal.code, refusal.message, refusal.action):
+        assert part in error, error
+    assert "(a retry is safe)" in error
+    assert "Traceback" not in text, text
+
+
+def check_goes_on(run: Run, lines: list[str]) -> None:
+    """The same command ends well, and what it leaves is right."""
+    run.release()
+    run.finish()
+    assert sorted(run.lines()) == sorted(lines)
+    checked = subprocess.run(
+        [sys.executable, "-m", "tidelog", "inspect", run.store, "--deep"],
+        cwd=ROOT,
+        env={**os.environ, **run.env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+@each_refusal
+@pytest.mark.parametrize("operation", ["put", "create", "get", "list"])
+def test_the_error_says_what_was_refused_why_and_what_to_do(
+    refusing: S3Server, behaviour: Behaviour, refusal: Refusal, operation: str
+) -> None:
+    refuse(behaviour, refusal)
+
+    async def main() -> None:
+        policy = RetryPolicy(deadline=5.0)
+        url = refusing.url("refused")
+        store = open_store(url, Effects(), policy=policy, options=refusing.options)
+        try:
+            with pytest.raises(TidelogError) as raised:
+                if operation == "list":
+                    async for _ in store.list("name"):
+                        pass
+                else:
+                    content = (b"x",) if operation in ("put", "create") else ()
+                    await getattr(store, operation)("name", *content)
+        finally:
+            await store.close()
+        error = raised.value
+        assert type(error) is refusal.kind
+        assert error.what.startswith(refusal.what) and "s3://tide/refused" in error.what
+        assert refusal.expected in (error.expected or "")
+        assert f"HTTP {refusal.status} {refusal.code}: {refusal.message}" in (error.found or "")
+        assert refusal.action in error.action and error.retry_safe
+
+    asyncio.run(main())
+
+
+@each_refusal
+def test_a_head_that_is_refused_is_no_missing_object(
+    refusing: S3Server, behaviour: Behaviour, refusal: Refusal
+) -> None:
+    """Its answer has no code: the status alone decides."""
+    if refusal.status == 404:
+        pytest.skip("nothing tells it from a missing object")
+    refuse(behaviour, refusal)
+
+    async def main() -> None:
+        store = open_store(refusing.url("refused"), Effects(), options=refusing.options)
+        try:
+            with pytest.raises((AccessDeniedError, ConfigError), match=str(refusal.status)):
+                await store.head("name")
+        finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+@each_refusal
+def test_a_start_that_is_refused_says_so_and_the_same_command_succeeds_later(
+    tmp_path: Path, refusing: S3Server, behaviour: Behaviour, refusal: Refusal
+) -> None:
+    run, lines = job(tmp_path, refusing)
+    refuse(behaviour, refusal)
+    refused = run.end(run.start())
+    assert refused.returncode == refusal.exit_code, refused.stderr
+    check_told(refused.stderr, refusal)
+    behaviour.error = lambda exchange: None
+    assert run.slots() == 0 and run.lines() == []
+    check_goes_on(run, lines)
+
+
+@pytest.mark.parametrize(
+    "refusal", more_in_depth(REFUSALS[:3], REFUSALS), ids=lambda refusal: refusal.code
+)
+def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
+    tmp_path: Path, refusing: S3Server, behaviour: Behaviour, refusal: Refusal
+) -> None:
+    run, lines = job(tmp_path, refusing, "--tolerable-failures", "2")
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: run.slots() > 3, process)
+        refuse(behaviour, refusal)
+        refused = run.end(process)
+    assert refused.returncode == refusal.exit_code, refused.stderr
+    check_told(refused.stderr, refusal)
+    behaviour.error = lambda exchange: None
+    slots = run.slots()
+    committed = run.lines()
+    assert slots > 3 and len(committed) < len(lines)
+    check_goes_on(run, lines)
+    assert set(committed) <= set(run.lines()), "what was committed stays"
+
+
+def test_a_job_that_may_read_but_no_longer_write_commits_nothing_more(
+    tmp_path: Path, refusing: S3Server, behaviour: Behaviour
+) -> None:
+    run, lines = job(tmp_path, refusing, "--tolerable-failures", "2")
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: run.slots() > 3, process)
+        behaviour.error = lambda exchange: (
+            None if exchange.method in ("GET", "HEAD") else (403, "AccessDenied")
+        )
+        refused = run.end(process)
+    assert refused.returncode == 1 and "403 AccessDenied" in refused.stderr
+    committed = run.lines()
+    again = run.end(run.start())
+    assert again.returncode == 1 and "403 AccessDenied" in again.stderr
+    assert run.lines() == committed
+    behaviour.error = lambda exchange: None
+    check_goes_on(run, lines)
+
+
+def test_a_running_job_takes_the_credentials_that_its_provider_renews(
+    tmp_path: Path, refusing: S3Server, behaviour: Behaviour
+) -> None:
+    """A profile with a credential_process stands for roles and instances, which expire, too."""
+    profile, current = tmp_path / "config", tmp_path / "current.json"
+
+    def give(key: str) -> None:
+        soon = datetime.now(UTC) + timedelta(minutes=5)
+        fields = {"Version": 1, "AccessKeyId": key, "SecretAccessKey": "secret-of-" + key}
+        fields |= {"SessionToken": "token-of-" + key, "Expiration": soon.isoformat()}
+        written = current.with_suffix(".new")
+        written.write_text(json.dumps(fields))
+        written.replace(current)
+
+    def old_is_refused(exchange: Exchange) -> tuple[int, str] | None:
+        return (400, "ExpiredToken") if exchange.key == "OLDKEY" else None
+
+    profile.write_text(f"[default]\nregion = us-east-1\ncredential_process = /bin/cat {current}\n")
+    give("OLDKEY")
+    run, lines = job(tmp_path, refusing, "--tolerable-failures", "1000000")
+    run.env = {
+        "AWS_ENDPOINT_URL": refusing.endpoint,
+        "AWS_CONFIG_FILE": str(profile),
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    }
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: run.slots() > 3, process)
+        behaviour.error = old_is_refused
+        refusals = len(behaviour.seen)
+        wait_until(lambda: len(behaviour.seen) > refusals + 20, process)
+        slots = run.slots()
+        give("NEWKEY")
+        wait_until(lambda: run.slots() > slots + 2, process)
+        run.release()
+        done = run.end(process)
+    assert done.returncode == 0, done.stderr
+    assert "ExpiredToken" in done.stderr, "it was refused meanwhile"
+    assert sorted(run.lines()) == sorted(lines)
+    for secret in ("secret-of", "token-of"):
+        assert secret not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "exit_code", "told"),
+    [
+        ({"secret": "guessed"}, 1, ("AccessDenied|SignatureDoesNotMatch", "credentials")),
+        ({"key": "stranger"}, 1, ("XAdminUserNotFound|InvalidAccessKeyId", "credentials")),
+        ({"bucket": "no-such-bucket"}, 2, ("NoSuchBucket", "create the bucket")),
+    ],
+    ids=["secret", "key", "bucket"],
+)
+def test_a_server_that_checks_is_told_wrong_things(
+    tmp_path: Path,
+    versitygw: S3Server,
+    wrong: dict[str, str],
+    exit_code: int,
+    told: tuple[str, str],
+) -> None:
+    run, lines = job(tmp_path, replace(versitygw, **wrong))
+    refused = run.end(run.start())
+    assert refused.returncode == exit_code, refused.stderr
+    codes, action = told
+    assert any(code in refused.stderr for code in codes.split("|")), refused.stderr
+    assert action in refused.stderr
+    if "bucket" in wrong:
+        replace(versitygw, bucket=wrong["bucket"]).with_bucket()
+    else:
+        run.env = versitygw.env
+    check_goes_on(run, lines)
