@@ -16,9 +16,11 @@ from tidelog.storage.open import open_store
 def encrypted(directory: Path, key: str) -> Path:
     """The filled store of the tests, encrypted."""
 
+    objects = filled()
+
     async def write() -> None:
         store = open_store(str(directory), EFFECTS, encryption_key=key)
-        for name, data in filled().items():
+        for name, data in objects.items():
             await store.put(name, data)
 
     asyncio.run(write())

@@ -1,0 +1,90 @@
+"""`tidelog key` makes keys that nobody else can read, and changes those of stores."""
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.jobs import filled
+from tests.unit.storage.encryption.test_keys import EFFECTS, FIRST, SECOND, key_file
+from tidelog.runtime.config import JobConfig
+from tidelog.settings.declared import OPTIONS, variable
+from tidelog.storage.open import open_store
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    return key_file(tmp_path / "old.key", FIRST)
+
+
+@pytest.fixture
+def store(tmp_path: Path, key: str) -> Path:
+    objects = filled()
+
+    async def write() -> None:
+        opened = open_store(str(tmp_path / "store"), EFFECTS, encryption_key=key)
+        for name, data in objects.items():
+            await opened.put(name, data)
+
+    asyncio.run(write())
+    return tmp_path / "store"
+
+
+def test_a_new_key_is_its_owners_alone_and_unlike_any_other(tmp_path: Path) -> None:
+    made = [tmp_path / "one", tmp_path / "two"]
+    for path in made:
+        fields = json.loads(tidelog("key", "new", path, "--json").stdout)
+        assert fields["file"] == str(path) and fields["key"] in path.read_text()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert made[0].read_text() != made[1].read_text()
+    assert tidelog("inspect", tmp_path / "empty", "--encryption-key", made[0]).exit_code != 2
+
+
+def test_a_key_is_never_overwritten(tmp_path: Path, key: str) -> None:
+    before = Path(key).read_text()
+    result = tidelog("key", "new", key)
+    assert result.exit_code == 2 and "a key is never overwritten" in result.stderr
+    assert Path(key).read_text() == before
+
+
+def test_a_rotation_changes_the_keys_and_no_object(tmp_path: Path, store: Path, key: str) -> None:
+    new, before = key_file(tmp_path / "new.key", SECOND), files(store)
+    result = tidelog("key", "rotate", store, "--encryption-key", key, "--new-key", new, "--json")
+    assert json.loads(result.stdout) == {"url": store.as_uri(), "keys": 2}
+    after = files(store)
+    assert {name for name in before | after if before.get(name) != after.get(name)} == {
+        "keys/00000001.json",
+        "keys/00000002.json",
+    }
+    assert tidelog("inspect", store, "--deep", "--encryption-key", new).exit_code == 0
+    assert tidelog("inspect", store, "--encryption-key", key).exit_code == 2
+
+
+def test_a_rotation_needs_the_key_that_opens_the_store(
+    tmp_path: Path, store: Path, key: str
+) -> None:
+    new, before = key_file(tmp_path / "new.key", SECOND), files(store)
+    rotate = ("key", "rotate", store, "--new-key")
+    assert "where the key is that the store has now" in tidelog(*rotate, new).stderr
+    assert "found another key" in tidelog(*rotate, key, "--encryption-key", new).stderr
+    assert files(store) == before
+    plain = lay_out(tmp_path / "plain", filled())
+    refused = tidelog("key", "rotate", plain, "--new-key", new, "--encryption-key", key)
+    assert refused.exit_code == 2 and "not encrypted" in refused.stderr
+
+
+def test_doctor_says_that_a_key_does_not_open_the_store(tmp_path: Path, store: Path) -> None:
+    other = key_file(tmp_path / "other.key", SECOND)
+    result = tidelog("doctor", store, "--encryption-key", other)
+    assert result.exit_code == 1 and "found another key" in result.stdout
+
+
+def test_the_variable_of_the_commands_is_that_of_the_jobs_option(
+    store: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert JobConfig().encryption_key is None
+    monkeypatch.setenv(variable(OPTIONS["encryption_key"]), key)
+    assert tidelog("inspect", store).exit_code == 0
