@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -123,6 +124,35 @@ def test_the_socket_is_the_users_alone_and_goes_with_the_job(tmp_path: Path) -> 
         run.release()
         run.end(process)
     assert not path.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_cannot_ask_a_job(tmp_path: Path) -> None:
+    run, _ = copying(tmp_path)
+    path = socket_of(url(run))
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: tidelog("savepoint", run.store).exit_code == 0, process)
+        assert connected_as(0, path) == "connected"
+        assert connected_as(65534, path) == "refused"
+        run.release()
+        run.end(process)
+
+
+def connected_as(user: int, path: Path) -> str:
+    """What becomes of a connection by this user, tried in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+        try:
+            socket.socket(socket.AF_UNIX).connect(str(path))
+        except PermissionError:
+            os._exit(1)
+        except BaseException:
+            os._exit(2)
+        os._exit(0)
+    return ["connected", "refused", "failed"][os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]
 
 
 def test_a_socket_that_a_killed_job_left_is_no_job_and_no_hindrance(tmp_path: Path) -> None:

@@ -1,51 +1,37 @@
 """Whatever bytes somebody puts into a store: reading them gives an error of tidelog, or values.
 
 Golden objects are damaged at random and their checksums made right again, as somebody would do who
-wants to harm a reader. `TIDELOG_TEST_SEED` chooses other damages; a deep run tries a million.
+wants to harm a reader; random bytes, pieces of objects and deep nesting are tried, too.
+`TIDELOG_TEST_SEED` chooses other damages; a deep run tries a million.
 """
 
 import os
 import random
-import struct
-from collections.abc import Callable
 from pathlib import Path
 
-import google_crc32c
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.golden import golden_in_flight
 from tests.golden.writing import FOLDER
+from tests.property.parsers import PARSERS, Parser, sealed_document
 from tests.support.depth import more_in_depth
-from tidelog.changelog import block as blocks
-from tidelog.changelog import segment as segments
 from tidelog.checkpoint import local_copies
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    decode_descriptor,
-    decode_entry,
-    encode_descriptor,
-)
+from tidelog.checkpoint.manifest import decode_descriptor, decode_entry, encode_descriptor
 from tidelog.errors import CorruptObjectError, RestoreError, TidelogError
-from tidelog.runtime.in_flight.codec import decode
-from tidelog.runtime.in_flight.record_types import RecordTypes
 from tidelog.runtime.sinks import transactions
 from tidelog.runtime.sinks.parts import Part
-from tidelog.runtime.tasks.sink_output import transactions_of
-from tidelog.spark.format.changelog import read_changelog
-from tidelog.spark.format.index import read_index
-from tidelog.spark.format.segment import read_footer as read_spark_footer
-from tidelog.storage.document import checksum
-from tidelog.table.frame import decode_rows, encode_rows
+from tidelog.table.frame import encode_rows
 from tidelog.table.memory import INDEX_NAME, MemoryTableFactory
 from tidelog.table.rocksdb_snapshot import SNAPSHOT_NAME, unpack
 
 SEED = os.environ.get("TIDELOG_TEST_SEED", "hostile")
-DAMAGES = more_in_depth(1_500, 50_000)
-"""Of each object."""
-
-Reader = Callable[[bytes], object]
-Sealer = Callable[[bytes], bytes]
+DEEP_DAMAGES = 50_000
+DAMAGES = more_in_depth(1_500, DEEP_DAMAGES)
+"""Of the examples of each parser."""
+LONGEST = 4_000
+"""Characters of an error: whoever wrote an object must not flood the log of its reader."""
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
@@ -68,116 +54,76 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
-def sealed_block(data: bytes) -> bytes:
-    """With the length and the checksum that a block of these bytes has."""
-    if len(data) < blocks.HEADER.size:
-        return data
-    fields = list(blocks.HEADER.unpack_from(data))
-    stored = data[blocks.HEADER.size :]
-    fields[8] = len(stored)
-    header = blocks.HEADER.pack(*fields)[: blocks.HEADER.size - 4]
-    crc = google_crc32c.extend(google_crc32c.value(header), stored)
-    return header + struct.pack("<I", crc) + stored
+def damages(parser: Parser) -> int:
+    """How often each of its examples is damaged."""
+    return DAMAGES // len(parser.examples)
 
 
-def sealed_document(data: bytes) -> bytes:
-    """With the checksum that its body has, if it still has a body."""
-    start, separator, rest = data.partition(b'{"body":')
-    body, crc_name, _ = rest.rpartition(b',"crc32c":"')
-    if not separator or not crc_name:
-        return data
-    return start + separator + body + crc_name + checksum(body).encode() + b'"}\n'
-
-
-def sealed_segment(data: bytes) -> bytes:
-    """With the places and checksums that footer and header have."""
-    if len(data) < segments.HEADER_BYTES + segments.TRAILER_BYTES:
-        return data
-    header = data[: segments.HEADER_BYTES - 4]
-    body = data[segments.HEADER_BYTES : -segments.TRAILER_BYTES]
-    trailer = data[-segments.TRAILER_BYTES : -8]
-    footer_at = int.from_bytes(trailer[:8], "little")
-    crc = google_crc32c.value(data[footer_at : -segments.TRAILER_BYTES] + trailer)
-    sealed = header + struct.pack("<I", google_crc32c.value(header)) + body
-    return sealed + trailer + struct.pack("<I", crc) + data[-4:]
-
-
-def sealed_rows(data: bytes) -> bytes:
-    return data[:-4] + struct.pack("<I", google_crc32c.value(data[:-4]))
-
-
-def read_block(data: bytes) -> object:
-    opened = blocks.open_block(data)
-    match opened.kind:
-        case blocks.BlockKind.CHANGES:
-            return opened.changes(), opened.record_batch()
-        case blocks.BlockKind.METADATA | blocks.BlockKind.SPARK_CHANGELOG:
-            return opened.payload()
-        case _:
-            return decode([opened], golden_in_flight.TYPES), decode([opened], RecordTypes())
-
-
-def read_entry(data: bytes) -> object:
-    entry = decode_entry(data, "slot")
-    return entry, transactions_of([entry]) if isinstance(entry, Checkpoint) else ()
-
-
-def cases() -> list[tuple[str, Reader, Sealer]]:
-    found: list[tuple[str, Reader, Sealer]] = []
-    for path in sorted(FOLDER.iterdir()):
-        name = path.name
-        if name.startswith("block_"):
-            found.append((name, read_block, sealed_block))
-        elif name.startswith("slot_"):
-            found.append((name, read_entry, sealed_document))
-        elif name.startswith("descriptor_"):
-            found.append((name, lambda data: decode_descriptor(data, "it"), sealed_document))
-        elif name.startswith("segment_"):
-            found.append((name, lambda data: segments.read_footer(data, "it"), sealed_segment))
-        elif name.startswith("spark_segment_"):
-            found.append((name, lambda data: read_spark_footer(data, "it"), sealed_segment))
-        elif name.startswith("spark_changelog_"):
-            found.append((name, lambda data: read_changelog(data, "it"), lambda data: data))
-        elif name.startswith("spark_roll_up_"):
-            found.append(
-                (
-                    name,
-                    lambda data: read_index(data.decode(errors="replace"), "it"),
-                    sealed_document,
-                )
-            )
-    return found
-
-
-@pytest.mark.parametrize(("name", "read", "seal"), cases(), ids=[name for name, *_ in cases()])
-def test_a_damaged_object_is_an_error_of_tidelog_or_values(
-    name: str, read: Reader, seal: Sealer
-) -> None:
-    golden = (FOLDER / name).read_bytes()
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_damaged_object_is_an_error_of_tidelog_or_values(name: str) -> None:
+    parser = PARSERS[name]
     rng = random.Random(f"{SEED} {name}")
     refused = 0
-    for number in range(DAMAGES):
-        data = damaged(golden, rng)
-        for hostile in (data, seal(data)):
-            try:
-                read(hostile)
-            except TidelogError:
-                refused += 1
-            except Exception as error:
-                raise AssertionError(f"damage {number} of {name}: {hostile!r}") from error
-    assert refused > DAMAGES / 2
+    for example in parser.examples:
+        for number in range(damages(parser)):
+            data = damaged(example, rng)
+            for hostile in (data, parser.seal(data)):
+                refused += refuses(parser, hostile, f"damage {number} of {name}")
+    assert parser.tolerant or refused > len(parser.examples) * damages(parser) / 2
 
 
-def test_damaged_rows_of_a_snapshot_are_an_error_of_tidelog_or_rows() -> None:
-    golden = encode_rows([(b"CURRENT", b"MANIFEST-000005\n"), (b"000012.sst", b"4711")])
-    rng = random.Random(f"{SEED} rows")
-    for _ in range(DAMAGES):
-        data = damaged(golden, rng)
-        for hostile in (data, sealed_rows(data)):
-            try:
-                decode_rows(hostile, Path("SNAPSHOT"))
-            except TidelogError:
-                continue
+def test_a_deep_run_tries_a_million_damaged_objects() -> None:
+    assert len(PARSERS) * 2 * DEEP_DAMAGES >= 1_000_000
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@given(data=st.data())
+@settings(max_examples=more_in_depth(100, 5_000))
+def test_any_bytes_are_an_error_of_tidelog_or_values(name: str, data: st.DataObject) -> None:
+    """Random, cut short, one behind the other, and one's beginning with another's end."""
+    parser = PARSERS[name]
+    example = st.sampled_from(parser.examples)
+    piece = example.flatmap(lambda whole: st.integers(0, len(whole)).map(lambda at: whole[:at]))
+    rest = example.flatmap(lambda whole: st.integers(0, len(whole)).map(lambda at: whole[at:]))
+    hostile = data.draw(
+        st.one_of(
+            st.binary(max_size=300),
+            piece,
+            st.tuples(piece, st.binary(max_size=60), rest).map(b"".join),
+            st.tuples(example, example).map(b"".join),
+            st.sampled_from(list(PARSERS)).map(lambda other: PARSERS[other].examples[0]),
+        ),
+        "hostile",
+    )
+    for each in (hostile, parser.seal(hostile)):
+        refuses(parser, each, name)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize(
+    "opening",
+    [b"[", b'{"":', b"\x91", b"\x81\xa0", b"\xdd\0\0\0\1", b"(", b"a array<", b"a struct<"],
+    ids=repr,
+)
+def test_any_number_of_levels_is_an_error_of_tidelog_or_values(name: str, opening: bytes) -> None:
+    parser = PARSERS[name]
+    example, deep = parser.examples[0], opening * 20_000
+    middle = len(example) // 2
+    for hostile in (deep, example[:middle] + deep + example[middle:]):
+        for each in (hostile, parser.seal(hostile)):
+            refuses(parser, each, name)
+
+
+def refuses(parser: Parser, hostile: bytes, what: str) -> bool:
+    """Whether it is refused; fails for any error but one of tidelog."""
+    try:
+        parser.read(hostile)
+    except TidelogError as error:
+        assert len(str(error)) < LONGEST, f"{what}: an error of {len(str(error))} characters"
+        return True
+    except Exception as error:
+        raise AssertionError(f"{what}: {hostile[:2000]!r}") from error
+    return False
 
 
 @pytest.mark.parametrize("opening", ['{"body":', '{"body":{"format":1,"kind":"start","history":'])

@@ -5,12 +5,13 @@ restored under a name goes on there until somebody asks for it by that name.
 """
 
 from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import msgspec
 
 from tidelog.checkpoint.manifest import OperatorPiece
-from tidelog.errors import StateSchemaError
+from tidelog.errors import CorruptObjectError, StateSchemaError
 
 OperatorStateKind = Literal["list", "union", "broadcast"]
 
@@ -19,8 +20,10 @@ class ListedState:
     """Elements of one subtask. After a restart a list is dealt out, a union given to everyone."""
 
     def __init__(self, what: str, entries: Iterable[bytes] = ()) -> None:
+        """Raises CorruptObjectError for entries that are none."""
         self._what = what
-        self._elements = [msgspec.msgpack.decode(entry) for entry in entries]
+        with _restoring(what):
+            self._elements = [msgspec.msgpack.decode(entry) for entry in entries]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._elements)
@@ -41,9 +44,11 @@ class BroadcastState(MutableMapping[Any, Any]):
     """A map that is the same in every subtask, because all of them see the same records."""
 
     def __init__(self, what: str, entries: Iterable[bytes] = ()) -> None:
+        """Raises CorruptObjectError for entries that are none."""
         self._what = what
-        pairs = [msgspec.msgpack.decode(entry) for entry in entries]
-        self._values = {_hashable(key): value for key, value in pairs}
+        with _restoring(what):
+            pairs = [msgspec.msgpack.decode(entry) for entry in entries]
+            self._values = {_hashable(key): value for key, value in pairs}
         self._stored: tuple[bytes, ...] | None = None
 
     def __getitem__(self, key: Any) -> Any:
@@ -123,6 +128,19 @@ class OperatorStates:
                 action="give it back its kind, or another name",
             )
         return self._restored.pop((operator, name)).entries
+
+
+@contextmanager
+def _restoring(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as cause:
+        raise CorruptObjectError(
+            f"{what} in the manifest",
+            expected="elements as this state stores them",
+            found=str(cause),
+            action="restore an older slot (`tidelog checkpoints list URL` shows them)",
+        ) from cause
 
 
 def _encoded(what: str, value: Any) -> bytes:

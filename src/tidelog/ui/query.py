@@ -67,15 +67,23 @@ async def read_query(store: ObjectStore, clock: Clock) -> QueryView:
         located,
         await summarize_batches(store, checkpoint),
         await check_located(store, checkpoint, located),
-        await _query_id(store),
+        await _stored_id(store),
         clock.now_ms(),
     )
 
 
-async def _query_id(store: ObjectStore) -> str | None:
+async def _stored_id(store: ObjectStore) -> str | None:
     try:
-        found = msgspec.json.decode(await store.get(_METADATA))
-    except (ObjectNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return query_id(await store.get(_METADATA))
+    except ObjectNotFoundError:
+        return None
+
+
+def query_id(metadata: bytes) -> str | None:
+    """Spark's id of a query; None where its metadata is damaged."""
+    try:
+        found = msgspec.json.decode(metadata)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return str(found["id"]) if isinstance(found, dict) and "id" in found else None
 

@@ -170,6 +170,17 @@ def test_a_scrape_is_answered_from_the_newest_status() -> None:
         assert '"words"' not in scrape(port)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+def test_metrics_have_one_address_of_this_machine_unless_another_is_asked_for() -> None:
+    port = free_port()
+    with tidelog.serve_metrics(port):
+        scrape(port)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port))
+    with tidelog.serve_metrics(port, "0.0.0.0"):
+        socket.create_connection(("127.0.0.2", port)).close()
+
+
 def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

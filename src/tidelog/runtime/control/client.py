@@ -1,9 +1,11 @@
 """Sends requests to the job that runs on a store, through its control socket.
 
-Invariant: an answer is the job's own, or an error says why there is none.
+Invariants: an answer is the job's own, or an error says why there is none; a socket that another
+user made is believed by nobody but root, who may ask the jobs of all.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,7 +62,10 @@ async def ask(request: Request, progress: Callable[[Progress], None] = no_progre
 
 
 async def _connect(url: str) -> Connection:
-    for path in [socket_of(url), *sockets_of_others(url)]:
+    own = socket_of(url)
+    for path in [own, *sockets_of_others(url)]:
+        if path != own and os.geteuid() != 0:
+            raise _another_user(url, path)
         try:
             return await asyncio.open_unix_connection(str(path), limit=ANSWER_LIMIT_BYTES)
         except PermissionError as refused:

@@ -129,8 +129,11 @@ def encode(line: Request | Line) -> bytes:
 
 
 def decode_line(data: bytes) -> Line:
-    """A line of a server; raises msgspec.MsgspecError."""
-    line: Any = msgspec.json.decode(data, type=Line)
+    """A line of a server; raises msgspec.DecodeError."""
+    try:
+        line: Any = msgspec.json.decode(data, type=Line)
+    except (UnicodeDecodeError, RecursionError) as cause:
+        raise msgspec.DecodeError(str(cause)) from cause
     return line  # type: ignore[no-any-return]  # a union is no type
 
 
@@ -140,7 +143,7 @@ def decode_request(data: bytes) -> Request:
         version = msgspec.json.decode(data, type=_Versioned).version
         if version == VERSION:
             return msgspec.json.decode(data, type=Request)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise ConfigError(
             "request on the control socket",
             expected="one JSON object, see docs/guides/savepoints.md",

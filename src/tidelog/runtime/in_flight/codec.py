@@ -152,7 +152,7 @@ def decode(blocks: Iterable[Block], types: RecordTypes) -> list[ChannelData]:
 def _parts(block: Block) -> list[_Part]:
     try:
         return msgspec.msgpack.decode(block.payload(), type=list[_Part])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _corrupt(block, str(error)) from error
 
 

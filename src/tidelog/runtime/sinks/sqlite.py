@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -47,12 +47,15 @@ class Sqlite(Sink):
         return StagingWriter(_SqliteTables(self._path, self._columns, context), context)
 
 
+_TX: Final = r"^[0-9]{1,19}-.*-[0-9]{1,19}$"
+
+
 class _StoredTransaction(msgspec.Struct, frozen=True, array_like=True):
     """A pre-committed transaction as checkpoints keep it."""
 
     sink: str
     subtask: int
-    tx: str
+    tx: Annotated[str, msgspec.Meta(pattern=_TX)]
     rows: int
     into: str
 
@@ -116,10 +119,7 @@ class _SqliteTables(StagingTables):
         return transactions.encode(_StoredTransaction(*_key(staged.tx), staged.rows, staged.into))
 
     def decode(self, transaction: bytes) -> Staged:
-        stored = transactions.decode(self.sink, _StoredTransaction, transaction)
-        return Staged(
-            _transaction_id(stored.sink, stored.subtask, stored.tx), stored.rows, stored.into
-        )
+        return stored_transaction(self.sink, transaction)
 
     def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
         stored = transactions.those_of(_StoredTransaction, kept)
@@ -130,6 +130,12 @@ class _SqliteTables(StagingTables):
         select = "SELECT sink, subtask, tx FROM _tidelog_committed WHERE sink = ? AND subtask = ?"
         found = connection.execute(select, (start.sink, start.subtask)).fetchall()
         return (tx for row in found if (tx := _transaction_id(*row)).start == start)
+
+
+def stored_transaction(sink: str, transaction: bytes) -> Staged:
+    """Raises RestoreError for a transaction of another kind of sink."""
+    stored = transactions.decode(sink, _StoredTransaction, transaction)
+    return Staged(_transaction_id(stored.sink, stored.subtask, stored.tx), stored.rows, stored.into)
 
 
 def _key(tx: TransactionId) -> tuple[str, int, str]:

@@ -5,13 +5,15 @@ Invariant: a transaction is decoded by the kind of sink that made it, or the res
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from tidelog.errors import RestoreError
 
 T = TypeVar("T")
+
+_DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 encode = msgspec.msgpack.encode
 
@@ -20,7 +22,7 @@ def decode(sink: str, kind: type[T], transaction: bytes) -> T:
     """Raises RestoreError for a transaction of another kind of sink."""
     try:
         return msgspec.msgpack.decode(transaction, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise RestoreError(
             f"a transaction of sink {sink!r}",
             expected="one that this kind of sink wrote",
@@ -33,7 +35,7 @@ def those_of(kind: type[T], transactions: Iterable[bytes]) -> Iterator[T]:
     """The transactions among these that this kind of sink wrote."""
     decode = msgspec.msgpack.Decoder(kind).decode
     for transaction in transactions:
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with suppress(*_DAMAGE):
             yield decode(transaction)
 
 

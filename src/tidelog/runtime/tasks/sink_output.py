@@ -31,7 +31,7 @@ class _Transaction(msgspec.Struct, frozen=True, array_like=True):
 def _decoded(transaction: bytes) -> _Transaction:
     try:
         return msgspec.msgpack.decode(transaction, type=_Transaction)
-    except msgspec.MsgspecError as cause:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise CorruptObjectError(
             "a sink's transaction in a manifest",
             expected="the number of its checkpoint and the sink's own bytes",

@@ -41,6 +41,8 @@ _ALIASES: Final = {
     "dec": "decimal",
     "numeric": "decimal",
 }
+_SHOWN: Final = 200
+"""Characters of a schema that an error shows."""
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),:])")
 
 
@@ -56,7 +58,10 @@ class Field:
 
 def parse_fields(text: str) -> tuple[Field, ...]:
     """The fields of `a int, b string` or `struct<a:int,b:string>`; raises StateSchemaError."""
-    fields = _Parser(text).struct_fields()
+    try:
+        fields = _Parser(text).struct_fields()
+    except RecursionError as cause:
+        raise bad_schema(text, "types that are not nested so deeply") from cause
     if not fields:
         raise bad_schema(text, "at least one field, like 'count long'")
     return fields
@@ -70,10 +75,15 @@ def tuple_of(fields: tuple[Field, ...]) -> Any:
 def bad_schema(text: str, expected: str) -> StateSchemaError:
     """The error for a text that is no schema."""
     return StateSchemaError(
-        f"state schema {text!r}",
+        f"state schema {_shortened(text)}",
         expected=expected,
         action="use Spark's DDL, for example 'count long, tags array<string>'",
     )
+
+
+def _shortened(text: str) -> str:
+    """Enough of a text to know it by: an error is no place for all of what somebody stored."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 class _Parser:
@@ -86,11 +96,11 @@ class _Parser:
 
     @staticmethod
     def _tokenize(text: str) -> list[str]:
-        tokens, at = [], 0
-        while text[at:].strip():
+        tokens, at, end = [], 0, len(text.rstrip())
+        while at < end:
             match = _TOKEN.match(text, at)
             if match is None:
-                raise bad_schema(text, f"a field list; could not read {text[at:]!r}")
+                raise bad_schema(text, f"a field list; could not read {_shortened(text[at:])}")
             tokens.append(match.group(1))
             at = match.end()
         return tokens
@@ -171,5 +181,5 @@ class _Parser:
     def _take(self, token: str) -> None:
         if self._next() != token:
             raise bad_schema(
-                self._text, f"{token!r} after {' '.join(self._tokens[: self._at - 1])!r}"
+                self._text, f"{token!r} after {_shortened(' '.join(self._tokens[: self._at - 1]))}"
             )

@@ -80,7 +80,7 @@ class RowDecoder:
         try:
             key, entry = reader.split(own)
             read, expires = (None, None) if value is None else reader.value(value)
-        except (msgspec.MsgspecError, ValueError, TypeError):
+        except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
             return raw
         return replace(
             raw, key=key, entry=entry, value=read, expires_ms=expires, encoding="decoded"

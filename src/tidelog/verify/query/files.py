@@ -91,7 +91,7 @@ def check_spark(data: bytes, checksum: bytes, name: str) -> None:
     """Compare with the checksum file of Spark's: the CRC32C of all bytes, and their number."""
     try:
         stored = msgspec.json.decode(checksum, type=_Checksum)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise damaged(f"object {name}.crc", "a checksum file of Spark", str(cause)) from cause
     if stored.algorithm != "CRC32C":
         return  # One that a newer Spark knows.

@@ -65,7 +65,7 @@ class SnapshotFiles:
         Raises RestoreError when a file is missing, CorruptObjectError for damage.
         """
         data = await self.files.read(name)
-        members, ssts = await self.offload.run(_opened, data, name)
+        members, ssts = await self.offload.run(unzipped, data, name)
         await self.offload.run(_lay_out, target, members)
         stored = {}
         for sst in ssts:
@@ -84,7 +84,7 @@ class SnapshotFiles:
         return content
 
 
-def _opened(data: bytes, name: str) -> tuple[dict[str, bytes], tuple[_SstFile, ...]]:
+def unzipped(data: bytes, name: str) -> tuple[dict[str, bytes], tuple[_SstFile, ...]]:
     """The files in a snapshot's zip file, and the SST files its metadata names."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

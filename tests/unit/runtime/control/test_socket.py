@@ -13,7 +13,13 @@ import pytest
 
 from tests.support.pipelines import Outside, config, word_count, words
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, ControlError, SavepointFailedError, StorageError
+from tidelog.errors import (
+    AccessDeniedError,
+    ConfigError,
+    ControlError,
+    SavepointFailedError,
+    StorageError,
+)
 from tidelog.runtime.control import server
 from tidelog.runtime.control.address import DIRECTORY_VARIABLE, socket_of
 from tidelog.runtime.control.client import ask
@@ -174,6 +180,43 @@ def test_a_directory_that_others_may_write_to_is_not_used(directory: Path) -> No
 
     with pytest.raises(StorageError, match="others may write to it"):
         served(act)
+
+
+def test_a_socket_that_another_user_opened_to_all_is_not_believed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(directory.parent))
+    forged = directory.parent / "tidelog-control-31337" / socket_of(URL).name
+    forged.parent.mkdir()
+    asked = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.write(encode(Done("word-count", 1, name="taken")))
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_unix_server(answer, str(forged)):
+            forged.chmod(0o666)
+            monkeypatch.setattr(os, "geteuid", lambda: 1000)
+            with pytest.raises(AccessDeniedError, match=r"the user who owns .*31337"):
+                await ask(Request(URL, "savepoint"))
+            assert asked == []
+            monkeypatch.setattr(os, "geteuid", lambda: 0)
+            assert (await ask(Request(URL, "savepoint"))).name == "taken", "root asks all users'"
+
+    asyncio.run(main())
+
+
+def test_a_line_of_any_depth_is_refused_and_does_no_harm() -> None:
+    deep = b'{"version": 1, "later": ' + b"[" * 30_000 + b"\n"
+
+    async def act(path: Path) -> None:
+        line = decode_line(await raw(path, deep))
+        assert isinstance(line, Failed) and "one JSON object" in str(line.error())
+        assert (await ask(Request(URL, "status"))).job == "word-count"
+
+    served(act)
 
 
 def test_a_request_survives_its_way() -> None:

@@ -1,0 +1,179 @@
+"""No credential of a job is in what it prints, logs, serves or stores, and no key on its pages.
+
+Real commands against a real server, with a secret in every place that a user may give one.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.process.harness import ROOT, Run, killed_at_last, wait_until
+from tests.wire.proxy import Behaviour, proxy
+from tests.wire.servers import S3Server, free_port
+
+KEY_ID = "AKIASENTINELKEY"
+SECRET = "sentinel/secret+key-of-aws"
+TOKEN = "sentinel-session-token"
+PASSWORD = "sentinel-password"
+SECRETS = (KEY_ID, SECRET, TOKEN, PASSWORD)
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": KEY_ID,
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+    "AWS_SESSION_TOKEN": TOKEN,
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "PGPASSWORD": PASSWORD,
+    "AZURE_STORAGE_CONNECTION_STRING": f"AccountName=me;AccountKey={PASSWORD}",
+    "OTEL_EXPORTER_OTLP_HEADERS": f"authorization={PASSWORD}",
+}
+KEYS = ("sentinelword", "anothersentinel")
+"""Keys of the job's state."""
+
+
+@pytest.fixture
+def behaviour() -> Behaviour:
+    return Behaviour()
+
+
+@pytest.fixture
+def server(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
+    """moto, which takes any credentials, behind a proxy."""
+    with proxy(moto.endpoint, behaviour) as endpoint:
+        yield replace(moto, endpoint=endpoint)
+
+
+class Shown:
+    """All that was shown somewhere, by the place."""
+
+    def __init__(self, env: dict[str, str], directory: Path) -> None:
+        self.env = {**os.environ, **ENVIRONMENT, **env}
+        self.directory = directory
+        self.texts: dict[str, bytes] = {}
+
+    def run(self, *arguments: str, exit_code: int | None = 0) -> str:
+        """Run a command with all there is to print; what it printed on standard output."""
+        command = [sys.executable, "-m", "tidelog", "--log-level", "debug", *arguments]
+        done = subprocess.run(
+            command, cwd=self.directory, env=self.env, capture_output=True, check=False
+        )
+        self.texts[" ".join(arguments)] = done.stdout + done.stderr
+        assert exit_code in (None, done.returncode), (arguments, done.stderr.decode()[-2000:])
+        return done.stdout.decode()
+
+    def check(self, sought: tuple[str, ...]) -> None:
+        """None of these is anywhere."""
+        for place, text in self.texts.items():
+            for each in sought:
+                assert each.encode() not in text, (place, each)
+
+
+def stored(server: S3Server) -> dict[str, bytes]:
+    with closing(server.client()) as client:
+        found: dict[str, bytes] = {}
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=server.bucket):
+            for item in page.get("Contents", ()):
+                with suppress(client.exceptions.NoSuchKey):  # deleted since
+                    answer = client.get_object(Bucket=server.bucket, Key=item["Key"])
+                    found[item["Key"]] = answer["Body"].read()
+    return found
+
+
+def local(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def page_of(shown: Shown, url: str) -> dict[str, bytes]:
+    """What `tidelog ui` serves."""
+    command = [sys.executable, "-m", "tidelog", "ui", url, "--json", "--no-browser"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=shown.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as serving:
+        assert serving.stdout is not None
+        try:
+            page = json.loads(serving.stdout.readline())["page"]
+            found = {}
+            for path in ("", "document.json?now"):
+                with urlopen(page + path) as answer:
+                    found[f"page /{path}"] = answer.read()
+            return found
+        finally:
+            serving.kill()
+
+
+def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
+    tmp_path: Path, server: S3Server, behaviour: Behaviour
+) -> None:
+    url, log_url = server.url("kept/store"), server.url("kept/log")
+    metrics_port = free_port()
+    options = ("--log-store", log_url, "--parallelism", "2", "--metrics-port", str(metrics_port))
+    options += ("--json", "--debug", "--otel-endpoint", f"http://me:{PASSWORD}@127.0.0.1:9")
+    shown = Shown({"AWS_ENDPOINT_URL": server.endpoint}, tmp_path)
+    moved = server.url("kept/fork")
+
+    def slots() -> list[str]:
+        return [name for name in stored(server) if name.startswith("kept/store/checkpoints/")]
+
+    run = Run(tmp_path / "job", "tests.process.jobs:wordcount", options, url, shown.env, slots)
+    (run.input / "words.txt").write_text(" ".join(KEYS) * 20 + "\n" + " ".join(KEYS) + "\n" * 5000)
+    logging = ("--log-level", "debug", "--log-format", "json")
+    position = run.command.index("run")
+    started = [*run.command[:position], *logging, *run.command[position:]]
+    with killed_at_last(
+        subprocess.Popen(
+            started,
+            cwd=ROOT,
+            env={**shown.env, "TIDELOG_TEST_RELEASE": str(run.released)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    ) as process:
+        wait_until(lambda: run.slots() > 4, process)
+        pages = page_of(shown, url)
+        with urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
+            pages["metrics"] = answer.read()
+        shown.run("report", url, "--output", "report.html")
+        pages["report"] = (tmp_path / "report.html").read_bytes()
+        shown.run("savepoint", url, "--name", "kept", "--json")
+        shown.run("stop", url, "--savepoint", "halt", "--json")
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    shown.texts["run"] = (out + err).encode()
+    assert "metrics do not reach http://***@127.0.0.1:9" in err, "the endpoint was told"
+
+    shown.run("checkpoints", "list", url, "--json")
+    shown.run("checkpoints", "show", url, "latest", "--json")
+    shown.run("inspect", url, "--deep", "--json")
+    shown.run("log", url, "--json")
+    shown.run("sweep", url, "--dry-run")
+    shown.run("doctor", url)
+    shown.run("restore", url, "--to", "restored")
+    shown.run("verify", url, "--engine", "local")
+    shown.run("fork", f"{url}@kept", moved, "--json")
+    shown.run("config", "show", "--json")
+    shown.run("config", "explain")
+    shown.run("spark", "conf", "--no-jar")
+
+    behaviour.message = f"Bad token {TOKEN}, secret {SECRET}; ask http://me:{PASSWORD}@there"
+    behaviour.error = lambda exchange: (400, "InvalidToken")
+    shown.run("checkpoints", "list", url, "--debug", exit_code=1)
+    shown.run("fork", f"{url}@latest", moved, "--debug", "--json", exit_code=1)
+    again = ("run", "wordcount", "--input", str(run.input), "--store", url, "--debug", "--json")
+    shown.run(*again, exit_code=1)
+    assert b"InvalidToken: Bad token ***, secret ***" in shown.texts[" ".join(again)]
+    assert b"Traceback" in shown.texts[" ".join(again)]
+    behaviour.error = lambda exchange: None
+
+    shown.texts |= pages | stored(server) | local(tmp_path)
+    assert re.search(rb"wordcount", pages["metrics"]) and b"wordcount" in pages["report"]
+    shown.check(SECRETS)
+    shown.texts = pages
+    shown.check(KEYS)
