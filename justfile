@@ -27,7 +27,7 @@ lint:
 test *args:
     {{ python }} -m pytest -n 4 --dist worksteal {{ args }}
 
-# What takes hours: simulated seeds, all tests in depth and with Spark, older Sparks, kills, s3a; or only the parts named.
+# What takes hours: seeds, all tests in depth, older Sparks, kills, s3a; goes on where it stopped; `--again`, or parts.
 deep *parts:
     {{ python }} tests/deep.py --seeds {{ seeds }} {{ parts }}
 
