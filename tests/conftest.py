@@ -1,13 +1,13 @@
 """S3 servers for tests, started once per run and shared."""
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
 
-from tests.bytecode import keep_bytecode
+from tests.bytecode import compiled_once, keep_bytecode
 from tests.memory_disk import use_memory_disk
 from tests.order import begin_with_long_tests
 from tests.support.depth import DEEP
@@ -29,6 +29,12 @@ settings.load_profile("tidelog")
 def pytest_configure(config: pytest.Config) -> None:
     keep_bytecode(config)
     use_memory_disk(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    with compiled_once(session.config):
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,7 +3,8 @@
 `--dist worksteal` gives every worker an equal part of the list, and one that is done takes over
 the end of another's part. So tests that take long stand at the beginning of a part: what is left
 for the end of the run is short, and no worker still has minutes to go while the others are idle.
-Tests that share a JVM or a server stay together.
+Tests that share a JVM or a server stay together: those with a Spark session begin in one worker, so
+that others start a second one only for what is left in the end; the first line has JVMs of its own.
 """
 
 import os
@@ -14,7 +15,15 @@ from typing import TypeVar
 import pytest
 
 LONG = (
-    ("tests/spark/wordcount/test_wordcount.py", "tests/unit/spark/", "tests/golden/"),
+    (
+        "tests/spark/wordcount/test_wordcount.py",
+        "tests/spark/test_notebook.py",
+        "tests/spark/bench/test_one_query.py",
+        "tests/spark/bench/test_counted_file_system.py",
+        "tests/spark/s3a/",
+        "tests/unit/spark/",
+        "tests/golden/",
+    ),
     ("tests/spark/",),
     ("tests/simulation/", "tests/property/"),
     ("tests/process/", "tests/first_jobs/", "tests/faults/"),

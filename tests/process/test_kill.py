@@ -15,7 +15,7 @@ import pytest
 from tests.process import harness
 from tests.process.harness import Run
 from tests.process.readers import Read, Watcher
-from tests.support.depth import in_pairs, more_in_depth
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.postgres import Server, query
 from tests.wire.servers import S3Server
 from tidelog.examples.sessions import event
@@ -61,7 +61,7 @@ def options(*, parallelism: int, changelog: bool, mode: str) -> tuple[str, ...]:
     return ("--parallelism", str(parallelism), log, "--mode", mode)
 
 
-@in_pairs(
+@one_by_one(
     mode=["exactly-once", "at-least-once"],
     changelog={"changelog": True, "no-changelog": False},
     parallelism=[1, 3],
@@ -106,8 +106,7 @@ def test_a_killed_word_count_with_its_log_in_another_store_counts_every_word_rig
     assert not (tmp_path / "store-2" / "segments").exists()
 
 
-@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "no-changelog"])
-@pytest.mark.parametrize("parallelism", [1, 3])
+@one_by_one(changelog={"changelog": True, "no-changelog": False}, parallelism=[1, 3])
 def test_a_killed_copy_shows_no_line_twice_at_any_time_and_all_in_the_end(
     tmp_path: Path, parallelism: int, changelog: bool
 ) -> None:
@@ -123,7 +122,7 @@ def test_a_killed_copy_shows_no_line_twice_at_any_time_and_all_in_the_end(
     assert sorted(run.lines()) == lines_of(run)
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("parallelism", more_in_depth([3], [1, 3]))
 def test_a_reader_of_an_sqlite_table_sees_every_line_once_and_none_out_of_turn(
     tmp_path: Path, parallelism: int
 ) -> None:
@@ -140,7 +139,7 @@ def test_a_reader_of_an_sqlite_table_sees_every_line_once_and_none_out_of_turn(
     copied_under_the_eyes_of_a_reader(tmp_path, "copy_to_sqlite", str(database), read, parallelism)
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("parallelism", more_in_depth([1], [1, 3]))
 def test_a_reader_of_a_postgres_table_sees_every_line_once_and_none_out_of_turn(
     tmp_path: Path, postgres_server: Server, parallelism: int
 ) -> None:
@@ -199,7 +198,7 @@ FIRED_ONCE = {"sessions": ("user", "number"), "windows": ("user", "start_ms")}
 """What tells the records of a job apart."""
 
 
-@in_pairs(job=list(FIRED_ONCE), table=["rocksdb", "memory"], parallelism=[1, 3])
+@one_by_one(job=list(FIRED_ONCE), table=["rocksdb", "memory"], parallelism=[1, 3])
 def test_killed_timers_fire_as_undisturbed_ones_do(
     tmp_path: Path, job: str, table: str, parallelism: int
 ) -> None:

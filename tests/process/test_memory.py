@@ -7,12 +7,13 @@ import pytest
 
 from tests.process.harness import Run
 from tests.process.memory_job import BODY, ROWS
+from tests.support.depth import more_in_depth
 
 BUDGET = 64 << 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-@pytest.mark.parametrize("parallelism", ["1", "2"])
+@pytest.mark.parametrize("parallelism", more_in_depth(["2"], ["1", "2"]))
 def test_resident_memory_grows_by_no_more_than_twice_the_budget(
     tmp_path: Path, parallelism: str
 ) -> None:

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.process.test_kill import SEED, write_events, write_words
 from tests.support.cli import tidelog
+from tests.support.depth import one_by_one
 
 RETAINED = 6
 
@@ -35,8 +34,7 @@ def verify(run: Run) -> None:
     assert inspected.exit_code == 0, inspected.output
 
 
-@pytest.mark.parametrize("job", WRITE)
-@pytest.mark.parametrize("table", ["rocksdb", "memory"])
+@one_by_one(job=list(WRITE), table=["rocksdb", "memory"])
 def test_every_checkpoint_of_a_job_killed_again_and_again_verifies(
     tmp_path: Path, job: str, table: str
 ) -> None:

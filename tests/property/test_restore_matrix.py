@@ -136,7 +136,7 @@ KINDS: tuple[Stored, ...] = ("checkpoint", "native", "canonical")
 IN_MEMORY = [
     Cell(stored, claim, parallelism, (before, after), ("memory", "memory"))
     for stored, claim, parallelism, before, after in combined(
-        KINDS, (True, False), (2, 3, 1), (True, False), (True, False), meeting=3
+        KINDS, (True, False), (2, 3, 1), (True, False), (True, False), meeting=2
     )
 ]
 IN_ROCKSDB = [

@@ -98,8 +98,8 @@ class WithoutChangelog(SavepointMachine):
 
 
 TestMemory = SavepointMachine.TestCase
-TestMemory.settings = looking(60)
+TestMemory.settings = looking(30, deep=20)
 TestRocks = RocksMachine.TestCase
-TestRocks.settings = looking(12)
+TestRocks.settings = looking(6, deep=20)
 TestMemoryWithoutChangelog = WithoutChangelog.TestCase
-TestMemoryWithoutChangelog.settings = looking(25)
+TestMemoryWithoutChangelog.settings = looking(12, deep=21)

@@ -507,14 +507,14 @@ class SwitchingTables(StateMachine):
 
 
 TestMemory = StateMachine.TestCase
-TestMemory.settings = looking(100)
+TestMemory.settings = looking(40, deep=25)
 TestRocks = RocksMachine.TestCase
-TestRocks.settings = looking(15)
+TestRocks.settings = looking(6, deep=25)
 TestMemoryWithoutChangelog = WithoutChangelog.TestCase
-TestMemoryWithoutChangelog.settings = looking(40)
+TestMemoryWithoutChangelog.settings = looking(20, deep=20)
 TestRocksWithoutChangelog = RocksWithoutChangelog.TestCase
-TestRocksWithoutChangelog.settings = looking(10)
+TestRocksWithoutChangelog.settings = looking(5, deep=20)
 TestSwitching = SwitchingMachine.TestCase
-TestSwitching.settings = looking(60)
+TestSwitching.settings = looking(25, deep=24)
 TestSwitchingTables = SwitchingTables.TestCase
-TestSwitchingTables.settings = looking(10)
+TestSwitchingTables.settings = looking(5, deep=20)

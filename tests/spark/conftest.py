@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.support import stores
-from tests.spark.support.faults import CLASS, Faults
+from tests.spark.support.faults import CLASS, LIGHT, Faults
 from tests.spark.support.faults import settings as faulty_settings
 from tests.spark.support.patience import TEST_S
 from tests.spark.support.place import Place
@@ -109,6 +109,7 @@ def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Itera
     # A test of this worker may have had a Spark of its own, whose JVM knows no jar of these tests.
     end_jvm_without(CLASS)
     session = build("local[2]", settings)
+    session.sparkContext._jsc.hadoopConfiguration().set(*LIGHT)
     yield session
     session.stop()
 

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 from tests.spark.support.census import assert_complete
 from tests.spark.support.place import Place
-from tests.spark.support.running import add, finish, rounds, start
+from tests.spark.support.running import ROUNDS, add, finish, rounds, start
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.query import Sources, by_key, ordered
+from tests.support.depth import more_in_depth
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ def test_a_file_sink_holds_every_row_once(
     batches = WINDOWS.batches()
     output = str(place.root / "files")
 
-    for part in rounds(batches):
+    for part in rounds(batches, more_in_depth(2, ROUNDS)):
         add(place, part)
         frame = WINDOWS.build(Sources(spark, place, WINDOWS.schema))
         writer = frame.writeStream.format("json").outputMode("append")
@@ -40,7 +41,7 @@ def test_a_memory_sink_in_complete_mode_continues_from_its_checkpoint(
 ) -> None:
     batches = TOTALS.batches()
 
-    for part in rounds(batches):
+    for part in rounds(batches, more_in_depth(2, ROUNDS)):
         add(place, part)
         frame = TOTALS.build(Sources(spark, place, TOTALS.schema))
         writer = frame.writeStream.format("memory").queryName("totals").outputMode("complete")

@@ -9,7 +9,7 @@ from tests.support.depth import covering
 CASES = list(product(range(3), range(2), range(4), range(2)))
 
 
-@pytest.mark.parametrize("meeting", [2, 3])
+@pytest.mark.parametrize("meeting", [1, 2, 3])
 def test_so_many_values_meet_in_fewer_cases(meeting: int) -> None:
     chosen = covering(CASES, meeting)
     assert len(chosen) < len(CASES)

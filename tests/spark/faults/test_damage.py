@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from google_crc32c import value
@@ -19,6 +19,7 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
+from tests.support.depth import more_in_depth, one_by_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +105,13 @@ SEGMENT_DAMAGE: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("damage", SEGMENT_DAMAGE.values(), ids=SEGMENT_DAMAGE)
+def some(damages: dict[str, Callable[..., Any]], *usual: str) -> pytest.MarkDecorator:
+    """All damages in depth, else the usual ones: the checks in Scala try every kind each time."""
+    names = more_in_depth(list(usual), list(damages))
+    return pytest.mark.parametrize("damage", [damages[name] for name in names], ids=names)
+
+
+@some(SEGMENT_DAMAGE, "a flipped bit", "no such object")
 def test_a_damaged_segment_is_an_error_that_names_it_until_it_is_brought_back(
     spark: "SparkSession", copy: Place, damage: Callable[[Path], None]
 ) -> None:
@@ -140,7 +147,7 @@ COMMIT_DAMAGE: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("damage", COMMIT_DAMAGE.values(), ids=COMMIT_DAMAGE)
+@some(COMMIT_DAMAGE, "no line", "a changed character")
 def test_a_damaged_index_line_is_rebuilt_from_the_segments(
     spark: "SparkSession", copy: Place, damage: Callable[[str], str]
 ) -> None:
@@ -170,8 +177,7 @@ ROLL_UP_DAMAGE: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("commits_are_there", [True, False], ids=["", "and its commits purged"])
-@pytest.mark.parametrize("damage", ROLL_UP_DAMAGE.values(), ids=ROLL_UP_DAMAGE)
+@one_by_one(damage=ROLL_UP_DAMAGE, commits_are_there={"": True, "and its commits purged": False})
 def test_a_damaged_roll_up_is_made_up_for_by_commits_and_segments(
     spark: "SparkSession", copy: Place, damage: Callable[[Path], None], commits_are_there: bool
 ) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,10 +13,13 @@ from tests.spark.support.applications import settings
 from tests.spark.support.census import assert_complete
 from tests.spark.support.faults import Faults, commit
 from tests.spark.support.place import Place
-from tests.spark.support.running import add
+from tests.spark.support.running import add, finish
 from tests.spark.support.zoo.aggregations import TOTALS
 
-pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.plugin_only
 
 DISK_MB = 64
 
@@ -42,7 +46,7 @@ def fill(disk: Path) -> None:
 
 
 def test_a_query_whose_local_disk_is_full_fails_and_goes_on_when_there_is_room(
-    place: Place, small_disk: Path, tmp_path: Path
+    spark: "SparkSession", place: Place, small_disk: Path, tmp_path: Path
 ) -> None:
     batches = TOTALS.batches()
     add(place, batches)
@@ -60,7 +64,6 @@ def test_a_query_whose_local_disk_is_full_fails_and_goes_on_when_there_is_room(
     assert committed < len(batches) - 1
 
     (small_disk / "filler").unlink()
-    with Application((job,), given) as application:
-        application.finish()
+    finish(spark, TOTALS, place, f"faulty://{place.checkpoint}")
     assert TOTALS.result(place.rows()) == TOTALS.expected(batches)
     assert_complete(place.checkpoint)

@@ -11,6 +11,7 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
+from tests.support.depth import more_in_depth, one_by_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def assert_right(place: Place) -> None:
     assert_complete(place.checkpoint)
 
 
-@pytest.mark.parametrize("scheme", STORED_BY)
+@pytest.mark.parametrize("scheme", more_in_depth(["faulty"], [*STORED_BY]))
 def test_an_upload_that_fails_is_repeated(
     spark: "SparkSession", faulty: Faults, place: Place, scheme: str
 ) -> None:
@@ -55,8 +56,7 @@ def test_an_upload_whose_answer_is_lost_is_repeated(
     assert_right(place)
 
 
-@pytest.mark.parametrize("scheme", STORED_BY)
-@pytest.mark.parametrize("action", ["fail", "full"])
+@one_by_one(action=["fail", "full"], scheme=list(STORED_BY))
 def test_a_batch_that_cannot_be_stored_is_not_committed_and_runs_again(
     spark: "SparkSession", faulty: Faults, place: Place, scheme: str, action: str
 ) -> None:
@@ -76,7 +76,7 @@ def test_a_batch_that_cannot_be_stored_is_not_committed_and_runs_again(
     assert_right(place)
 
 
-@pytest.mark.parametrize("scheme", STORED_BY)
+@pytest.mark.parametrize("scheme", more_in_depth(["renaming"], [*STORED_BY]))
 def test_a_commit_that_fails_is_written_by_the_batch_that_runs_again(
     spark: "SparkSession", faulty: Faults, place: Place, scheme: str
 ) -> None:

@@ -10,15 +10,17 @@ from pyspark.errors import PythonException
 from tests.spark.source.loading import Row, load, plain, rows
 from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.place import Place
-from tests.spark.support.running import add, start
+from tests.spark.support.running import add, rounds, start
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
 from tests.support.cli import tidelog
+from tests.support.depth import more_in_depth
 from tests.unit.spark.source.reading import bag
 from tidelog.spark import TidelogDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = pytest.mark.plugin_only
 
@@ -32,19 +34,26 @@ def registered(spark: "SparkSession") -> None:
 
 def test_every_view_is_whole_while_batches_run(spark: "SparkSession", place: Place) -> None:
     batches = single(events(seed=81, batches=24, per_batch=10))
-    add(place, batches)
+    place.source("events")
     query = start(spark, TOTALS, place, follow=True)
-    deadline, looks = time.monotonic() + PATIENCE_S, 0
-    while len(committed := place.committed()) == 0 or committed[-1] < len(batches) - 1:
-        assert time.monotonic() < deadline and query.exception() is None
-        if committed:
-            look(spark, place)
-            looks += 1
+    done = 0
+    for part in rounds(batches, more_in_depth(3, 6)):
+        add(place, part)
+        await_commit(query, place, done)  # the others of the part run while it is read
+        look(spark, place)
+        done += len(part)
+    await_commit(query, place, done - 1)
     query.stop()
-    assert looks >= 2, "the query was meant to run on while it was read"
     changes = rows(load(spark, place.checkpoint, view="changes"))
     assert {row["slot"] for row in changes} <= set(place.committed())
     assert {row["op"] for row in changes} == {"put"}
+
+
+def await_commit(query: "StreamingQuery", place: Place, batch: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (committed := place.committed()) or committed[-1] < batch:
+        assert time.monotonic() < deadline and query.exception() is None
+        time.sleep(0.01)
 
 
 def look(spark: "SparkSession", place: Place) -> None:

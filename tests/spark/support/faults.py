@@ -21,6 +21,10 @@ from tidelog.spark.plugin.toolchain import find_spark
 
 SOURCES = ROOT / "native/spark-state-store/src/test/scala/tidelog/spark/faults"
 CLASS = "tidelog.spark.faults.FaultyFileSystem"
+LIGHT = ("fs.AbstractFileSystem.file.impl", "tidelog.spark.faults.LightLocalFs")
+"""Hadoop's setting for a local file system that starts no processes. Only for a session that runs:
+Spark looks for its own jars before it knows those of the tests.
+"""
 
 SEGMENT = r"/_tidelog/segments/[^/]+\.seg$"
 ROLL_UP = r"/_tidelog/index/[^/]+\.json$"

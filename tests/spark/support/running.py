@@ -59,11 +59,15 @@ def rounds(batches: list[Batch], number: int = ROUNDS) -> list[list[Batch]]:
 
 
 def run_in_rounds(
-    spark: "SparkSession", query: Query, place: Place, checkpoint: str | None = None
+    spark: "SparkSession",
+    query: Query,
+    place: Place,
+    checkpoint: str | None = None,
+    number: int = ROUNDS,
 ) -> list[Batch]:
     """Runs a query over its input, started anew for every part of it; returns the input."""
     batches = query.batches()
-    for part in rounds(batches):
+    for part in rounds(batches, number):
         add(place, part)
         finish(spark, query, place, checkpoint)
     return batches

@@ -15,6 +15,7 @@ from tests.spark.support.faults import SEGMENT, Faults, commit
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.zoo.query import events, single
+from tests.support.depth import more_in_depth
 from tidelog.cli import main
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def test_both_engines_find_every_checkpoint_of_a_killed_job_sound(
     options = ("--parallelism", "2", "--retain", "5")
     run = Run(tmp_path, "tests.process.jobs:wordcount", options)
     write_words(run, 2_500)
-    for _ in range(2):
+    for _ in range(more_in_depth(1, 2)):
         slots = run.slots() + 4
         with killed_at_last(run.start()) as process:
             wait_until(lambda slots=slots: run.slots() >= slots, process)  # type: ignore[misc]
@@ -61,7 +62,7 @@ def test_both_engines_find_every_batch_of_a_killed_driver_sound(
     faults = Faults(tmp_path / "own-faults")
     given = settings(faults.control)
     job = Job(place, "totals", scheme="faulty")
-    for action, op, path in MOMENTS.values():
+    for action, op, path in list(MOMENTS.values())[: more_in_depth(1, None)]:
         with Application((job,), given) as application:
             application.await_batches((place.committed() or [-1])[-1] + 4)
             faults.add(action, op, path).await_fired()

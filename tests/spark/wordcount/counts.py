@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.spark.support.patience import PATIENCE_S
+from tests.spark.support.session import QUICK_JVM
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 ROOT = Path(__file__).parents[3]
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half the CPU of a short run
 SMALL_JVMS = (
     *("--conf", "spark.driver.memory=1g"),
-    *("--conf", f"spark.driver.extraJavaOptions={QUICK_START}"),
-    *("--conf", f"spark.executor.extraJavaOptions={QUICK_START}"),
+    *("--conf", f"spark.driver.extraJavaOptions={QUICK_JVM}"),
+    *("--conf", f"spark.executor.extraJavaOptions={QUICK_JVM}"),
     *("--conf", "spark.sql.streaming.minBatchesToRetain=6"),
     *("--conf", "spark.sql.streaming.stateStore.maintenanceInterval=1s"),
 )
@@ -78,12 +78,12 @@ class WordCount:
             out, err = process.communicate(timeout=PATIENCE_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def kill_after(self, batches: int, pause_s: float) -> list[int]:
+    def kill_after(self, batches: int, pause_s: float, *more: str) -> list[int]:
         """Run until so many batches are reported and a pause is over, then `kill -9` all of it;
         returns the batches that were reported.
         """
         seen: list[int] = []
-        with self.running("--follow", "--interval", "0 seconds") as process:
+        with self.running("--follow", "--interval", "0 seconds", *more) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 found = _BATCH.match(line)

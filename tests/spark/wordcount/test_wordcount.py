@@ -1,17 +1,22 @@
 """The word count on Spark: the right counts, whatever is killed meanwhile."""
 
 import random
+import re
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import pytest
 
 from tests.spark.wordcount.counts import Tree, WordCount, listed, missing, spark_home
-from tests.support.depth import more_in_depth
+from tests.support.depth import more_in_depth, only_in_depth
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 ALL = ("--top", "100000")
-KILLS = more_in_depth(2, 3)
+KILLS = more_in_depth(1, 3)
+CLUSTER = ("--master", "local-cluster[2,1,1024]", "--conf", "spark.executor.memory=1g")
+"""Two executors that are processes of their own."""
 WHITE = "".join(filter(str.isspace, map(chr, range(0x110000))))
 ODD = "\u200b\ufeff\u180e\u2060x \U0001f600\u3000é e\u0301 ÄÖ äö \x00nul *a[b]{c}\\ 'q'"
 
@@ -39,19 +44,26 @@ def plant(tree: Tree, files: int, seed: int) -> None:
         tree.add("\n".join(lines), f"d{number % 3}", "below")
 
 
-def test_state_holds_what_str_split_finds_and_a_later_change_of_a_file_is_noticed(
-    tree: Tree, count: WordCount
-) -> None:
-    plant(tree, 6, seed=1)
+def plant_odd_files(tree: Tree) -> None:
+    """Every kind of white space, bytes that are no text, an odd name, nothing."""
     tree.add(WHITE.join(["a", *map(str, range(9))]) + ODD, "a b", "c[d]{e}%20?")
     tree.add("".join(f"{number}{white}" for number, white in enumerate(WHITE)))
     tree.add(b"\xff\xfe bad\xc2 \xe3\x80 bytes\r\nand\rall ends of\nlines")
     tree.add("")
+
+
+@only_in_depth("test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word counts these files")
+def test_state_holds_what_str_split_finds(tree: Tree, count: WordCount) -> None:
+    plant(tree, 6, seed=1)
+    plant_odd_files(tree)
     done = count.finish(*ALL)
     assert done.returncode == 0, done.stderr
     assert "verified: the state of batch 4 " in done.stdout
     assert listed(done.stdout) == tree.words()
+    a_later_change_of_a_file_is_noticed(tree, count)
 
+
+def a_later_change_of_a_file_is_noticed(tree: Tree, count: WordCount) -> None:
     changed = next(tree.directory.glob("d0/below/*.txt"))
     changed.write_text(changed.read_text() + "\nnewword newword")
     again = count.finish("--verify")
@@ -59,58 +71,66 @@ def test_state_holds_what_str_split_finds_and_a_later_change_of_a_file_is_notice
     assert "'newword': None in the state, 2 in the files" in again.stderr
 
 
-def test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word(tree: Tree, count: WordCount) -> None:
+def test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word(
+    tree: Tree, count: WordCount, tmp_path: Path
+) -> None:
+    """The first time the tasks are in two processes of their own, then in the driver's."""
+    on_cluster = replace(count, env={"SPARK_HOME": str(spark_home(tmp_path / "spark"))})
     rng = random.Random()
     reported: list[int] = []
     for seed in range(KILLS):
         plant(tree, 14, seed)
-        reported += count.kill_after(rng.randint(2, 5), rng.uniform(0, 0.5))
+        batches, pause_s = rng.randint(2, 5), rng.uniform(0, 0.5)
+        if seed == 0:
+            reported += on_cluster.kill_after(batches, pause_s, *CLUSTER)
+        else:
+            reported += count.kill_after(batches, pause_s)
+    plant_odd_files(tree)
     done = count.finish(*ALL)
     assert done.returncode == 0, done.stderr
     assert "verified" in done.stdout
     assert listed(done.stdout) == tree.words()
     assert len(reported) >= 2 * KILLS
+    a_later_change_of_a_file_is_noticed(tree, count)
 
 
+@only_in_depth("test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word has two executors")
 def test_two_executor_processes_count_the_same(
     tree: Tree, count: WordCount, tmp_path: Path
 ) -> None:
     count.env = {"SPARK_HOME": str(spark_home(tmp_path / "spark"))}
     plant(tree, 12, seed=3)
-    done = count.finish(
-        *ALL,
-        *("--master", "local-cluster[2,1,1024]"),
-        *("--conf", "spark.executor.memory=1g"),
-    )
+    done = count.finish(*ALL, *CLUSTER)
     assert done.returncode == 0, done.stderr
     assert "verified: the state of batch 5 " in done.stdout
     assert listed(done.stdout) == tree.words()
 
 
-def test_small_files_go_together_by_their_bytes(tree: Tree, count: WordCount) -> None:
-    for _ in range(40):
-        tree.add("word " * 200)
-    count.options = ("--partitions", "2", "--bytes-per-batch", "20000")
-    done = count.finish("--top", "1")
-    assert done.returncode == 0, done.stderr
-    assert "verified: the state of batch 1 " in done.stdout
-    assert listed(done.stdout) == tree.words()
-
-
-def test_a_run_of_a_few_batches_is_compared_and_the_next_one_goes_on(
+def test_a_run_of_a_few_batches_is_compared_and_the_next_one_goes_on_with_files_by_their_bytes(
     tree: Tree, count: WordCount
 ) -> None:
-    plant(tree, 60, seed=5)
+    files, file_bytes, batch_bytes = 60, 1_000, 20_000
+    for number in range(files):
+        tree.add(f"w{number:03} " * (file_bytes // 5))
     count.options = ("--partitions", "2", "--files-per-batch", "1")
     some = count.finish("--batches", "2")
     assert some.returncode == 0, some.stderr
-    assert "verified: the state of batch " in some.stdout
     assert "state of batch 59" not in some.stdout, "it stopped before the end"
     assert "ERROR" not in some.stderr
-    count.options = ("--partitions", "2", "--files-per-batch", "30")
+    last = verified_batch(some.stdout)
+    count.options = ("--partitions", "2", "--bytes-per-batch", str(batch_bytes))
     rest = count.finish(*ALL)
+    assert rest.returncode == 0, rest.stderr
     assert "batch 0: " not in rest.stdout, "it went on"
+    left = files - (last + 1)
+    assert verified_batch(rest.stdout) == last + ceil(left * file_bytes / batch_bytes)
     assert listed(rest.stdout) == tree.words()
+
+
+def verified_batch(output: str) -> int:
+    found = re.search(r"verified: the state of batch (\d+) ", output)
+    assert found is not None, output
+    return int(found[1])
 
 
 def test_ctrl_c_ends_a_run_with_a_comparison_and_no_error(tree: Tree, count: WordCount) -> None:

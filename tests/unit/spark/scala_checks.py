@@ -17,7 +17,7 @@ GOLDEN = ROOT / "tests" / "golden"
 _SOURCES = ROOT / "native" / "spark-state-store" / "src"
 _LOGGING = _SOURCES / "test" / "resources" / "log4j2.properties"
 _STARTS_FAST = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_CHECKS = ("Checks.scala", "format/*.scala", "core/*.scala")
+_CHECKS = ("Checks.scala", "format/*.scala", "core/*.scala", "faults/LightLocalFs.scala")
 
 
 class ScalaChecks:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.property.estimate_behind_a_store import Behind, behind_a_store
 from tests.property.estimate_simulation import KEY_BYTES
+from tests.support.depth import more_in_depth
 from tidelog.cost.model.bill import bill
 from tidelog.cost.model.changelog import estimate_changelog
 from tidelog.cost.model.estimate import Estimate
@@ -95,9 +96,14 @@ CASES = {
 }
 
 
+USUAL = ("few checkpoints", "30 checkpoints", "at hand", "large", "no log", "no log, far away")
+"""Slots, latency, bandwidth and the missing log weigh most in one each; the others lie between."""
+
+
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_checkpoints_and_restores_are_what_todays_code_takes(case: Case) -> None:
+@pytest.mark.parametrize("name", more_in_depth(USUAL, CASES))
+def test_checkpoints_and_restores_are_what_todays_code_takes(name: str) -> None:
+    case = CASES[name]
     measured, estimate = case.measured(), case.estimated()
     within = {"rel": 0.25}
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     Eager,
@@ -127,13 +128,13 @@ def firing(checkpoint: Checkpoint) -> set[tuple[int, int, int]]:
     }
 
 
-@pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3), (3, 1)])
+@one_by_one(build=BUILDS, shapes={"3-1": (3, 1), "2-3": (2, 3), "1-2": (1, 2)})
 def test_every_step_of_a_firing_is_resumed_in_another_shape(
-    build: Any, before: int, after: int, monkeypatch: pytest.MonkeyPatch
+    build: Any, shapes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.runtime.operators.process.TIMERS_PER_STEP", 1)
     monkeypatch.setattr("tidelog.runtime.operators.window.TIMERS_PER_STEP", 1)
+    before, after = shapes
     steps: set[tuple[int, int, int]] = set()
     # A checkpoint takes two steps; the intervals make them fall between others.
     for interval in (0.1, 0.25):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth
 from tests.support.pipelines import Portions, config
 from tests.unit.runtime.sinks.outputs import KINDS, Output, output
 from tidelog import Effects, Job, JobResult, JobRunner, TidelogError
@@ -146,7 +147,8 @@ def test_a_start_suspended_anywhere_loses_nothing_of_its_successor(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     # All steps would take PostgreSQL most of a minute.
-    for held_at in range(0, steps_of_a_start(kind, request) + 3, 3 if kind == "postgres" else 1):
+    stride = more_in_depth(6, 3) if kind == "postgres" else more_in_depth(2, 1)
+    for held_at in range(0, steps_of_a_start(kind, request) + 3, stride):
         out, store = output(kind, request, held_at), MemoryStore()
         first = killed_behind(Process(out, store, 1), 4)
         shown = len(out.shown())

@@ -5,7 +5,6 @@ import java.util.Comparator
 
 import scala.util.Random
 
-import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
 import com.codahale.metrics.MetricRegistry
@@ -14,6 +13,7 @@ import tidelog.spark.driver.{Collector, DriverMetrics, HouseKeeping}
 import tidelog.spark.Checks
 import tidelog.spark.format._
 import tidelog.spark.Checks.equal
+import tidelog.spark.faults.LightLocalFs
 import tidelog.spark.index._
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.storage.AtomicFiles
@@ -122,7 +122,7 @@ final class LogChecks(checks: Checks) {
 /** Drivers, executors and Spark's maintenance in one thread, with a plain map beside them. */
 private final class RandomLog(directory: LocalPath, random: Random) {
   private val path = new Path(directory.toUri)
-  private val files = AtomicFiles.open(path, new Configuration)
+  private val files = AtomicFiles.open(path, LightLocalFs.configuration())
   private val root = CheckpointRoot(path.toString.stripSuffix("/"))
   private val stored = new IndexFiles(root, files)
   private var model = Map.empty[ChangelogName, Vector[Byte]]
