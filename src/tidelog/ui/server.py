@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from tidelog.errors import ConfigError, TidelogError
 
@@ -78,13 +77,13 @@ class _Handler(BaseHTTPRequestHandler):
         """The page or the document."""
         if not self._from_here():
             return
-        target = urlsplit(self.path)
-        if target.path == "/":
+        path, _, query = self.path.partition("?")
+        if path == "/":
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
-        elif target.path == "/document.json":
+        elif path == "/document.json":
             # A link to the page may stand anywhere; only the page itself may ask for more.
             if self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
-                self._document(on_demand=target.query == ON_DEMAND)
+                self._document(on_demand=query == ON_DEMAND)
             else:
                 self._refuse(HTTPStatus.FORBIDDEN, "Open the page itself.")
         else:

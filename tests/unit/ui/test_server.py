@@ -1,12 +1,16 @@
 """The server answers this machine's browser, its own page alone, and two addresses."""
 
+import contextlib
 import http.client
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from tests.support.depth import more_in_depth
 from tidelog.errors import ConfigError, StoreUnreachableError
 from tidelog.ui.server import PageServer, page_server
 
@@ -84,6 +88,51 @@ def test_another_name_gets_nothing(server: PageServer, path: str, host: str) -> 
     status, data, _ = asked(server, path, Host=host.format(port=server.server_port))
     assert status == 421
     assert data == f"This page is at {server.url} only.\n".encode()
+
+
+@pytest.mark.parametrize("target", [b"//[", b"http://[", b"http://[/?now", b"/%00", b"*", b"?now"])
+def test_a_strange_address_is_answered(
+    server: PageServer, target: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    host = b"Host: 127.0.0.1:%d" % server.server_port
+    with socket.create_connection(("127.0.0.1", server.server_port)) as client:
+        client.sendall(b"GET %b HTTP/1.0\r\n%b\r\n\r\n" % (target, host))
+        assert client.makefile("rb").readline() == b"HTTP/1.0 404 Not Found\r\n"
+    assert capfd.readouterr().err == ""
+
+
+@given(
+    first=st.one_of(
+        st.binary(max_size=80),
+        st.tuples(st.binary(max_size=40), st.binary(max_size=10)).map(
+            lambda parts: b"GET /" + parts[0] + b" HTTP/1." + parts[1]
+        ),
+    ),
+    rest=st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=40)), max_size=4),
+    named=st.booleans(),
+)
+@settings(
+    max_examples=more_in_depth(100, 5_000),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_any_request_is_answered_or_dropped_and_the_page_stays(
+    server: PageServer,
+    capfd: pytest.CaptureFixture[str],
+    first: bytes,
+    rest: list[tuple[bytes, bytes]],
+    named: bool,
+) -> None:
+    lines = [first, *(b": ".join(pair) for pair in rest)]
+    if named:
+        lines.insert(1, b"Host: 127.0.0.1:%d" % server.server_port)
+    with socket.create_connection(("127.0.0.1", server.server_port)) as client:
+        client.sendall(b"\r\n".join([*lines, b"", b""]))
+        client.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionError):
+            while client.recv(65_536):
+                pass
+    assert asked(server, "/")[0] == 200
+    assert capfd.readouterr().err == ""
 
 
 def test_its_name_may_be_localhost(server: PageServer) -> None:
