@@ -1,4 +1,5 @@
-"""Spark's classes in a form that a JVM maps into memory: it starts in a third of the CPU time.
+"""Spark's classes in a form that a JVM maps into memory, and options with which it starts fast: in
+a third of the CPU time.
 
 A JVM makes the archive at the end of a first, small run. It is kept in the plug-in's cache under a
 name that says of which jars and which Java it is; a JVM that it does not fit goes without.
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.spark.support.session import QUICK_JVM
 from tests.support.made_once import by_one_process
 from tidelog.effects import cache_directory
 from tidelog.spark.plugin.jvm import end_jvm
@@ -24,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 def use_shared_classes() -> None:
     """In all JVMs that this process, and the ones that it starts, start from now on for Spark."""
     if VARIABLE not in os.environ and (archive := _archive()).is_file():
-        os.environ[VARIABLE] = f"-XX:SharedArchiveFile={archive} {QUIET}"
+        os.environ[VARIABLE] = f"-XX:SharedArchiveFile={archive} {QUIET} {QUICK_JVM}"
 
 
 def _archive() -> Path:
