@@ -186,7 +186,7 @@ def test_a_wrong_secret_stops_the_start_at_once(versitygw: S3Server, tmp_path: P
     bucket = Bucket(versitygw, tmp_path)
     with pytest.raises(AccessDeniedError, match=bucket.url) as refused:
         bucket.start(versitygw.endpoint, secret="wrong")
-    assert "check the credentials" in refused.value.action
+    assert "correct AWS_SECRET_ACCESS_KEY" in refused.value.action
     assert bucket.objects() == []
     bucket.finish()
 
