@@ -248,7 +248,11 @@ PARSERS: dict[str, Parser] = {
         sealed_rows,
     ),
     "rows of a state": Parser(
-        read_row, packed("key", 7, [True, {"at": 1.5}], [b"\xa1k", b"x"]), tolerant=True
+        read_row,
+        packed(
+            "key", 7, [True, {"at": 1.5}], [b"\xa1k", b"x"], [True, msgspec.msgpack.Ext(9, b"x")]
+        ),
+        tolerant=True,
     ),
     "schema of a state": Parser(
         lambda data: parse_schema(data.decode(errors="replace")),

@@ -25,7 +25,12 @@ _TIME_BIAS: Final = 1 << 63
 _UNTYPED: Final = "msgpack"
 """The schema of states that hold any msgpack value."""
 
-_unpack = msgspec.msgpack.Decoder().decode
+
+def _no_extension(code: int, _: memoryview) -> Any:
+    raise ValueError(f"msgpack's extension {code} is none of JSON's types")
+
+
+_unpack = msgspec.msgpack.Decoder(ext_hook=_no_extension).decode
 _unpack_elements = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
