@@ -24,6 +24,11 @@ from .errors import StoreUnreachableError as StoreUnreachableError
 from .errors import TidelogError as TidelogError
 from .errors import UnstorableError as UnstorableError
 from .errors import UserFunctionError as UserFunctionError
+from .library.database import Database as Database
+from .library.database import open as open
+from .library.declarations import List as List
+from .library.declarations import Map as Map
+from .library.declarations import Value as Value
 from .materialize.schedule import MaterializeConfig as MaterializeConfig
 from .runtime.arguments import JobArguments as JobArguments
 from .runtime.config import JobConfig as JobConfig

@@ -7,11 +7,12 @@ a lint rule says so. Whoever holds an `Effects` can be run in virtual time by th
 import asyncio
 import os
 import random
+import selectors
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -154,10 +155,22 @@ def _without_stop_iteration(function: Callable[[], T]) -> Callable[[], T]:
     return call
 
 
-def loop_thread() -> asyncio.AbstractEventLoop:
-    """An event loop that runs on a thread of its own, until it is stopped or the process ends."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="tidelog-loop", daemon=True).start()
+def loop_thread(
+    selector: selectors.BaseSelector | None = None,
+    around: AbstractContextManager[object] | None = None,
+) -> asyncio.AbstractEventLoop:
+    """An event loop that runs on a thread of its own, until it is stopped or the process ends.
+
+    It waits with `selector`, and the whole of it runs within `around`.
+    """
+    loop = asyncio.SelectorEventLoop(selector) if selector else asyncio.new_event_loop()
+
+    def run() -> None:
+        with around or nullcontext():
+            loop.run_forever()
+            loop.close()
+
+    threading.Thread(target=run, name="tidelog-loop", daemon=True).start()
     return loop
 
 

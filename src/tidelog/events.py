@@ -46,6 +46,13 @@ class Event(Enum):
     STORE_ENCRYPTED = (INFO, "%(store)s is a new encrypted store; its key is %(source)s")
     KEYS_ROTATED = (INFO, "the keys of %(store)s, now %(keys)d, are wrapped with another key")
 
+    # Programs with a loop of their own.
+    STEP_OPEN = (
+        WARNING,
+        "checkpoint %(checkpoint)d was given up because a step did not end, of thread %(threads)s; "
+        "advance(), step() and checkpoint() end a step",
+    )
+
     # Local recovery.
     LOCAL_COPIES_OPENED = (
         INFO,
@@ -176,6 +183,10 @@ class Event(Enum):
     ROLLBACK_FAILED = (
         WARNING,
         "a transaction in %(database)s was not rolled back, its connection is replaced: %(error)s",
+    )
+    CONTROL_UNAVAILABLE = (
+        WARNING,
+        "`tidelog savepoint` and the page will not find this database: %(error)s",
     )
     CONTROL_REFUSED = (INFO, "a request on the control socket was refused: %(error)s")
     CONTROL_CLIENT_GONE = (INFO, "a client of the control socket went away: %(error)s")

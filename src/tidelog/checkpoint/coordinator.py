@@ -183,6 +183,8 @@ class Coordinator(Generic[Task, State]):
         self._ended = set(self._exited)
         """Tasks that have handled all their data, those that exited since included."""
         self._done = self._exited >= predecessors.keys()
+        self._hurried = False
+        """Somebody waits for a checkpoint that begins after the one under way."""
         self._wanted: SavepointRequest | None = None
         """The savepoint that is asked for and not triggered yet."""
         self.consecutive_failures = 0
@@ -241,6 +243,13 @@ class Coordinator(Generic[Task, State]):
             return [Drain()]
         return self._trigger(now) if running is None else []
 
+    def hurry(self, now: float) -> tuple[CheckpointId, list[Decision[Task, State]]]:
+        """Somebody waits for a checkpoint of what is there now: the id that it has at least."""
+        if self._running is None and not self._done:
+            return self._next_id, self._trigger(now)
+        self._hurried = True
+        return self._next_id, []
+
     def ended(self, task: Task, now: float) -> list[Decision[Task, State]]:
         """A task has seen the end of its data and run its `finish`."""
         self._ended.add(task)
@@ -287,7 +296,7 @@ class Coordinator(Generic[Task, State]):
         decisions: list[Decision[Task, State]] = [
             Complete(checkpoint, self._done, exited, running.savepoint)
         ]
-        if not self._done and (self._all_ended() or self._savepoint_due()):
+        if not self._done and (self._all_ended() or self._savepoint_due() or self._hurried):
             decisions += self._trigger(now)
         return decisions
 
@@ -312,6 +321,7 @@ class Coordinator(Generic[Task, State]):
         return running.finished == running.plan.takes_part
 
     def _trigger(self, now: float) -> list[Decision[Task, State]]:
+        self._hurried = False
         checkpoint = self._next_id
         self._next_id = CheckpointId(checkpoint + 1)
         final = self._all_ended()

@@ -19,6 +19,7 @@ from tidelog.runtime.operators.stateless import Filter, FlatMap, Map, MapBatches
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
+from tidelog.runtime.tasks.caller_task import Caller
 from tidelog.state.processor import StatefulProcessor, TimeMode
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import Declared, declared
@@ -36,6 +37,8 @@ class Node:
     source: Source | None = None
     sink: Sink | None = None
     operator: OperatorFactory | None = None
+    caller: Caller | None = None
+    """Works on the operator's state itself; the job has no other operator then."""
     parallelism: int | None = None
     """None: as the streams in front, or as the job after an exchange and for sources."""
     keyed: bool = False
@@ -95,6 +98,11 @@ class Job:
         node = self._add(name, [], parallelism)
         node.source = source
         return Stream(self, [Edge(node, "forward")])
+
+    def called_by(self, caller: Caller, *, name: str) -> None:
+        """The job is nothing but state by key that a program works on itself."""
+        node = self._add(name, [], 1)
+        node.caller, node.operator, node.keyed = caller, caller.operator, True
 
     def _add(self, name: str, inputs: list[Edge], parallelism: int | None = None) -> Node:
         object_names.check_operator(name)

@@ -163,6 +163,13 @@ class JobRunner:
                 found="one that has not started, or has ended",
                 action="ask again when it is running",
             )
+        if drain and not any(node.source for node in self.job.nodes):
+            raise SavepointFailedError(
+                f"savepoint of job {self.job.name!r} with --drain",
+                expected="a job with sources, whose data can be taken as ended",
+                found="state for a program's own loop",
+                action="leave --drain out",
+            )
         driver = self.incarnation.driver
         free = driver.savepoints.name(name, self.effects.clock.now_ms())
         return await driver.savepoint(SavepointRequest(free, format, stop, drain, timeout_s))

@@ -125,6 +125,8 @@ class CheckpointDriver:
     _todo: Decisions = field(default_factory=list)
     _unproven: list[Checkpoint] = field(default_factory=list)
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
+    _waiting: list[tuple[CheckpointId, asyncio.Future[Checkpoint]]] = field(default_factory=list)
+    """Who waits for a checkpoint from this id on."""
     _started: float = 0.0
 
     def acknowledged(self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState) -> None:
@@ -152,12 +154,43 @@ class CheckpointDriver:
         self._decide(self.coordinator.savepoint(request, self._now()))
         return await answer
 
+    async def checkpoint(self) -> Checkpoint:
+        """Wait for a checkpoint of all that is there now; one that fails is tried again.
+
+        Raises CheckpointFailedError when the job ends before.
+        """
+        least, decisions = self.coordinator.hurry(self._now())
+        answer: asyncio.Future[Checkpoint] = asyncio.get_running_loop().create_future()
+        self._waiting.append((least, answer))
+        self._decide(decisions)
+        return await answer
+
     async def run(self) -> None:
         """Drive checkpoints until the last one completed; raises when the job must stop."""
         try:
             await self._run()
         finally:
             self.savepoints.ended()
+            self._answer_no_more()
+
+    def _answer(self, checkpoint: CheckpointId, entry: Checkpoint) -> None:
+        """Answer who waits for this checkpoint or an earlier one."""
+        for least, answer in self._waiting:
+            if least <= checkpoint and not answer.done():
+                answer.set_result(entry)
+        self._waiting = [each for each in self._waiting if not each[1].done()]
+
+    def _answer_no_more(self) -> None:
+        for _, answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(
+                    CheckpointFailedError(
+                        f"a checkpoint of {self.job!r}",
+                        expected="to be completed",
+                        found="the end of the job",
+                        action="see why it ended; what was durable before is",
+                    )
+                )
 
     async def _run(self) -> None:
         self._expect_next()
@@ -255,6 +288,8 @@ class CheckpointDriver:
                 task.leave()
         if decision.savepoint is not None:
             self.savepoints.completed(decision.savepoint)
+        if self.previous is not None:
+            self._answer(decision.checkpoint, self.previous)
 
     async def _store(self, decision: Store[SubtaskId, SubtaskState]) -> None:
         checkpoint = decision.checkpoint

@@ -26,6 +26,7 @@ from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Buffers, Wiring, aligned_edges
 from tidelog.runtime.supervise import run_until_done
 from tidelog.runtime.tasks.alignment import Switching
+from tidelog.runtime.tasks.caller_task import CallerTask
 from tidelog.runtime.tasks.finished_task import FinishedTask
 from tidelog.runtime.tasks.parts import CheckpointListener, TaskParts
 from tidelog.runtime.tasks.sink_output import SinkOutput
@@ -170,6 +171,8 @@ class Deployment:
             gate = wiring.gates[vertex.id][number] if vertex.inputs else None
             return FinishedTask(self._finished_parts(subtask, vertex, output), gate)
         parts = self._parts(subtask, vertex, output)
+        if vertex.head.caller is not None:
+            return CallerTask(parts, vertex.head.caller)
         if source is not None and splits is not None:
             return SourceTask(parts, source, splits)
         origins = InputOrigins(

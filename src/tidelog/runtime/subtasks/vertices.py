@@ -48,7 +48,9 @@ def compile_job(job: Job, parallelism: int, apart: Collection[str] = ()) -> list
 
     Raises ConfigError for an incomplete job.
     """
-    if not any(node.source for node in job.nodes) or not any(node.sink for node in job.nodes):
+    called = any(node.caller for node in job.nodes)
+    ends = any(node.source for node in job.nodes) and any(node.sink for node in job.nodes)
+    if not called and not ends:
         raise ConfigError(
             f"job {job.name!r}",
             expected="at least one source and one sink",

@@ -42,6 +42,10 @@ class KeyedRows:
         backend = self._backend
         return backend.key_prefix + self._state + backend.key
 
+    def row_of(self, prefix: bytes, key: bytes) -> bytes:
+        """Row key of an encoded key in the key group that `prefix` stands for."""
+        return prefix + self._state + key
+
 
 def register(
     backend: KeyedBackend,

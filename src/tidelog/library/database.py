@@ -1,0 +1,261 @@
+"""A database: durable state by key for a program that has a loop of its own.
+
+Invariants: the job behind it runs in an event loop on a thread of its own; whatever ends it ends
+the database too, and the next operation of the program raises the reason; what is durable is what
+the last checkpoint holds, and a program that goes on from its `position` loses and doubles nothing.
+"""
+
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint
+from tidelog.effects import Effects, loop_thread
+from tidelog.errors import CheckpointFailedError, ConfigError, StorageError, UserFunctionError
+from tidelog.events import Event
+from tidelog.library.baton import Baton, BatonSelector
+from tidelog.library.declarations import State
+from tidelog.library.handles import KeyStates
+from tidelog.library.program import Program
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.control.server import serve_control
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.storage.open import open_store
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_OPERATOR: Final = "state"
+
+
+def open(  # as in sqlite3 and shelve: `tidelog.open`
+    url: str,
+    state: Mapping[str, State],
+    *,
+    name: str = "database",
+    config: JobConfig | None = None,
+    options: Mapping[str, Any] | None = None,
+    log_url: str | None = None,
+) -> "Database":
+    """Open the state at `url`, or begin it, and go on from its last checkpoint.
+
+    `state` declares every state by name. `name` is that of the application: another one finds no
+    state of this one. `config`, `options` and `log_url` are those of jobs and stores.
+
+    Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
+    StorageError. Another program that has the same state open is fenced: its next checkpoint fails.
+    """
+    database = Database(url, state, name, config or JobConfig(), options, log_url)
+    database._start()
+    return database
+
+
+class Database:
+    """Durable state by key; operations may come from any thread.
+
+    All operations raise the error that ended the database, if one has.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        state: Mapping[str, State],
+        name: str,
+        config: JobConfig,
+        options: Mapping[str, Any] | None,
+        log_url: str | None,
+    ) -> None:
+        baton = Baton()
+        self._effects = Effects()
+        self._program = Program(dict(state), baton, self._ending)
+        job = Job(name)
+        job.called_by(self._program, name=_OPERATOR)
+        store = open_store(
+            url,
+            self._effects,
+            policy=config.retry,
+            options=options,
+            log_url=log_url,
+            encryption_key=config.encryption_key,
+        )
+        self._runner = JobRunner(job, store, config, self._effects)
+        self._loop = loop_thread(BatonSelector(baton), baton)
+        self._running: concurrent.futures.Future[None] | None = None
+        self._broken: Exception | None = None
+        """Why a step broke off."""
+
+    @property
+    def position(self) -> dict[Any, Any] | None:
+        """The position of each partition in the last durable checkpoint; None when it has none.
+
+        After `open` it says where to go on; later it is what may be told to others as done.
+        """
+        return dict(self._program.durable) or None
+
+    def key(self, key: Any) -> KeyStates:
+        """The states of a key: a str, int (64 bits), bool, bytes, float, None or a tuple of these.
+
+        Keep it for as long as you like: it is nothing but names.
+        """
+        return self._program.key(key)
+
+    def advance(self, partition: Any, position: Any) -> None:
+        """The program has done all that belongs to a position of a partition.
+
+        This ends a step: a checkpoint holds all changes that the calling thread has made since the
+        step before, and this position, or none of them.
+        """
+        self._check()
+        self._program.advance(partition, position)
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """The changes in the block are in one checkpoint, all of them; for programs without
+        positions.
+
+        A block that breaks off after it has changed something ends the database, for nobody can
+        take back its changes: open it again, and it goes on from its last checkpoint.
+        """
+        self._check()
+        try:
+            yield
+        except BaseException as error:
+            if self._program.in_own_step:
+                self._broken = UserFunctionError(
+                    f"a step of database {self._runner.store.url}",
+                    expected="to end",
+                    found=f"{type(error).__name__}: {error}",
+                    action="open the database again: it goes on from its last checkpoint",
+                )
+                self._cancel()
+            raise
+        self._program.end_step()
+
+    def checkpoint(self) -> Checkpoint:
+        """Wait until all that was changed is durable, and end the step of the calling thread.
+
+        Raises CheckpointFailedError and what has ended the database.
+        """
+        self._check()
+        self._program.end_step()
+        try:
+            return self._asked(self._checkpoint())
+        except CheckpointFailedError as error:
+            raise self._ending() from error
+
+    def savepoint(self, name: str | None = None) -> Savepoint:
+        """Wait for a checkpoint that is kept until somebody drops it, and end the calling thread's
+        step; raises SavepointFailedError.
+        """
+        self._check()
+        self._program.end_step()
+        return self._asked(self._runner.savepoint(name))
+
+    def close(self) -> None:
+        """Take a last checkpoint, and release everything. A step that is open is part of it."""
+        if self._running is None:
+            return
+        try:
+            self.checkpoint()
+        finally:
+            self._stop()
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:  # whatever broke the loop broke a step: the next start goes on from the last one
+            self._stop()
+
+    def _start(self) -> None:
+        began: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._running = asyncio.run_coroutine_threadsafe(
+            self._run(lambda: began.set_result(None)), self._loop
+        )
+        concurrent.futures.wait([began, self._running], return_when="FIRST_COMPLETED")
+        if self._running.done():
+            running = self._running
+            self._stop()
+            running.result()
+        self._program.began.wait()
+
+    async def _run(self, on_started: Callable[[], None]) -> None:
+        """Run the job, and answer for it on its control socket from its start to its end."""
+        started = asyncio.Event()
+        running = asyncio.ensure_future(self._runner.run(started.set))
+        starting = asyncio.ensure_future(started.wait())
+        try:
+            await asyncio.wait([running, starting], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                on_started()
+                await self._answered(running)
+            await running
+        finally:
+            starting.cancel()
+            running.cancel()
+            await asyncio.gather(running, starting, return_exceptions=True)
+
+    async def _answered(self, running: "asyncio.Future[JobResult]") -> None:
+        try:
+            async with serve_control(self._runner):
+                await asyncio.wait([running])
+        except StorageError as error:
+            Event.CONTROL_UNAVAILABLE.log(logger, error=error)
+
+    async def _checkpoint(self) -> Checkpoint:
+        incarnation = self._runner.incarnation
+        assert incarnation is not None
+        return await incarnation.driver.checkpoint()
+
+    def _asked(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _check(self) -> None:
+        """Raise what has ended the database."""
+        if self._running is None or self._running.done():
+            raise self._ending()
+
+    def _ending(self) -> Exception:
+        """Why the database has ended, or is about to."""
+        running = self._running
+        if self._broken is not None:
+            return self._broken
+        if running is not None:
+            concurrent.futures.wait([running])
+            if not running.cancelled() and (error := running.exception()) is not None:
+                return error if isinstance(error, Exception) else RuntimeError(str(error))
+        return ConfigError(
+            f"database {self._runner.store.url}",
+            expected="one that is open",
+            found="one that was closed, or stopped by `tidelog stop`",
+            action="open it again",
+        )
+
+    def _stop(self) -> None:
+        self._cancel()
+        self._running = None
+        self._asked(self._closed())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._effects.offload.close()
+
+    def _cancel(self) -> None:
+        """End the job where it is, and wait for its end."""
+        if self._running is not None:
+            self._running.cancel()
+            concurrent.futures.wait([self._running])
+
+    async def _closed(self) -> None:
+        await self._runner.store.close()

@@ -1,0 +1,227 @@
+"""The program as the caller of its job: its states, its position, and where its steps end.
+
+Invariants: the position is state like any other, so it is in the same checkpoint as the changes of
+the step that it ends; a checkpoint captures no step that has not ended.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.errors import StateSchemaError
+from tidelog.ids import CheckpointId
+from tidelog.library.baton import Baton
+from tidelog.library.declarations import List, Map, State, Value, schema_of
+from tidelog.library.handles import Access, KeyStates
+from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.handles.list import ListState
+from tidelog.state.handles.map import MapState
+from tidelog.state.handles.value import ValueState
+from tidelog.state.key_groups import encode_key, key_group
+
+_POSITION: Final = "$position"
+_POSITION_SCHEMAS: Final = ("partition binary", "position binary")
+_NO_KEY: Final = encode_key(None)
+_FAR: Final = 1 << 63
+_KEYS: Final = 8192
+"""Keys whose handles are kept for the next time."""
+
+
+class StatesOperator(Operator):
+    """Declares the states of a program."""
+
+    def __init__(self, declared: Mapping[str, State]) -> None:
+        self._declared = declared
+        self.states: dict[str, ValueState | ListState | MapState] = {}
+
+    def open(self, context: OperatorContext) -> None:
+        self.backend = context.backend
+        self.states = {
+            name: _made(context.backend, name, each) for name, each in self._declared.items()
+        }
+        self.position = MapState(context.backend, _POSITION, *_POSITION_SCHEMAS)
+
+
+def _made(backend: KeyedBackend, name: str, state: State) -> ValueState | ListState | MapState:
+    ttl_ms = None if state.ttl_s is None else round(state.ttl_s * 1000)
+    values = schema_of(name, "value", state.type)
+    match state:
+        case Value():
+            return ValueState(backend, name, values, ttl_ms)
+        case List():
+            return ListState(backend, name, values, ttl_ms)
+        case Map():
+            return MapState(backend, name, schema_of(name, "key", state.key_type), values, ttl_ms)
+
+
+class Program:
+    """A program's threads on one side, the task of its state on the other (`Caller`)."""
+
+    def __init__(
+        self, declared: Mapping[str, State], baton: Baton, ending: Callable[[], Exception]
+    ) -> None:
+        self.baton = baton
+        self._ending = ending
+        self.began = threading.Event()
+        self.durable: dict[Any, Any] = {}
+        """The position of each partition in the last durable checkpoint."""
+        self._positions: dict[Any, Any] = {}
+        """The newest positions ..."""
+        self._moved: set[Any] = set()
+        """... of which those of these partitions are not written to the state yet ..."""
+        self._captured: dict[CheckpointId, dict[Any, Any]] = {}
+        """... and those in checkpoints that are not durable yet."""
+        self._declared = declared
+        self._operator: StatesOperator | None = None
+        self._wake: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._keys: dict[bytes, KeyStates] = {}
+
+    def operator(self) -> Operator:
+        """A new operator; the newest one is that of the task."""
+        self._operator = StatesOperator(self._declared)
+        return self._operator
+
+    def begin(self, wake: asyncio.Event) -> None:
+        """Called in the event loop when the states are restored."""
+        assert self._operator is not None
+        self._wake, self._loop = wake, asyncio.get_running_loop()
+        self.access = Access(self.baton, self._operator.backend, self._look, self._ending)
+        self._prefix = self._prefix_of(_NO_KEY)
+        self._use_position()
+        decode = msgspec.msgpack.decode
+        self.durable = {
+            _hashable(decode(partition)): decode(position)
+            for (partition,), (position,) in self._operator.position.iterator()
+        }
+        self._positions = dict(self.durable)
+        self.began.set()
+
+    @asynccontextmanager
+    async def held(self, given_up: asyncio.Event) -> AsyncIterator[bool]:
+        """As `Caller.held`: no step is open in the block, and none begins."""
+        loop, none_open = asyncio.get_running_loop(), asyncio.Event()
+
+        def held_back() -> None:
+            loop.call_soon_threadsafe(none_open.set)
+
+        self.baton.hold_back(held_back)
+        waits = [asyncio.ensure_future(each.wait()) for each in (none_open, given_up)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not none_open.is_set():
+                self.baton.let_go()
+            yield none_open.is_set()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            self.baton.let_go()
+
+    def capture(self, checkpoint: CheckpointId) -> None:
+        """As `Caller.capture`: positions become state here, not with every step."""
+        assert self._operator is not None
+        encode = msgspec.msgpack.encode
+        self._use_position()
+        for partition in self._moved:
+            position = self._positions[partition]
+            self._operator.position.updateValue((encode(partition),), (encode(position),))
+        self._moved.clear()
+        self._captured[checkpoint] = dict(self._positions)
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        """As `Caller.completed`."""
+        for each in [each for each in self._captured if each <= checkpoint]:
+            self.durable = self._captured.pop(each)
+
+    def end(self) -> None:
+        """As `Caller.end`."""
+        self.baton.end()
+
+    @property
+    def in_step(self) -> str:
+        """The threads whose step is open."""
+        return ", ".join(self.baton.open_steps)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """As `Caller.paused`."""
+        self.baton.pause(True)
+        try:
+            yield
+        finally:
+            self.baton.pause(False)
+
+    def key(self, key: Any) -> KeyStates:
+        """The states of a key."""
+        encoded = encode_key(key)
+        found = self._keys.get(encoded)
+        if found is None:
+            assert self._operator is not None
+            if len(self._keys) >= _KEYS:
+                self._keys = {}  # all at once, which costs nothing per access
+            states, prefix = self._operator.states, self._prefix_of(encoded)
+            found = self._keys[encoded] = KeyStates(self.access, states, prefix, encoded)
+        return found
+
+    def advance(self, partition: Any, position: Any) -> None:
+        """Note a position, and end the step of the calling thread."""
+        # Most positions are offsets.
+        if position.__class__ is not int or not -_FAR <= position < _FAR:
+            _check_storable(f"position {position!r}", position)
+        if partition not in self._positions:
+            _check_storable(f"partition {partition!r}", partition)
+        access = self.access
+        access.enter()
+        try:
+            access.changing()
+            self._positions[partition] = position
+            self._moved.add(partition)
+            self.baton.end_step()
+        finally:
+            self.baton.give()
+
+    @property
+    def in_own_step(self) -> bool:
+        """Whether the calling thread has changed something since its last step ended."""
+        return self.baton.in_step
+
+    def end_step(self) -> None:
+        """What the calling thread has changed may be part of a checkpoint."""
+        self.baton.take()
+        try:
+            self.baton.end_step()
+        finally:
+            self.baton.give()
+
+    def _look(self) -> None:
+        assert self._loop is not None and self._wake is not None
+        self._loop.call_soon_threadsafe(self._wake.set)
+
+    def _use_position(self) -> None:
+        backend = self.access.backend
+        backend.key_prefix, backend.key = self._prefix, _NO_KEY
+
+    def _prefix_of(self, encoded: bytes) -> bytes:
+        return key_group(encoded, self.access.backend.key_groups).to_bytes(2, "big")
+
+
+def _check_storable(what: str, value: Any) -> None:
+    """Raises StateSchemaError for what cannot be written when a checkpoint comes."""
+    try:
+        msgspec.msgpack.encode(value)
+    except (TypeError, OverflowError, UnicodeEncodeError, RecursionError) as cause:
+        raise StateSchemaError(
+            what,
+            expected="a text, bytes, a number of 64 bits, or a list of these",
+            found=str(cause),
+            action="pass one; it is what `position` gives back after a restart",
+        ) from cause
+
+
+def _hashable(partition: Any) -> Any:
+    return tuple(partition) if isinstance(partition, list) else partition

@@ -1,0 +1,140 @@
+"""Caller tasks: the state of an operator that the program itself works on, in threads of its own.
+
+Invariants: nobody but this task and the caller touches the backend, and never at the same time; the
+caller waits while a checkpoint captures what it wrote, so that a checkpoint holds whole steps of
+it; it waits as well while memory is full.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Final, Protocol
+
+from tidelog.effects import wait_for
+from tidelog.events import Event
+from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.messages import Barrier
+from tidelog.runtime.operators.operator import Operator
+from tidelog.runtime.tasks.parts import TaskParts
+from tidelog.runtime.tasks.task import Task
+
+logger = logging.getLogger(__name__)
+
+_LOOKS_EVERY_S: Final = 0.05
+"""So often it is seen to that buffered rows are flushed in time, when nothing wakes the task."""
+
+
+class Caller(Protocol):
+    """A program beside the event loop that works on the state of one operator."""
+
+    def operator(self) -> Operator:
+        """A new operator, which declares the states when it opens."""
+        ...
+
+    def begin(self, wake: asyncio.Event) -> None:
+        """The states of the newest operator are restored: the caller may work on them.
+
+        It sets `wake`, in the event loop, when it has written much.
+        """
+        ...
+
+    def held(self, given_up: asyncio.Event) -> AbstractAsyncContextManager[bool]:
+        """Nobody works on the states in the block, which begins between two steps of the caller.
+
+        False, and everybody may: the wait was given up before the caller's step had ended.
+        """
+        ...
+
+    def capture(self, checkpoint: CheckpointId) -> None:
+        """A checkpoint is about to capture what the caller wrote so far: the last chance to write.
+
+        Called while its states are held.
+        """
+        ...
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint is durable."""
+        ...
+
+    def end(self) -> None:
+        """The states are about to be closed: nobody may touch them any more."""
+        ...
+
+    @property
+    def in_step(self) -> str:
+        """Who has not ended a step, for messages."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """The caller waits in the block, in the middle of a step if need be."""
+        ...
+
+
+class CallerTask(Task):
+    """Takes part in checkpoints for a caller."""
+
+    def __init__(self, parts: TaskParts, caller: Caller) -> None:
+        super().__init__(parts)
+        self._caller = caller
+        self._barriers: deque[Barrier] = deque()
+        self._wake = asyncio.Event()
+        self._given_up = asyncio.Event()
+        """The checkpoint is given up whose barrier waits for the caller."""
+        self._taking: CheckpointId | None = None
+
+    def _start(self, barrier: Barrier) -> None:
+        self._barriers.append(barrier)
+        self._wake.set()
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    async def complete(self, checkpoint: CheckpointId) -> None:
+        await super().complete(checkpoint)
+        self._caller.completed(checkpoint)
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        super().abort(checkpoint)
+        if self._taking is not None and self._taking <= checkpoint:
+            self._given_up.set()
+
+    async def run(self) -> None:
+        clock = self.parts.effects.clock
+        self._caller.begin(self._wake)
+        try:
+            while not self._leaving:
+                await wait_for(self._wake, clock, _LOOKS_EVERY_S)
+                self._wake.clear()
+                while self._barriers:
+                    await self._captured(self._barriers.popleft())
+                await self._flushed()
+        finally:
+            self._caller.end()
+            await self._stop()
+        await self._exit()
+
+    async def _captured(self, barrier: Barrier) -> None:
+        if barrier.checkpoint <= self._checkpoints.given_up:
+            return
+        seen_at = self._now()
+        self._taking = barrier.checkpoint
+        self._given_up.clear()
+        # Most of it goes while the caller works on; what it writes meanwhile is the rest.
+        await self._in_steps(self.parts.backend.flush_in_steps(urgent=True))
+        async with self._caller.held(self._given_up) as held:
+            if held:
+                self._caller.capture(barrier.checkpoint)
+                await self._checkpoint(barrier, seen_at)
+            else:
+                Event.STEP_OPEN.log(
+                    logger, checkpoint=barrier.checkpoint, threads=self._caller.in_step
+                )
+        self._taking = None
+
+    async def _flushed(self) -> None:
+        uploader, table = self.parts.uploader, self.parts.backend.table
+        if table.crowded() or (uploader is not None and uploader.full):
+            with self._caller.paused():
+                await self._memory_free()
+        await self._flush_if_due()

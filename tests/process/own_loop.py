@@ -1,0 +1,35 @@
+"""A program with a loop of its own: counts the words of numbered lines, killed by its test."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import tidelog
+from tidelog import JobConfig, Map, MaterializeConfig, Schedule, Value
+
+
+def main(url: str, lines: str, released: str) -> None:
+    """Count every line of a file once, and stop behind the last one when released."""
+    config = JobConfig(
+        checkpoint=Schedule(interval=0.05), materialize=MaterializeConfig(interval=0.2)
+    )
+    states = {"count": Value(int), "files": Map(str, int)}
+    with tidelog.open(url, state=states, config=config) as db:
+        at = (db.position or {}).get("lines", 0)
+        with open(lines, "rb") as file:  # noqa: PTH123
+            file.seek(at)
+            for line in iter(file.readline, b""):
+                if os.stat(lines).st_size - file.tell() < 200:  # noqa: PTH116
+                    while not Path(released).exists():
+                        time.sleep(0.01)
+                for word in line.decode().split():
+                    key = db.key(word)
+                    key.count.set((key.count.get() or 0) + 1)
+                    key.files.set("lines", file.tell())
+                db.advance("lines", file.tell())
+        assert db.checkpoint().operators
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

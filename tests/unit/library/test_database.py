@@ -1,0 +1,288 @@
+"""A program with a loop of its own keeps its state and its place through every end of it."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tests.support.cli import tidelog as command
+from tidelog import (
+    ConfigError,
+    Database,
+    FencedError,
+    JobConfig,
+    List,
+    Map,
+    Schedule,
+    StateSchemaError,
+    UserFunctionError,
+    Value,
+)
+
+STATES = {"total": Value(int), "seen": Map(str, float), "names": List(str)}
+OFTEN = JobConfig(checkpoint=Schedule(interval=0.02))
+NEVER = JobConfig(checkpoint=Schedule(interval=3600))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+def opened(url: str, config: JobConfig = NEVER, **states: Any) -> Database:
+    return tidelog.open(url, state=states or STATES, config=config)
+
+
+class Broken(Exception):
+    """What a program breaks off with."""
+
+
+def test_what_was_changed_is_there_again_with_the_position(url: str) -> None:
+    with opened(url) as db:
+        assert db.position is None
+        db.key("a").total.set(7)
+        db.key("a").seen.set("x", 0.5)
+        db.key(("b", 1)).names.append("first")
+        db.advance("topic-0", 41)
+        db.advance("topic-1", [3, "c"])
+    with opened(url) as db:
+        assert db.position == {"topic-0": 41, "topic-1": [3, "c"]}
+        assert db.key("a").total.get() == 7
+        assert db.key("a").seen.items() == [("x", 0.5)]
+        assert db.key(("b", 1)).names.get() == ["first"]
+        assert db.key("b").total.get() is None
+
+
+def test_every_kind_of_state_reads_what_was_written_last(url: str) -> None:
+    with opened(url) as db:
+        key = db.key("k")
+        key.total.set(1)
+        key.total.delete()
+        key.seen.set("a", 1.0)
+        key.seen.set("b", 2.0)
+        key.seen.delete("a")
+        key.names.set(["x", "y"])
+        key.names.append("z")
+        read = key.total.get(), key.seen.get("a"), key.seen.items(), key.names.get()
+        assert read == (None, None, [("b", 2.0)], ["x", "y", "z"])
+        key.seen.clear()
+        key.names.delete()
+        assert (key.seen.items(), key.names.get()) == ([], [])
+
+
+def test_a_program_that_breaks_off_goes_on_from_its_last_checkpoint(url: str) -> None:
+    with pytest.raises(Broken), opened(url) as db:
+        db.key("a").total.set(1)
+        db.advance("t", 1)
+        db.checkpoint()
+        db.key("a").total.set(2)
+        db.advance("t", 2)
+        raise Broken
+    with opened(url) as db:
+        assert (db.key("a").total.get(), db.position) == (1, {"t": 1})
+
+
+def test_no_checkpoint_holds_half_a_step(url: str) -> None:
+    """Checkpoints come all the time; each start finds both changes of a step or none."""
+    for _ in range(8):
+        with pytest.raises(Broken), opened(url, OFTEN) as db:
+            left, right = db.key("left").total, db.key("right").total
+            began = number = (db.position or {"t": 0})["t"]
+            assert (left.get() or 0) == (right.get() or 0) == began
+            while (db.position or {"t": 0})["t"] == began:  # until a checkpoint is durable
+                number += 1
+                left.set(number)
+                right.set(number)
+                db.advance("t", number)
+            left.set(-1)
+            raise Broken
+
+
+def test_steps_of_several_threads_are_whole_in_every_checkpoint(url: str) -> None:
+    def add(db: Database, name: str, times: int) -> None:
+        for _ in range(times):
+            with db.step():
+                for side in ("left", "right"):
+                    total = db.key(f"{name}-{side}").total
+                    total.set((total.get() or 0) + 1)
+
+    names = ["one", "two", "three"]
+    with pytest.raises(Broken), opened(url, OFTEN) as db:
+        threads = [threading.Thread(target=add, args=(db, name, 1500)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        raise Broken
+    with opened(url) as db:
+        for name in names:
+            counts = {db.key(f"{name}-{side}").total.get() for side in ("left", "right")}
+            assert len(counts) == 1
+
+
+def test_a_second_start_fences_the_first(url: str) -> None:
+    first = opened(url)
+    first.key("a").total.set(1)
+    first.checkpoint()
+    with opened(url) as second:
+        assert second.key("a").total.get() == 1
+        first.key("a").total.set(2)
+        for use in (
+            first.checkpoint,
+            lambda: first.advance("t", 3),
+            lambda: first.key("a").total.set(3),
+            first.key("a").total.get,
+        ):
+            with pytest.raises(FencedError):
+                use()
+    with pytest.raises(FencedError):
+        first.close()
+    with opened(url) as db:
+        assert db.key("a").total.get() == 1
+
+
+def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_something(url: str) -> None:
+    db = opened(url)
+    with pytest.raises(Broken), db.step():
+        raise Broken
+    with db.step():
+        db.key("a").total.set(1)
+    db.checkpoint()
+    with pytest.raises(Broken), db.step():
+        db.key("a").total.set(2)
+        raise Broken
+    with pytest.raises(UserFunctionError, match="open the database again"):
+        db.key("a").total.get()
+    with pytest.raises(UserFunctionError, match="open the database again"):
+        db.close()
+    with opened(url) as again:
+        assert again.key("a").total.get() == 1
+
+
+def test_a_closed_database_says_so(url: str) -> None:
+    db = opened(url)
+    db.close()
+    db.close()
+    with pytest.raises(ConfigError, match="one that was closed"):
+        db.checkpoint()
+    with pytest.raises(ConfigError, match="one that was closed"):
+        db.advance("t", 1)
+    with pytest.raises(ConfigError, match="one that was closed"):
+        db.key("a").total.get()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda db: db.key("a").total.set("text"), StateSchemaError, "bigint"),
+        (lambda db: db.key("a").seen.set(1, 1.0), StateSchemaError, "string"),
+        (lambda db: db.advance("t", object()), StateSchemaError, "position <object"),
+        (lambda db: db.advance("t", 1 << 70), StateSchemaError, "64 bits"),
+        (lambda db: db.advance(object(), 1), StateSchemaError, "partition <object"),
+        (lambda db: db.key("a").absent, AttributeError, "total, seen, names"),
+    ],
+)
+def test_a_wrong_value_is_an_error_and_changes_nothing(
+    url: str, change: Callable[[Database], object], error: type[Exception], message: str
+) -> None:
+    with opened(url) as db:
+        db.key("a").total.set(1)
+        with pytest.raises(error, match=message):
+            change(db)
+        assert db.key("a").total.get() == 1
+        db.checkpoint()
+
+
+def test_a_state_of_another_type_is_refused_and_the_stored_one_stays(url: str) -> None:
+    with opened(url, total=Value(int)) as db:
+        db.key("a").total.set(1)
+    with pytest.raises(StateSchemaError, match="total"):
+        opened(url, total=Value(str))
+    with pytest.raises(ConfigError, match="type of state 'total'"):
+        opened(url, total=Value(object))
+    with opened(url, total=Value(int)) as db:
+        assert db.key("a").total.get() == 1
+
+
+def test_a_state_that_is_left_out_is_kept_until_it_comes_back(url: str) -> None:
+    with opened(url, total=Value(int), other=Value(str)) as db:
+        db.key("a").total.set(1)
+        db.key("a").other.set("x")
+    with opened(url, total=Value(int)) as db:
+        assert db.key("a").total.get() == 1
+    with opened(url, other=Value(str)) as db:
+        assert db.key("a").other.get() == "x"
+    with pytest.raises(StateSchemaError, match="give the state its name back"):
+        opened(url, other=Value(str), sum=Value(int))
+    config = JobConfig(allow_dropped_state=("state/total",))
+    with opened(url, config, other=Value(str), sum=Value(int)) as db:
+        assert db.key("a").sum.get() is None
+
+
+def test_a_value_is_gone_when_its_time_is_over(url: str) -> None:
+    with opened(url, short=Value(int, ttl_s=0.05), long=Value(int, ttl_s=3600)) as db:
+        db.key("a").short.set(1)
+        db.key("a").long.set(1)
+        assert db.key("a").long.get() == 1
+        while db.key("a").short.get() is not None:
+            pass
+        db.checkpoint()
+    with opened(url, short=Value(int, ttl_s=0.05), long=Value(int, ttl_s=3600)) as db:
+        assert (db.key("a").short.get(), db.key("a").long.get()) == (None, 1)
+
+
+def test_its_store_is_one_that_the_commands_know(url: str) -> None:
+    with opened(url) as db:
+        db.key("a").total.set(1)
+        db.advance("t", 1)
+        db.savepoint("kept")
+    assert command("inspect", url, "--deep").exit_code == 0
+    assert command("verify", url, "--engine", "local").exit_code == 0
+    assert "kept" in command("checkpoints", "list", url).stdout
+    assert '"a"' in command("log", url).stdout
+
+
+def test_more_state_than_the_memory_has_room_for_is_kept(url: str) -> None:
+    config = JobConfig(memory=48 << 20, checkpoint=Schedule(interval=0.2))
+    with opened(url, config, blob=Value(bytes)) as db:
+        for number in range(6000):
+            db.key(number).blob.set(number.to_bytes(8, "big") * 2500)
+            db.advance("t", number)
+    with opened(url, config, blob=Value(bytes)) as db:
+        for number in range(0, 6000, 97):
+            assert db.key(number).blob.get() == number.to_bytes(8, "big") * 2500
+        assert db.position == {"t": 5999}
+
+
+@pytest.fixture
+def held(url: str) -> Iterator[Database]:
+    short = JobConfig(checkpoint=Schedule(interval=0.05, timeout=0.3, tolerable_failures=100))
+    db = opened(url, short)
+    yield db
+    db.close()
+
+
+def test_a_step_that_never_ends_holds_up_nobody_for_ever(
+    held: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        held.key("slow").total.set(1)
+        begun.set()
+        go_on.wait()
+        held.advance("slow", 1)
+
+    thread = threading.Thread(target=stay, name="the slow one")
+    thread.start()
+    begun.wait()
+    while "the slow one" not in caplog.text:
+        held.key("quick").total.set(1)
+        held.advance("quick", 1)
+    go_on.set()
+    thread.join()
+    held.checkpoint()
+    assert held.position == {"quick": 1, "slow": 1}
