@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from tidelog.credentials import hide
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError
 from tidelog.events import Event
@@ -151,6 +152,7 @@ def _key_of(line: str, what: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) == KEY:
+        hide({"key": line})
         return key
     # The line may be a key with a typing error: it is not shown.
     raise ConfigError(

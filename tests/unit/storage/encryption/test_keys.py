@@ -99,3 +99,10 @@ def test_a_key_in_the_place_of_its_place_is_refused_and_not_shown(text: str) -> 
     with pytest.raises(ValueError, match="a key itself") as caught:
         KeyPlace().read(text)
     assert text not in str(caught.value)
+
+
+def test_a_key_that_was_read_is_masked_wherever_it_would_be_shown(tmp_path: Path) -> None:
+    key = b"7" * 32
+    key_source(key_file(tmp_path / "key", key), EFFECTS)
+    shown = ConfigError(f"a library said {key_line(key)}", action="look away")
+    assert key_line(key) not in str(shown) and "***" in str(shown)
