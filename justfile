@@ -23,8 +23,9 @@ lint:
     .venv/bin/ruff check src tests benchmarks
     .venv/bin/mypy
 
-# All tests, four at a time since they wait as much as they compute; pass pytest arguments to narrow.
+# All tests, after the servers they need are built; four at a time since they wait as much as they compute; pass pytest arguments to narrow.
 test *args:
+    {{ python }} -m tests.wire.servers
     {{ python }} -m pytest -n 4 --dist worksteal {{ args }}
 
 # What takes hours: seeds, all tests in depth, older Sparks, kills, s3a; goes on where it stopped; `--again`, or parts.

@@ -13,7 +13,7 @@ from tests.order import begin_with_long_tests
 from tests.support.depth import DEEP
 
 if TYPE_CHECKING:
-    from tests.wire.servers import S3Server
+    from tests.wire.servers import CloudServer, S3Server
 
 # Imported within: only tests that use a server pay for its libraries.
 
@@ -61,4 +61,30 @@ def versitygw() -> Iterator["S3Server"]:
     except servers.ServerUnavailableError as error:
         pytest.skip(str(error))
     with servers.versitygw_server(binary) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fake_gcs() -> Iterator["CloudServer"]:
+    """Google Cloud Storage as far as this machine can have it; skipped where it cannot run."""
+    from tests.wire import servers  # noqa: PLC0415  (takes seconds)
+
+    try:
+        binary = servers.fake_gcs_binary()
+    except servers.ServerUnavailableError as error:
+        pytest.skip(str(error))
+    with servers.fake_gcs_server(binary) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator["CloudServer"]:
+    """Azure Blob Storage as far as this machine can have it; skipped where it cannot run."""
+    from tests.wire import servers  # noqa: PLC0415  (takes seconds)
+
+    try:
+        script = servers.azurite_script()
+    except servers.ServerUnavailableError as error:
+        pytest.skip(str(error))
+    with servers.azurite_server(script) as server:
         yield server

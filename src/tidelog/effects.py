@@ -138,10 +138,12 @@ class ThreadOffload:
         threading.Thread(target=live, name="tidelog-waiting", daemon=True).start()
         return given
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
+        """End the threads; without `wait` what is under way ends later, at the latest before the
+        process does."""
         while self._idle:
             self._idle.pop().put(None)
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=wait, cancel_futures=True)
 
 
 def _without_stop_iteration(function: Callable[[], T]) -> Callable[[], T]:

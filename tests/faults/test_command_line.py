@@ -209,6 +209,6 @@ def test_a_missing_s3_library_is_named_with_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "tidelog.storage.s3", raising=False)
-    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
     result = tidelog("run", f"{JOBS}:mended", "--store", "s3://b/p", "--output", tmp_path / "out")
     assert "pip install 'tidelog[s3]'" in refused(result, 2)

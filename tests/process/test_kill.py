@@ -1,5 +1,6 @@
 """A job that is killed at any moment, and started again, ends as if nothing had happened."""
 
+import asyncio
 import os
 import random
 import signal
@@ -17,9 +18,12 @@ from tests.process.harness import Run
 from tests.process.readers import Read, Watcher
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.postgres import Server, query
-from tests.wire.servers import S3Server
+from tests.unit.storage.conformance import names
+from tests.wire.servers import CloudServer, S3Server
+from tidelog.effects import Effects
 from tidelog.examples.sessions import event
 from tidelog.runtime.sinks.postgres_tables import Tables
+from tidelog.storage.open import open_store
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
 KILLS = more_in_depth(2, 6)
@@ -269,6 +273,35 @@ def test_a_word_count_killed_over_s3_counts_every_word_right(tmp_path: Path, s3:
         options(parallelism=1, changelog=True, mode="exactly-once"),
         store=s3.url("killed"),
         env=s3.env,
+        slot_names=slot_names,
+    )
+    expected = write_words(run, 1_500)
+    killed_often(run, lambda: None)
+    assert {record["word"]: record["count"] for record in run.records()} == expected
+
+
+@pytest.mark.parametrize("server", ["fake_gcs", "azurite"])
+def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
+    tmp_path: Path, server: str, request: pytest.FixtureRequest
+) -> None:
+    cloud: CloudServer = request.getfixturevalue(server)
+
+    def slot_names() -> list[str]:
+        async def listed() -> list[str]:
+            store = open_store(cloud.url("killed"), Effects(), options=cloud.options)
+            try:
+                return await names(store, "checkpoints/")
+            finally:
+                await store.close()
+
+        return asyncio.run(listed())
+
+    run = Run(
+        tmp_path,
+        "tests.process.jobs:wordcount",
+        options(parallelism=1, changelog=True, mode="exactly-once"),
+        store=cloud.url("killed"),
+        env=cloud.env,
         slot_names=slot_names,
     )
     expected = write_words(run, 1_500)

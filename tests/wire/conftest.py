@@ -1,11 +1,11 @@
-"""S3 servers for tests, started once per run and shared."""
+"""Servers for tests, started once per run and shared."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.wire import servers
-from tests.wire.servers import S3Server
+from tests.wire.servers import CloudServer, S3Server
 
 
 @pytest.fixture(scope="session")
@@ -18,4 +18,11 @@ def ministack() -> Iterator[S3Server]:
 def s3_server(request: pytest.FixtureRequest) -> S3Server:
     """Each server in turn."""
     server: S3Server = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture(params=["fake_gcs", "azurite"])
+def cloud(request: pytest.FixtureRequest) -> CloudServer:
+    """Each cloud beside S3 in turn."""
+    server: CloudServer = request.getfixturevalue(request.param)
     return server

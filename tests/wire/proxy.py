@@ -67,9 +67,9 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
             self._answer(status, headers, answer)
 
         def _ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-            headers = dict(self.headers)
             if behaviour.ignore_conditions:
-                headers.pop("If-None-Match", None)
+                del self.headers["If-None-Match"]
+            headers = dict(self.headers)
             connection = HTTPConnection(upstream, timeout=30)
             try:
                 connection.request(self.command, self.path, body, headers)

@@ -1,5 +1,9 @@
-"""S3 servers with real sockets on this machine, one of each dialect."""
+"""Servers of object stores with real sockets on this machine: S3 in its dialects, other clouds.
 
+Run as a module, it makes the programs that have to be built, once, before any test waits for them.
+"""
+
+import json
 import os
 import shutil
 import socket
@@ -13,14 +17,18 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import boto3
+from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
 _TOOLS = Path(__file__).parents[2] / ".tools"
-_VERSITYGW_VERSION = "v1.8.0"
+_VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
 """A release whose conditional PUT is atomic on its POSIX back end; older ones check, then write."""
+_FAKE_GCS = ("github.com/fsouza/fake-gcs-server", "v1.56.1")
+_AZURITE = "3.35.0"
+_PATIENCE_S = 900
 
 
 class ServerUnavailableError(Exception):
@@ -82,6 +90,26 @@ class S3Server:
         return self
 
 
+@dataclass(frozen=True)
+class CloudServer:
+    """A running server of another cloud, with one empty bucket."""
+
+    scheme: str
+    endpoint: str
+    credentials: dict[str, Any]
+    env: dict[str, str]
+    """The environment that leads tidelog here."""
+    bucket: str = "tide"
+
+    def url(self, prefix: str) -> str:
+        return f"{self.scheme}://{self.bucket}/{prefix}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Storage options for `open_store`."""
+        return {"endpoint_url": self.endpoint, **self.credentials}
+
+
 @contextmanager
 def moto_server() -> Iterator[S3Server]:
     """moto, in a thread of this process."""
@@ -123,6 +151,48 @@ def versitygw_server(binary: Path) -> Iterator[S3Server]:
             yield server.with_bucket()
 
 
+@contextmanager
+def fake_gcs_server(binary: Path) -> Iterator[CloudServer]:
+    """fake-gcs-server, in memory."""
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    command = [str(binary), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
+    with _running([*command, "-backend", "memory", "-log-level", "error"], port, {}):
+        made = Request(
+            f"{endpoint}/storage/v1/b?project=tests",
+            data=json.dumps({"name": "tide"}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        urlopen(made, timeout=30).close()
+        yield CloudServer("gs", endpoint, {"token": "anon"}, {"STORAGE_EMULATOR_HOST": endpoint})
+
+
+_AZURITE_ACCOUNT = "devstoreaccount1"
+_AZURITE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+"""The key that every Azurite has."""
+
+
+@contextmanager
+def azurite_server(script: Path) -> Iterator[CloudServer]:
+    """Azurite, in memory."""
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}/{_AZURITE_ACCOUNT}"
+    command = ["node", str(script), "--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    flags = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+    connection = (
+        f"DefaultEndpointsProtocol=http;AccountName={_AZURITE_ACCOUNT};"
+        f"AccountKey={_AZURITE_KEY};BlobEndpoint={endpoint};"
+    )
+    options = {"account_name": _AZURITE_ACCOUNT, "account_key": _AZURITE_KEY}
+    with _running([*command, *flags], port, {}):
+        with BlobServiceClient.from_connection_string(connection) as client:
+            client.create_container("tide")
+        env = {"AZURE_STORAGE_CONNECTION_STRING": connection}
+        yield CloudServer("az", endpoint, options, env)
+
+
 def free_port() -> int:
     """A port that nothing listens on at the moment."""
     with socket.socket() as probe:
@@ -162,26 +232,72 @@ def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
 
 def versitygw_binary() -> Path:
     """The server's program, built on first use; raises ServerUnavailableError."""
-    binary = _TOOLS / f"versitygw-{_VERSITYGW_VERSION}"
-    if not binary.exists():
-        _build_versitygw(binary)
+    return _built_by_go(*_VERSITYGW)
+
+
+def fake_gcs_binary() -> Path:
+    """The server's program, built on first use; raises ServerUnavailableError."""
+    return _built_by_go(*_FAKE_GCS)
+
+
+def azurite_script() -> Path:
+    """The server's program for node, installed on first use; raises ServerUnavailableError."""
+    directory = _TOOLS / f"azurite-{_AZURITE}"
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        raise ServerUnavailableError("Azurite needs `node` and `npm`, which are not on the PATH")
+    if not directory.exists():
+        with _made_in_tools() as made:
+            quiet = ["--no-audit", "--no-fund", "--silent"]
+            package = f"azurite@{_AZURITE}"
+            _run([npm, "install", *quiet, "--prefix", str(made), package], "Azurite")
+            made.replace(directory)
+    return directory / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+
+
+def _built_by_go(module: str, version: str) -> Path:
+    name = module.rpartition("/")[2]
+    binary = _TOOLS / f"{name}-{version}"
+    if binary.exists():
+        return binary
+    go = shutil.which("go")
+    if go is None:
+        raise ServerUnavailableError(f"{name} has to be built and there is no `go` on the PATH")
+    with _made_in_tools() as made:
+        _run([go, "install", f"{module}@{version}"], name, GOBIN=str(made))
+        (made / name).replace(binary)
     return binary
 
 
-def _build_versitygw(binary: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise ServerUnavailableError("versitygw has to be built and there is no `go` on the PATH")
+@contextmanager
+def _made_in_tools() -> Iterator[Path]:
+    """A directory beside what is to be made, whose content is moved when it is complete."""
     _TOOLS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_TOOLS) as directory:
-        module = f"github.com/versity/versitygw/cmd/versitygw@{_VERSITYGW_VERSION}"
-        built = subprocess.run(
-            [go, "install", module],
-            env={**os.environ, "GOBIN": directory},
+        made = Path(directory) / "made"
+        made.mkdir()
+        yield made
+
+
+def _run(command: list[str], name: str, **env: str) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **env},
             capture_output=True,
             text=True,
             check=False,
+            timeout=_PATIENCE_S,
         )
-        if built.returncode != 0:
-            raise ServerUnavailableError(f"versitygw could not be built: {built.stderr[-500:]}")
-        (Path(directory) / "versitygw").replace(binary)
+    except subprocess.TimeoutExpired as error:
+        raise ServerUnavailableError(f"{name} was not made in {_PATIENCE_S} s") from error
+    if done.returncode != 0:
+        raise ServerUnavailableError(f"{name} could not be made: {done.stderr[-500:]}")
+
+
+if __name__ == "__main__":
+    for server in (versitygw_binary, fake_gcs_binary, azurite_script):
+        try:
+            print(server(), flush=True)
+        except ServerUnavailableError as error:
+            print(f"{error}; tests that need it are skipped", flush=True)

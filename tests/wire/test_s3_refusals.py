@@ -65,7 +65,7 @@ REFUSALS = [
         *(AccessDeniedError, "object s3://", "a clock", "set this machine's clock"),
     ),
     Refusal(
-        *(301, "PermanentRedirect", "The bucket must be addressed using the specified endpoint"),
+        *(301, "PermanentRedirect", "the bucket must be addressed at its own endpoint"),
         *(ConfigError, "region of s3://", "the bucket's own", "AWS_DEFAULT_REGION"),
     ),
     Refusal(

@@ -1,4 +1,4 @@
-"""An object store on any file system that fsspec knows.
+"""An object store on any file system that fsspec knows and that has no adapter of its own.
 
 Invariants: a file system whose create-if-absent is not known to be atomic is refused for
 `create`; listings are never answered from a cache.
@@ -16,9 +16,6 @@ from tidelog.storage import errors
 from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectInfo
 
-_ATOMIC_CREATE: Final = frozenset({"gs", "gcs", "abfs", "abfss", "az"})
-"""Schemes whose fsspec libraries turn mode "create" into a precondition that the server checks."""
-
 
 def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) -> "FsspecStore":
     """The store at a URL of any scheme that fsspec knows; `options` go to the file system.
@@ -26,7 +23,6 @@ def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) ->
     Raises ConfigError when the scheme is unknown or its library is missing, and as the store's
     methods do where the file system asks its server at once.
     """
-    scheme = url.partition("://")[0]
     try:
         filesystem, root = url_to_fs(url, **{"asynchronous": True, **options})
         if not filesystem.async_impl:
@@ -34,13 +30,13 @@ def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) ->
     except (ImportError, ValueError) as error:
         raise ConfigError(
             f"store URL {url!r}",
-            expected="a path, file://, memory://, s3://, or a scheme that fsspec can open here",
+            expected="a path, file://, memory://, s3://, gs://, az://, or what fsspec opens here",
             found=str(error),
             action="correct the scheme or install the library it needs",
         ) from error
     except OSError as error:
         raise errors.from_os_error(error, f"store {url}") from error
-    return FsspecStore(url, filesystem, root, effects, atomic_create=scheme in _ATOMIC_CREATE)
+    return FsspecStore(url, filesystem, root, effects, atomic_create=False)
 
 
 class FsspecStore:

@@ -2,8 +2,8 @@
 
 Invariants: what leaves here is wrapped with retries and counters, whatever lies below, and with
 encryption where a key is given; a library is imported only when a URL or a key needs it, for
-`import s3fs` alone takes a third of a second. A URL has no credentials in it, and those in options
-and environment are masked wherever they would show.
+`import botocore` alone takes a tenth of a second. A URL has no credentials in it, and those in
+options and environment are masked wherever they would show.
 """
 
 import os
@@ -27,6 +27,8 @@ from tidelog.storage.retry import LOCAL_POLICY, RetryingStore, RetryPolicy
 _ENDPOINTS: Final = ("endpoint_url", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """Options and variables with the URL of a server, to which no credentials belong either."""
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "memory"})
+_AZURE: Final = frozenset({"az", "abfs", "abfss"})
+_GOOGLE: Final = frozenset({"gs", "gcs"})
 
 
 def open_store(
@@ -42,11 +44,12 @@ def open_store(
     """Open the store at `url`; nothing is contacted before the first call.
 
     `url` is a path, `file:///path`, `memory://name` (one store per name and process),
-    `s3://bucket/prefix`, or a URL of any scheme that fsspec knows. `options` go to the file
-    system as they are, and to that of the log where both URLs have one scheme; for S3 these are
-    `endpoint_url`, `key`, `secret` and the like, and without them AWS_ENDPOINT_URL and the other
-    usual AWS settings hold. `log_url` chooses where the log of a new store goes, for ever; a store
-    that exists knows where its log is. `encryption_key` says where the key of an encrypted store
+    `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, or a URL of any scheme that
+    fsspec knows. `options` are for the store, and for that of the log where both URLs have one
+    scheme: for clouds those of docs/guides/object-stores.md, such as `endpoint_url`, and without
+    them the cloud's usual variables and files hold; for other schemes those of the file system.
+    `log_url` chooses where the log of a new store goes, for ever; a store that exists knows where
+    its log is. `encryption_key` says where the key of an encrypted store
     comes from: a file, `env:NAME` or `aws-kms:KEY`; with it an empty store becomes an encrypted
     one. Raises ConfigError for an unknown scheme, a missing library, a malformed URL or one with
     credentials in it, or a key that cannot be read.
@@ -94,18 +97,25 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
     if scheme == "memory":
         return shared_memory_store(url.removeprefix("memory://"))
     if scheme == "s3":
-        store: ObjectStore = _s3_module().open_s3_store(url, options)
+        store: ObjectStore = _cloud("s3", "s3").open_s3_store(url, options)
+    elif scheme in _AZURE:
+        store = _cloud("azure", "az").open_azure_store(url, options)
+    elif scheme in _GOOGLE:
+        store = _cloud("gcs", "gs").open_gcs_store(url, effects, options)
     else:
         module = import_module("tidelog.storage.fsspec_store")
         store = module.open_fsspec_store(url, effects, options)
     return store
 
 
-def _s3_module() -> Any:
+def _cloud(module: str, extra: str) -> Any:
+    """The adapter of a cloud, whose library is installed with tidelog's `extra`."""
     with optional_library(
-        "store URLs with s3://", expected="the library s3fs", action="pip install 'tidelog[s3]'"
+        f"store URLs with {extra}://",
+        expected="the libraries of this cloud",
+        action=f"pip install 'tidelog[{extra}]'",
     ):
-        return import_module("tidelog.storage.s3")
+        return import_module(f"tidelog.storage.{module}")
 
 
 def encryption_library() -> AbstractContextManager[None]:

@@ -1,36 +1,42 @@
 """An object store in a bucket of S3 or of a server that speaks its protocol.
 
-Invariants: one call here is one request, or one multipart upload for very large objects: the
-libraries' own retries are off, because the policy of `tidelog.storage.retry` is the one that
-counts; every answer is judged by its HTTP status, whatever the libraries made of it.
+Invariants: credentials, region and endpoint are found where every AWS client finds them: options,
+environment, profile, the machine's role; a credential that was renewed is used from the next
+request on.
 
-One retry cannot be turned off: when a connection closes without an answer, aiohttp sends the
-request a second time. So even the first attempt of a create can report our own object as taken.
+One retry cannot be turned off: a request whose connection closes before it was written goes out
+once more on another one.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from typing import Any, Final, TypeVar
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from threading import Lock
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from s3fs import S3FileSystem
+from botocore import exceptions as boto
+from botocore.session import Session
+from obstore.store import S3Store
 
-from tidelog.errors import ConfigError, ObjectNotFoundError
-from tidelog.storage.errors import check_content
-from tidelog.storage.port import ObjectInfo
-from tidelog.storage.s3_errors import EmptyRangeError, translated
+from tidelog.errors import ConfigError, TidelogError
+from tidelog.storage import errors, http_errors
+from tidelog.storage.cloud_options import (
+    CloudOptions,
+    checked_endpoint,
+    cloud_options,
+    refuse_rest,
+)
+from tidelog.storage.obstore_store import NO_RETRIES, ObstoreStore, Writing, client_options
 
-T = TypeVar("T")
-
-_CONFIG: Final[Mapping[str, Any]] = {
-    "retries": {"total_max_attempts": 1, "mode": "standard"},
-    "max_pool_connections": 64,
-    "connect_timeout": 5,
-    "read_timeout": 60,
-}
+_DEFAULT_REGION: Final = "us-east-1"
+_EXPRESS: Final = "--x-s3"
+"""How the names of buckets of the class S3 Express One Zone end."""
 
 
-def open_s3_store(url: str, options: Mapping[str, Any]) -> "S3Store":
-    """The store of `s3://bucket/prefix`; `options` are those of `s3fs.S3FileSystem`.
+def open_s3_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
+    """The store of `s3://bucket/prefix`; `options` are those of docs/guides/object-stores.md.
 
     Without `endpoint_url`, `key` and `secret` among them the usual AWS environment variables and
     files hold. Raises ConfigError for a URL without a bucket.
@@ -43,109 +49,188 @@ def open_s3_store(url: str, options: Mapping[str, Any]) -> "S3Store":
             found="no bucket",
             action="name the bucket",
         )
-    config = {**_CONFIG, **options.get("config_kwargs", {})}
-    filesystem = S3FileSystem(
-        asynchronous=True,
-        skip_instance_cache=True,
-        use_listings_cache=False,
-        **{**options, "config_kwargs": config},
-    )
-    filesystem.retries = 1
-    return S3Store(filesystem, parts.netloc, parts.path.strip("/"))
+    prefix = parts.path.strip("/")
+    root = f"s3://{parts.netloc}/{prefix}".rstrip("/")
+    connection = _Connection(root, parts.netloc, dict(options))
+    return ObstoreStore(root, prefix, connection.client, connection.writing)
 
 
-class S3Store:
-    """Objects below one prefix of one bucket.
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Options under the names that s3fs has given them, read."""
 
-    Every method raises StoreUnreachableError, AccessDeniedError, StorageError, and ConfigError
-    for a bucket or region that is wrong; the writing ones StoreFullError.
-    """
+    common: CloudOptions
+    static: Mapping[str, str]
+    """The credentials that were given, by the names of the library."""
+    anonymous: bool
+    profile: str | None
+    region: str | None
+    connect_s: float
+    read_s: float
+    bucket_key: bool
 
-    request_metrics: Final = None
-    cipher: Final = None
 
-    def __init__(self, filesystem: S3FileSystem, bucket: str, prefix: str) -> None:
-        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
-        self._filesystem = filesystem
+class _Connection:
+    """The library's store for a bucket, made anew when the credentials have been renewed."""
+
+    def __init__(self, url: str, bucket: str, options: dict[str, Any]) -> None:
+        self._url = url
         self._bucket = bucket
-        self._root = f"{prefix}/" if prefix else ""
+        self._options = options
+        self._lock = Lock()
+        self._made: tuple[object, S3Store] | None = None
 
-    async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
-        await self._write(name, data, mode="overwrite")
+    def writing(self) -> Writing:
+        """How objects are written."""
+        common = self._settings.common
+        attributes = {"Storage-Class": common.storage_class} if common.storage_class else {}
+        return Writing(attributes, common.multipart_above)
 
-    async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent; raises ObjectExistsError.
+    def client(self) -> S3Store:
+        """The store for one request."""
+        with self._lock:
+            credentials = self._credentials()
+            if self._made is None or self._made[0] != credentials:
+                self._made = credentials, self._store(credentials)
+            return self._made[1]
 
-        Raises ConditionalPutError where the server says that it knows no conditional writes.
-        """
-        check_content(name, data)
-        await self._write(name, data, mode="create")
+    @cached_property
+    def _settings(self) -> _Settings:
+        return _read(self._url, self._options)
 
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
-        if length == 0:
-            await self.head(name)  # HTTP has no empty range, and the name must exist all the same
-            return b""
-        end = "" if length is None else start + length - 1
-        ranged = {"Range": f"bytes={start}-{end}"} if start or length is not None else {}
+    @cached_property
+    def _session(self) -> Session:
+        return Session(profile=self._settings.profile)
+
+    @cached_property
+    def _found(self) -> Any:
+        return self._session.get_credentials()
+
+    def _credentials(self) -> Mapping[str, str]:
+        settings = self._settings
+        if settings.anonymous or settings.static:
+            return settings.static
         try:
-            return await self._answer(name, self._read(name, ranged))
-        except EmptyRangeError:
-            return b""
+            frozen = self._found and self._found.get_frozen_credentials()
+        except (boto.CredentialRetrievalError, boto.PartialCredentialsError) as error:
+            raise errors.access_denied(f"store {self._url}", str(error)) from error
+        except boto.BotoCoreError as error:
+            raise http_errors.wrong_settings(self._url, str(error)) from error
+        if not frozen:
+            raise errors.access_denied(f"store {self._url}", "Unable to locate credentials")
+        held = {"access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key}
+        return held | ({"token": frozen.token} if frozen.token else {})
 
-    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        """Names in ascending order, a thousand per request."""
-        query = {"Prefix": f"{self._root}{prefix}"}
-        if start_after:
-            query["StartAfter"] = f"{self._root}{start_after}"
-        while True:
-            request = self._filesystem._call_s3("list_objects_v2", Bucket=self._bucket, **query)
-            page = await self._answer(f"{prefix}*", request)
-            found = page.get("Contents", ())
-            for item in found:
-                if not item["Key"].endswith("/"):  # a console's "folder", not an object of ours
-                    yield ObjectInfo(item["Key"].removeprefix(self._root), item["Size"])
-            if not found or not page.get("IsTruncated"):
-                return
-            query["StartAfter"] = found[-1]["Key"]
-
-    async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
-        answer = await self._answer(name, self._request("head_object", name))
-        return ObjectInfo(name, answer["ContentLength"])
-
-    async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
+    def _store(self, credentials: Mapping[str, str]) -> S3Store:
+        settings, common = self._settings, self._settings.common
+        given: Any = {"token": None, "expires_at": None, **credentials}
+        config: Any = {
+            **self._address(),
+            "skip_signature": settings.anonymous,
+            "disable_bulk_delete": True,
+            "conditional_put": "etag",
+        }
+        if common.server_side_encryption or common.kms_key:
+            config["server_side_encryption"] = common.server_side_encryption or "aws:kms"
+        if common.kms_key:
+            config["sse_kms_key_id"] = common.kms_key
+        if settings.bucket_key:
+            config["sse_bucket_key_enabled"] = True
+        if self._bucket.endswith(_EXPRESS):
+            config["s3_express"] = True
+        if common.request_payer:
+            config["request_payer"] = True
         try:
-            await self._answer(name, self._request("delete_object", name))
-        except ObjectNotFoundError:
-            return
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._filesystem._s3 is not None:
-            await (await self._filesystem.set_session()).close()
-
-    async def _write(self, name: str, data: bytes, mode: str) -> None:
-        path = f"{self._bucket}/{self._root}{name}"
-        request = self._filesystem._pipe_file(path, data, mode=mode)
-        await self._answer(name, request, creates=mode == "create")
-
-    async def _read(self, name: str, ranged: Mapping[str, str]) -> bytes:
-        answer = await self._request("get_object", name, **ranged)
-        async with answer["Body"] as body:
-            data: bytes = await body.read()
-        return data
-
-    def _request(self, method: str, name: str, **arguments: str) -> Awaitable[Any]:
-        request: Awaitable[Any] = self._filesystem._call_s3(
-            method, Bucket=self._bucket, Key=f"{self._root}{name}", **arguments
-        )
-        return request
-
-    async def _answer(self, name: str, request: Awaitable[T], *, creates: bool = False) -> T:
-        try:
-            return await request
+            return S3Store(
+                self._bucket,
+                config=config,
+                # As settings they would be mixed with those of the environment.
+                credential_provider=(lambda: given) if credentials else None,
+                client_options=client_options(
+                    self._url,
+                    common,
+                    connect_s=settings.connect_s,
+                    read_s=settings.read_s,
+                ),
+                retry_config=NO_RETRIES,
+            )
+        except TidelogError:
+            raise
         except Exception as error:
-            raise translated(error, self.url, name, creates=creates) from error
+            raise http_errors.wrong_settings(self._url, str(error).partition("\n")[0]) from error
+
+    def _address(self) -> dict[str, Any]:
+        try:
+            profile = {} if self._settings.static else self._session.get_scoped_config()
+            region = self._session.get_config_variable("region")
+        except boto.BotoCoreError as error:
+            raise http_errors.wrong_settings(self._url, str(error)) from error
+        environ, common = os.environ, self._settings.common
+        region = self._settings.region or region or environ.get("AWS_REGION") or _DEFAULT_REGION
+        endpoint = (
+            common.endpoint_url
+            or environ.get("AWS_ENDPOINT_URL_S3")
+            or environ.get("AWS_ENDPOINT_URL")
+            or profile.get("endpoint_url")
+        )
+        # As AWS's own clients: the bucket is in the host of Amazon's addresses, where it can be.
+        in_host = endpoint is None and "." not in self._bucket
+        in_host = in_host if common.path_style is None else not common.path_style
+        address = {"region": region, "virtual_hosted_style_request": in_host}
+        if endpoint is None:
+            return address
+        endpoint = checked_endpoint(self._url, endpoint)
+        if in_host:
+            scheme, _, host = endpoint.partition("://")
+            endpoint = f"{scheme}://{self._bucket}.{host}"
+        return {**address, "endpoint": endpoint}
+
+
+def _read(url: str, options: Mapping[str, Any]) -> _Settings:
+    common, rest = cloud_options(url, options, os.environ, without=frozenset())
+    client, config = dict(rest.pop("client_kwargs", {})), dict(rest.pop("config_kwargs", {}))
+    extra = dict(rest.pop("s3_additional_kwargs", {}))
+    style = dict(config.pop("s3", {})).get("addressing_style", "auto")
+    proxies = dict(config.pop("proxies", {}))
+    payer = extra.pop("RequestPayer", None)
+    if rest.pop("requester_pays", False):
+        payer = "requester"
+    verify = client.pop("verify", None)
+    legacy = {
+        "endpoint_url": client.pop("endpoint_url", None),
+        "storage_class": extra.pop("StorageClass", None),
+        "server_side_encryption": extra.pop("ServerSideEncryption", None),
+        "kms_key": extra.pop("SSEKMSKeyId", None),
+        "request_payer": payer,
+        "ca_file": (verify if isinstance(verify, str) else None) or os.environ.get("AWS_CA_BUNDLE"),
+        "proxy": proxies.get("https") or proxies.get("http"),
+        "path_style": {"path": True, "virtual": False}.get(style),
+    }
+    unset = {name: value for name, value in legacy.items() if getattr(common, name) is None}
+    static = {
+        library: str(value)
+        for library, names in {
+            "access_key_id": (rest.pop("key", None), client.pop("aws_access_key_id", None)),
+            "secret_access_key": (
+                rest.pop("secret", None),
+                client.pop("aws_secret_access_key", None),
+            ),
+            "token": (rest.pop("token", None), client.pop("aws_session_token", None)),
+        }.items()
+        for value in [next(filter(None, names), None)]
+        if value is not None
+    }
+    settings = _Settings(
+        common=replace(common, **unset),
+        static=static,
+        anonymous=bool(rest.pop("anon", False)),
+        profile=rest.pop("profile", None),
+        region=rest.pop("region", None) or client.pop("region_name", None),
+        connect_s=float(config.pop("connect_timeout", 5)),
+        read_s=float(config.pop("read_timeout", 60)),
+        bucket_key=bool(extra.pop("BucketKeyEnabled", False)),
+    )
+    config.pop("signature_version", None)
+    client.pop("region_name", None)
+    refuse_rest(url, {**rest, **client, **config, **extra})
+    return settings

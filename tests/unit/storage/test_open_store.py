@@ -82,6 +82,8 @@ def test_an_s3_url_names_bucket_and_prefix() -> None:
         ("file://elsewhere/x", "three slashes"),
         ("file:///", "absolute/path"),
         ("s3:///prefix", "no bucket"),
+        ("gs:///prefix", "no bucket"),
+        ("az:///prefix", "no container"),
     ],
 )
 def test_a_url_that_cannot_work_is_refused(url: str, message: str) -> None:
@@ -100,20 +102,31 @@ def test_an_s3_option_that_does_not_exist_is_named() -> None:
         asyncio.run(store.head("name"))
 
 
-def test_a_missing_s3_library_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [
+        ("s3://bucket/prefix", "s3", "s3"),
+        ("gs://bucket/prefix", "gcs", "gs"),
+        ("az://container/prefix", "azure", "az"),
+        ("abfs://container@account.dfs.core.windows.net/prefix", "azure", "az"),
+    ],
+)
+def test_a_missing_library_names_the_extra_to_install(
+    url: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(name: str) -> Any:
-        if name == "tidelog.storage.s3":
-            raise ImportError("No module named 's3fs'")
+        if name == f"tidelog.storage.{module}":
+            raise ImportError("No module named 'missing'")
         return import_module(name)
 
     monkeypatch.setattr(opening, "import_module", missing)
-    with pytest.raises(ConfigError, match=r"pip install 'tidelog\[s3\]'"):
-        open_store("s3://bucket/prefix", INLINE)
+    with pytest.raises(ConfigError, match=rf"pip install 'tidelog\[{extra}\]'"):
+        open_store(url, INLINE)
 
 
 def test_a_missing_library_of_another_scheme_is_named() -> None:
     with pytest.raises(ConfigError, match="install"):
-        open_store("gs://bucket/prefix", INLINE)
+        open_store("oss://bucket/prefix", INLINE)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +162,7 @@ import sys
 from tidelog.effects import Effects
 from tidelog.storage.open import open_store
 open_store("/nowhere", Effects())
-print(sorted({"s3fs", "fsspec", "botocore", "aiohttp"} & set(sys.modules)))
+print(sorted({"obstore", "gcsfs", "fsspec", "botocore", "aiohttp"} & set(sys.modules)))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -1,0 +1,109 @@
+"""What can be set of a store in a cloud, by one name for all clouds.
+
+Invariant: an option that was given and that the cloud does not have is refused, never ignored.
+
+Each is an option of `open_store(options=)`, or a variable of the environment with its name in
+capitals after TIDELOG_STORE_: TIDELOG_STORE_STORAGE_CLASS. An option wins over a variable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.errors import ConfigError
+from tidelog.storage import http_errors
+
+_VARIABLE: Final = "TIDELOG_STORE_"
+_MULTIPART: Final = 64 * 2**20
+_WORDS: Final[Mapping[str, bool]] = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class CloudOptions:
+    """The options that clouds have in common."""
+
+    endpoint_url: str | None = None
+    """Where requests go instead of to the cloud's own address."""
+    storage_class: str | None = None
+    """The class that objects are written in, as the cloud calls it."""
+    server_side_encryption: str | None = None
+    """How the cloud encrypts objects at rest: `AES256`, `aws:kms` or `aws:kms:dsse` of S3."""
+    kms_key: str | None = None
+    """The key of the cloud's key service that objects are encrypted with."""
+    request_payer: str | None = None
+    """Who pays: `requester` in S3, a project in Google Cloud."""
+    ca_file: str | None = None
+    """A file of certificates (PEM) to trust beside the system's."""
+    proxy: str | None = None
+    """The URL of a proxy that requests go through."""
+    path_style: bool | None = None
+    """Whether S3's bucket is in the path of a URL rather than in its host."""
+    multipart_above: int = _MULTIPART
+    """Objects of more bytes are written in parts."""
+
+    def certificates(self, url: str) -> bytes | None:
+        """What is in `ca_file`; raises ConfigError where it cannot be read."""
+        if self.ca_file is None:
+            return None
+        try:
+            return Path(self.ca_file).read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                f"certificates of {url}",
+                expected="a file of certificates in PEM",
+                found=f"{self.ca_file}: {error.strerror}",
+                action="correct ca_file",
+            ) from error
+
+
+_NAMES: Final = frozenset(field.name for field in fields(CloudOptions))
+
+
+def cloud_options(
+    url: str, options: Mapping[str, Any], environ: Mapping[str, str], *, without: frozenset[str]
+) -> tuple[CloudOptions, dict[str, Any]]:
+    """The common options of the store at `url`, and the others that were given.
+
+    Raises ConfigError for one of `without`, those that this cloud does not have.
+    """
+    variables = {name: environ.get(_VARIABLE + name.upper()) for name in sorted(_NAMES)}
+    given: dict[str, Any] = {name: value for name, value in variables.items() if value}
+    given |= {name: value for name, value in options.items() if name in _NAMES}
+    if wrong := sorted(without & given.keys()):
+        raise http_errors.wrong_settings(url, f"{', '.join(wrong)}, which this cloud does not have")
+    if "path_style" in given:
+        given["path_style"] = _truth(url, given["path_style"])
+    if "multipart_above" in given:
+        given["multipart_above"] = _size(url, given["multipart_above"])
+    rest = {name: value for name, value in options.items() if name not in _NAMES}
+    return CloudOptions(**given), rest
+
+
+def refuse_rest(url: str, rest: Mapping[str, Any]) -> None:
+    """Raise ConfigError for options that nobody knew."""
+    if rest:
+        raise http_errors.wrong_settings(url, f"unknown options: {', '.join(sorted(rest))}")
+
+
+def checked_endpoint(url: str, endpoint: str) -> str:
+    """The endpoint without a slash at its end; raises ConfigError for what is no URL."""
+    if endpoint.startswith(("http://", "https://")) and endpoint.partition("://")[2].strip("/"):
+        return endpoint.rstrip("/")
+    raise http_errors.wrong_settings(url, f"the endpoint {endpoint!r}, without http:// or https://")
+
+
+def _truth(url: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if (text := str(value).lower()) in _WORDS:
+        return _WORDS[text]
+    raise http_errors.wrong_settings(url, f"{value!r} where true or false was expected")
+
+
+def _size(url: str, value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError as error:
+        found = f"multipart_above {value!r}, which is no number of bytes"
+        raise http_errors.wrong_settings(url, found) from error

@@ -1,0 +1,234 @@
+"""An object store in a bucket of S3 or a container of Azure, through obstore.
+
+Invariants: one call here is one request, or one multipart upload for an object above the limit:
+the library's own retries are off, because the policy of `tidelog.storage.retry` is the one that
+counts; every refusal is judged by its HTTP status and code, which stand in the library's message.
+
+The library's blocking calls run in threads of this store's own. Its asynchronous ones answer from
+threads that are not Python's: such a thread that still waits for the interpreter when the process
+ends takes the process down with SIGABRT (docs/decisions/014-clouds.md).
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import obstore
+
+from tidelog.effects import ThreadOffload
+from tidelog.errors import ObjectNotFoundError, TidelogError
+from tidelog.storage import errors, http_errors
+from tidelog.storage.cloud_options import CloudOptions
+from tidelog.storage.http_errors import EmptyRangeError
+from tidelog.storage.port import ObjectInfo
+
+T = TypeVar("T")
+
+NO_RETRIES: Final[Any] = {"max_retries": 0}
+_REQUEST: Final = timedelta(minutes=5)
+_PART: Final = 16 * 2**20
+_PARTS_AT_ONCE: Final = 4
+_PAGE: Final = 1000
+_REFUSED: Final = re.compile(
+    r"status code: (\d{3}) ?([^:\n]*)(?:: ?(.*?))?(?:\n\s*\n+Debug source|$)", re.DOTALL
+)
+_PAST_THE_END: Final = "Wanted range starting at"
+"""The library's own check of an answer that has no bytes of the range."""
+_IN_A_BATCH: Final = re.compile(r": ([^:]*) \(code: (\d{3})\)")
+_MOVED: Final = "redirect without LOCATION"
+"""What is left of an answer that sends the client to another region."""
+_NO_ANSWER: Final = re.compile(r"HTTP error: (.*?)(?:\n\s*\n+Debug source|$)", re.DOTALL)
+_CAUSE: Final = re.compile(r'(?:message|error): "([^"]*)"|InvalidCertificate\(\s*(\w+)')
+"""What the system or TLS has said, within the library's account of a request without an answer."""
+_CODE: Final = re.compile(r"<Code>\s*([^<\s]*)")
+_MESSAGE: Final = re.compile(r"<Message>\s*([^<]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How objects are written: attributes such as the storage class, and from how many bytes on
+    in parts."""
+
+    attributes: dict[str, str] = field(default_factory=dict)
+    multipart_above: int = 64 * 2**20
+
+
+class ObstoreStore:
+    """Objects below one prefix of one bucket or container.
+
+    `client` gives the library's store for a request and `writing` how it writes; they run in a
+    thread and may raise errors of `tidelog.errors`. `threads` requests can be under way. Every
+    method raises StoreUnreachableError, AccessDeniedError, StorageError, and ConfigError for a
+    bucket, region or option that is wrong; the writing ones StoreFullError.
+    """
+
+    request_metrics: Final = None
+    cipher: Final = None
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        client: Callable[[], Any],
+        writing: Callable[[], Writing],
+        *,
+        threads: int = 64,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._root = f"{prefix}/" if prefix else ""
+        self._client = client
+        self._writing = writing
+        self._threads = ThreadOffload(threads)
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write or overwrite `name`."""
+        await self._write(name, data, mode="overwrite")
+
+    async def create(self, name: str, data: bytes) -> None:
+        """Write `name` if it is absent; raises ObjectExistsError.
+
+        Raises ConditionalPutError where the server says that it knows no conditional writes.
+        """
+        errors.check_content(name, data)
+        await self._write(name, data, mode="create")
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range in bytes; raises ObjectNotFoundError."""
+        if length == 0:
+            await self.head(name)  # HTTP has no empty range, and the name must exist all the same
+            return b""
+        try:
+            return await self._call(name, lambda client: self._read(client, name, start, length))
+        except EmptyRangeError:
+            return b""
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """Names in ascending order, a thousand per request."""
+        # The library lists folders.
+        folder = f"{self._root}{prefix}".rpartition("/")[0]
+        after = f"{self._root}{start_after}" if start_after else None
+        stream = await self._call(
+            f"{prefix}*",
+            lambda client: iter(
+                obstore.list(client, folder or None, offset=after, chunk_size=_PAGE)
+            ),
+        )
+        while True:
+            page = await self._call(f"{prefix}*", lambda _: next(stream, None))
+            if page is None:
+                return
+            for item in page:
+                name = item["path"].removeprefix(self._root)
+                if name.startswith(prefix) and name > start_after:
+                    yield ObjectInfo(name, item["size"])
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Size of `name` in bytes; raises ObjectNotFoundError."""
+        found = await self._call(name, lambda client: obstore.head(client, self._path(name)))
+        return ObjectInfo(name, found["size"])
+
+    async def delete(self, name: str) -> None:
+        """Remove `name` if it is there."""
+        try:
+            await self._call(name, lambda client: obstore.delete(client, self._path(name)))
+        except ObjectNotFoundError:
+            return
+
+    async def close(self) -> None:
+        """End the threads; those of requests that nobody waits for any more end with these."""
+        self._threads.close(wait=False)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}{name}"
+
+    def _read(self, client: Any, name: str, start: int, length: int | None) -> bytes:
+        if length is not None:
+            found = obstore.get_range(client, self._path(name), start=start, length=length)
+            return found.to_bytes()
+        ranged: Any = {"range": {"offset": start}} if start else None
+        return obstore.get(client, self._path(name), options=ranged).bytes().to_bytes()
+
+    async def _write(self, name: str, data: bytes, *, mode: Any) -> None:
+        def write(client: Any) -> None:
+            writing = self._writing()
+            obstore.put(
+                client,
+                self._path(name),
+                data,
+                mode=mode,
+                attributes=dict(writing.attributes) or None,
+                use_multipart=mode == "overwrite" and len(data) > writing.multipart_above,
+                chunk_size=_PART,
+                max_concurrency=_PARTS_AT_ONCE,
+            )
+
+        await self._call(name, write, creates=mode == "create")
+
+    async def _call(self, name: str, ask: Callable[[Any], T], *, creates: bool = False) -> T:
+        def asked() -> T:
+            return ask(self._client())
+
+        try:
+            return await self._threads.run(asked)
+        except TidelogError:
+            raise
+        except Exception as error:
+            raise translated(error, self.url, name, creates=creates) from error
+
+
+def client_options(
+    url: str,
+    common: CloudOptions,
+    *,
+    connect_s: float = 5,
+    read_s: float = 60,
+    headers: Mapping[str, str] | None = None,
+) -> Any:
+    """How the library connects, and what each request carries; raises ConfigError."""
+    options: dict[str, Any] = {
+        "allow_http": True,
+        "connect_timeout": timedelta(seconds=connect_s),
+        "read_timeout": timedelta(seconds=read_s),
+        "timeout": _REQUEST,
+    }
+    if headers:
+        options["default_headers"] = dict(headers)
+    if common.proxy:
+        options["proxy_url"] = common.proxy
+    if (certificates := common.certificates(url)) is not None:
+        options["root_certificate"] = certificates
+    return options
+
+
+def translated(error: Exception, url: str, name: str, *, creates: bool) -> Exception:
+    """The error to raise for a failure of the library, or EmptyRangeError.
+
+    `creates` says that the request was a create-if-absent.
+    """
+    text = str(error)
+    if refused := _REFUSED.search(text):
+        status, reason, body = int(refused[1]), refused[2], (refused[3] or "").strip()
+        # A HEAD is answered without a body: its status is all the code there is.
+        code = found[1] if (found := _CODE.search(body)) else "" if body else str(status)
+        message = found[1].strip() if (found := _MESSAGE.search(body)) else body[:200] or reason
+        return http_errors.from_answer(status, code, message, url, name, creates=creates)
+    if refused := _IN_A_BATCH.search(text):
+        status = int(refused[2])
+        return http_errors.from_answer(status, "", refused[1], url, name, creates=creates)
+    what, first = errors.object_at(url, name), text.partition("\n")[0]
+    if _PAST_THE_END in text:
+        return EmptyRangeError()
+    if _MOVED in text:
+        said = "the bucket must be addressed at its own endpoint"
+        return http_errors.from_answer(301, "PermanentRedirect", said, url, name, creates=creates)
+    if lost := _NO_ANSWER.search(text):
+        why = ": ".join(part for part in (lost[1].strip(), _cause(text)) if part)
+        return errors.store_unreachable(what, why or first)
+    return errors.storage_failed(what, f"{type(error).__name__}: {first}")
+
+
+def _cause(text: str) -> str:
+    said = [words or f"invalid certificate, {kind}" for words, kind in _CAUSE.findall(text)]
+    return said[-1] if said else ""

@@ -1,0 +1,213 @@
+"""Each option of a cloud arrives where the cloud looks for it."""
+
+import asyncio
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wire.recorder import Asked, recorder
+from tests.wire.servers import CloudServer, S3Server
+from tidelog.effects import Effects
+from tidelog.errors import ConfigError, StoreUnreachableError
+from tidelog.storage.open import open_store
+from tidelog.storage.retry import RetryPolicy
+
+IMPATIENT = RetryPolicy(attempt_timeout=5.0, hedge_after=None, first_backoff=0.01, deadline=0.5)
+CREDENTIALS: dict[str, dict[str, Any]] = {
+    "s3": {"key": "writer", "secret": "sesame-open", "region": "eu-central-1"},
+    "gs": {"token": "anon"},
+    "az": {"account_name": "account", "account_key": "c2VzYW1lLW9wZW4="},
+}
+
+
+def write(url: str, options: dict[str, Any], data: bytes = b"x", create: bool = False) -> None:
+    async def main() -> None:
+        scheme = url.partition("://")[0]
+        given = {**CREDENTIALS[scheme], **options}
+        store = open_store(url, Effects(), policy=IMPATIENT, options=given)
+        try:
+            await (store.create if create else store.put)("name", data)
+        finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+def asked_by(url: str, options: dict[str, Any]) -> Asked:
+    """The one request of a write with these options."""
+    asked: list[Asked] = []
+    with recorder(asked) as endpoint:
+        write(url, {"endpoint_url": endpoint, **options})
+    assert len(asked) == 1
+    return asked[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "headers"),
+    [
+        ({"storage_class": "STANDARD_IA"}, {"x-amz-storage-class": "STANDARD_IA"}),
+        ({"server_side_encryption": "AES256"}, {"x-amz-server-side-encryption": "AES256"}),
+        (
+            {"kms_key": "key-1"},
+            {
+                "x-amz-server-side-encryption": "aws:kms",
+                "x-amz-server-side-encryption-aws-kms-key-id": "key-1",
+            },
+        ),
+        ({"request_payer": "requester"}, {"x-amz-request-payer": "requester"}),
+        (
+            {"s3_additional_kwargs": {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "key-2"}},
+            {
+                "x-amz-server-side-encryption": "aws:kms",
+                "x-amz-server-side-encryption-aws-kms-key-id": "key-2",
+            },
+        ),
+        ({"requester_pays": True}, {"x-amz-request-payer": "requester"}),
+    ],
+)
+def test_an_option_of_s3_is_in_the_request_and_signed(
+    options: dict[str, Any], headers: dict[str, str]
+) -> None:
+    asked = asked_by("s3://bucket/prefix", options)
+    assert {name: asked.headers.get(name) for name in headers} == headers
+    signed = asked.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0]
+    assert headers.keys() <= set(signed.split(";"))
+    assert "/eu-central-1/s3/" in asked.headers["authorization"]
+
+
+def test_the_bucket_of_an_s3_server_is_in_the_path_or_in_the_host() -> None:
+    asked = asked_by("s3://bucket/prefix", {})
+    assert asked.path == "/bucket/prefix/name"
+    asked_through_proxy: list[Asked] = []
+    with recorder(asked_through_proxy) as endpoint:
+        options = {"endpoint_url": "http://store.invalid", "proxy": endpoint, "path_style": "false"}
+        write("s3://bucket/prefix", options)
+    assert asked_through_proxy[0].path == "http://bucket.store.invalid/prefix/name"
+
+
+def test_options_of_google_cloud_are_in_the_request() -> None:
+    options = {"storage_class": "NEARLINE", "kms_key": "projects/p/key", "request_payer": "payer"}
+    asked = asked_by("gs://bucket/prefix", options)
+    assert "kmsKeyName=projects/p/key" in asked.path.replace("%2F", "/")
+    assert "userProject=payer" in asked.path
+    assert b'"storageClass": "NEARLINE"' in asked.body
+
+
+def test_options_of_azure_are_in_the_request() -> None:
+    asked = asked_by("az://container/p", {"storage_class": "Cool", "encryption_scope": "scope-1"})
+    assert asked.headers["x-ms-access-tier"] == "Cool"
+    assert asked.headers["x-ms-encryption-scope"] == "scope-1"
+
+
+@pytest.mark.parametrize("scheme", CREDENTIALS)
+def test_a_variable_sets_what_no_option_does(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_STORE_STORAGE_CLASS", "of-variable")
+    asked = asked_by(f"{scheme}://bucket/prefix", {})
+    assert "of-variable" in str(asked)
+    asked = asked_by(f"{scheme}://bucket/prefix", {"storage_class": "of-option"})
+    assert "of-option" in str(asked) and "of-variable" not in str(asked)
+
+
+@pytest.mark.parametrize("scheme", CREDENTIALS)
+def test_requests_go_through_a_proxy(scheme: str) -> None:
+    asked: list[Asked] = []
+    with recorder(asked) as endpoint:
+        options = {"endpoint_url": "http://store.invalid", "proxy": endpoint}
+        write(f"{scheme}://bucket/prefix", options)
+    assert [request.headers["host"] for request in asked] == ["store.invalid"]
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority that only who is told trusts, and a server that it vouches for."""
+
+    certificates: Path
+    server: Path
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    at = tmp_path_factory.mktemp("tls")
+    kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30"]
+
+    def made(name: str, *options: str) -> Path:
+        files = ["-keyout", f"{at / name}.key", "-out", f"{at / name}.pem"]
+        command = ["openssl", "req", *kind, "-subj", f"/CN={name}", *files, *options]
+        subprocess.run(command, check=True, capture_output=True)
+        return at / f"{name}.pem"
+
+    ca = made("ca")
+    signed = ["-CA", str(ca), "-CAkey", str(ca.with_suffix(".key"))]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    server = made("server", *signed, *names, "-addext", "basicConstraints=critical,CA:FALSE")
+    server.write_bytes(server.read_bytes() + server.with_suffix(".key").read_bytes())
+    return Authority(ca, server)
+
+
+@pytest.mark.parametrize("scheme", CREDENTIALS)
+def test_a_certificate_is_trusted_when_its_authority_is_in_the_file(
+    scheme: str, authority: Authority
+) -> None:
+    asked: list[Asked] = []
+    url = f"{scheme}://bucket/prefix"
+    with recorder(asked, authority.server) as endpoint:
+        with pytest.raises(StoreUnreachableError, match=r"(?i)certificate|UnknownIssuer"):
+            write(url, {"endpoint_url": endpoint})
+        assert asked == []
+        write(url, {"endpoint_url": endpoint, "ca_file": str(authority.certificates)})
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "named"),
+    [
+        ("s3://bucket", {"strage_class": "x"}, "strage_class"),
+        ("gs://bucket", {"path_style": True}, "path_style"),
+        ("az://bucket", {"kms_key": "x"}, "kms_key"),
+        ("az://bucket", {"project": "x"}, "project"),
+        ("s3://bucket", {"path_style": "perhaps"}, "perhaps"),
+        ("s3://bucket", {"multipart_above": "much"}, "much"),
+        ("s3://bucket", {"ca_file": "/no/such/file"}, "/no/such/file"),
+        ("gs://bucket", {"endpoint_url": "nonsense"}, "nonsense"),
+        ("az://bucket", {"endpoint_url": "nonsense"}, "nonsense"),
+    ],
+)
+def test_an_option_that_cannot_work_is_named(url: str, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        write(url, options)
+
+
+@pytest.mark.parametrize("server", ["versitygw", "azurite"])
+def test_an_object_above_the_limit_is_written_in_parts_and_read_whole(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    running: S3Server | CloudServer = request.getfixturevalue(server)
+    data = bytes(range(256)) * (40 * 2**20 // 256)
+    options = {**running.options, "multipart_above": 2**20}
+
+    async def main() -> None:
+        store = open_store(running.url("in-parts"), Effects(), options=options)
+        try:
+            await store.put("tables/large.sst", data)
+            assert (await store.head("tables/large.sst")).size == len(data)
+            assert await store.get("tables/large.sst") == data
+            assert await store.get("tables/large.sst", 17 * 2**20, 5) == data[:5]
+        finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_parts_are_what_a_server_is_asked_for() -> None:
+    asked: list[Asked] = []
+    with recorder(asked) as endpoint:
+        options = {"endpoint_url": endpoint, "multipart_above": 2**20}
+        write("az://bucket/prefix", options, bytes(2**20))
+        assert [request.path for request in asked] == ["/bucket/prefix/name"]
+        asked.clear()
+        write("az://bucket/prefix", options, bytes(20 * 2**20))
+    assert sorted(len(request.body) for request in asked)[-2:] == [4 * 2**20, 16 * 2**20]
+    assert "comp=blocklist" in asked[-1].path
