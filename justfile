@@ -44,6 +44,11 @@ other-sparks:
             "pyspark==$version.*" "pandas>=2.2,<3" "pyarrow>=18" "protobuf>=6,<8"; \
     done
 
+# The versions and checksums of all libraries that CI installs, as `pyproject.toml` allows them now.
+lock:
+    .venv/bin/uv export -q --all-groups --all-extras --no-extra peers --no-emit-project \
+        --no-annotate --no-header --format requirements.txt -o locked.txt >/dev/null
+
 # The documentation as a site in .site, with strict links.
 docs:
     NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
