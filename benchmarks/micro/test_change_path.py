@@ -54,7 +54,7 @@ def test_value_get_cold(benchmark: BenchmarkFixture, backend: KeyedBackend) -> N
         backend.use_key(key)
         state.update((1,))
     backend.flush()
-    rows = state._keyed.rows
+    rows = state.keyed.rows
 
     def read() -> int:
         rows._values.clear()
