@@ -47,7 +47,7 @@ class Step:
     part: str
     name: str
     arguments: list[str]
-    """Of Python."""
+    """Arguments of the Python interpreter that runs the step."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tidelog.table.rocksdb_snapshot import SNAPSHOT_NAME, unpack
 SEED = os.environ.get("TIDELOG_TEST_SEED", "hostile")
 DEEP_DAMAGES = 50_000
 DAMAGES = more_in_depth(1_500, DEEP_DAMAGES)
-"""Of the examples of each parser."""
+"""How many damaged copies of its examples each parser gets."""
 LONGEST = 4_000
 """Characters of an error: whoever wrote an object must not flood the log of its reader."""
 

@@ -93,7 +93,7 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
         do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _handle
 
         def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
+            """Requests are not logged to standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

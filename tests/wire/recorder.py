@@ -11,7 +11,7 @@ from threading import Thread
 
 @dataclass(frozen=True)
 class Asked:
-    """One request."""
+    """What a client sent in a request."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ def recorder(asked: list[Asked], certificate: Path | None = None) -> Iterator[st
         do_PUT = do_POST = _handle
 
         def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
+            """Requests are not logged to standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

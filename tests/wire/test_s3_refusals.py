@@ -184,7 +184,7 @@ def test_the_error_says_what_was_refused_why_and_what_to_do(
 def test_a_head_that_is_refused_is_no_missing_object(
     refusing: S3Server, behaviour: Behaviour, refusal: Refusal
 ) -> None:
-    """Its answer has no code: the status alone decides."""
+    """The answer to a HEAD has no body with an error code: its HTTP status alone decides."""
     if refusal.status == 404:
         pytest.skip("nothing tells it from a missing object")
     refuse(behaviour, refusal)

@@ -137,7 +137,7 @@ class ListOfKey(_OfKey, Generic[V]):
     _state: ListState
 
     def get(self) -> list[V]:
-        """All elements."""
+        """The elements of the key's list, in the order in which they were appended."""
         with self._reading():
             return [element for (element,) in self._state.get()]
 

@@ -4,14 +4,13 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from obstore.store import AzureStore
 
-from tidelog.errors import ConfigError
 from tidelog.storage import http_errors
 from tidelog.storage.cloud_options import (
     CloudOptions,
+    bucket_and_prefix,
     checked_endpoint,
     cloud_options,
     refuse_rest,
@@ -45,17 +44,9 @@ def open_azure_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
     among them the AZURE_STORAGE_* variables hold, then the identity of the machine. Raises
     ConfigError for a URL without a container.
     """
-    parts = urlsplit(url)
-    container, _, host = parts.netloc.partition("@")
-    if not container:
-        raise ConfigError(
-            f"store URL {url!r}",
-            expected="az://container or az://container/prefix",
-            found="no container",
-            action="name the container",
-        )
-    prefix = parts.path.strip("/")
-    root = f"{parts.scheme}://{parts.netloc}/{prefix}".rstrip("/")
+    place, prefix = bucket_and_prefix(url, "container")
+    container, _, host = place.partition("@")
+    root = f"{url.partition('://')[0]}://{place}/{prefix}".rstrip("/")
     connection = _Connection(root, container, host.partition(".")[0], options)
     return ObstoreStore(root, prefix, lambda: connection.client, connection.writing)
 

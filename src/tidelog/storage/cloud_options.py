@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from tidelog.errors import ConfigError
 from tidelog.storage import http_errors
@@ -55,6 +56,22 @@ class CloudOptions:
                 found=f"{self.ca_file}: {error.strerror}",
                 action="correct ca_file",
             ) from error
+
+
+def bucket_and_prefix(url: str, kind: str = "bucket") -> tuple[str, str]:
+    """The host part of a cloud's URL, and the path below it without slashes around it.
+
+    Raises ConfigError for a URL without the bucket, which the cloud calls `kind`.
+    """
+    parts = urlsplit(url)
+    if not parts.netloc.partition("@")[0]:
+        raise ConfigError(
+            f"store URL {url!r}",
+            expected=f"{parts.scheme}://{kind} or {parts.scheme}://{kind}/prefix",
+            found=f"no {kind}",
+            action=f"name the {kind}",
+        )
+    return parts.netloc, parts.path.strip("/")
 
 
 _NAMES: Final = frozenset(field.name for field in fields(CloudOptions))

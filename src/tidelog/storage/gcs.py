@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
 from json import JSONDecodeError, dumps, loads
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import aiohttp
 import google_crc32c
@@ -24,10 +24,11 @@ from gcsfs.core import GCSFileSystem
 from google.auth import exceptions as google
 
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, ObjectNotFoundError, TidelogError
+from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.storage import errors, http_errors
 from tidelog.storage.cloud_options import (
     CloudOptions,
+    bucket_and_prefix,
     checked_endpoint,
     cloud_options,
     refuse_rest,
@@ -48,15 +49,7 @@ def open_gcs_store(url: str, effects: Effects, options: Mapping[str, Any]) -> "G
     Without `token` among them the usual Google credentials hold. Raises ConfigError for a URL
     without a bucket.
     """
-    parts = urlsplit(url)
-    if not parts.netloc:
-        raise ConfigError(
-            f"store URL {url!r}",
-            expected="gs://bucket or gs://bucket/prefix",
-            found="no bucket",
-            action="name the bucket",
-        )
-    return GcsStore(url, parts.netloc, parts.path.strip("/"), effects, options)
+    return GcsStore(url, *bucket_and_prefix(url), effects, options)
 
 
 class GcsStore:

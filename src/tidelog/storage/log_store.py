@@ -79,7 +79,7 @@ class StoreWithLog:
 
     @property
     def cipher(self) -> Cipher | None:
-        """That of the store, also for copies of what is in the log's store."""
+        """How local copies are encrypted, with the main store's key: also copies of segments."""
         return self._main.cipher
 
     async def put(self, name: str, data: bytes) -> None:

@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from botocore import exceptions as boto
 from botocore.session import Session
 from obstore.store import S3Store
 
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.storage import errors, http_errors
 from tidelog.storage.cloud_options import (
     CloudOptions,
+    bucket_and_prefix,
     checked_endpoint,
     cloud_options,
     refuse_rest,
@@ -41,17 +41,9 @@ def open_s3_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
     Without `endpoint_url`, `key` and `secret` among them the usual AWS environment variables and
     files hold. Raises ConfigError for a URL without a bucket.
     """
-    parts = urlsplit(url)
-    if not parts.netloc:
-        raise ConfigError(
-            f"store URL {url!r}",
-            expected="s3://bucket or s3://bucket/prefix",
-            found="no bucket",
-            action="name the bucket",
-        )
-    prefix = parts.path.strip("/")
-    root = f"s3://{parts.netloc}/{prefix}".rstrip("/")
-    connection = _Connection(root, parts.netloc, dict(options))
+    bucket, prefix = bucket_and_prefix(url)
+    root = f"s3://{bucket}/{prefix}".rstrip("/")
+    connection = _Connection(root, bucket, dict(options))
     return ObstoreStore(root, prefix, connection.client, connection.writing)
 
 

@@ -66,7 +66,7 @@ def page_server(port: int, page: bytes, policy: str, document: Answer) -> Iterat
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers the requests of one connection."""
 
     server: PageServer
     server_version = "tidelog"

@@ -37,7 +37,7 @@ def cells(size: Size) -> list[Cell]:
 
 
 def run(trial: Trial) -> Reading:
-    """One variant."""
+    """Count words with the trial's variant of the store; returns the figures."""
     encrypted = trial.variant == "encrypted"
     spec = spec_of(trial, encrypted=encrypted, in_memory_store=True)
     found = measure(spec, room=trial.directory)

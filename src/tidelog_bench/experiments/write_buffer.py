@@ -89,7 +89,7 @@ def cells(size: Size) -> list[Cell]:
 
 
 def run(trial: Trial) -> Reading:
-    """One variant."""
+    """Count words with the trial's variant of the buffer; returns the figures."""
     spec, directory = spec_of(trial), trial.directory
     if trial.variant == "tidelog":
         found = measure(spec, room=directory)

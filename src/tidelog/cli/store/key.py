@@ -1,8 +1,6 @@
 """`tidelog key`: keys of encrypted stores."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import click
@@ -14,13 +12,13 @@ from tidelog.cli.store.options import (
     endpoint_option,
     key_place,
     on_this_machine,
+    opened,
 )
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError
 from tidelog.storage.access import StoreAccess
 from tidelog.storage.log_store import log_place
 from tidelog.storage.open import encryption_library
-from tidelog.storage.port import ObjectStore
 
 
 @click.group("key")
@@ -87,25 +85,15 @@ async def rotate(
     with encryption_library():
         from tidelog.storage.encryption.keys import key_source  # noqa: PLC0415
         from tidelog.storage.encryption.ring import rotate as rotate_keys  # noqa: PLC0415
-    effects = Effects()
-    with closing(effects.offload):
+    async with opened(url, StoreAccess(endpoint, encryption_key), output) as invocation:
+        effects, log_url = invocation.effects, await log_place(invocation.store)
         old, new = key_source(encryption_key, effects), key_source(new_key, effects)
-        async with _opened(url, StoreAccess(endpoint, encryption_key), effects) as store:
-            log_url = await log_place(store)
         for place in filter(None, (log_url, url)):
-            async with _opened(place, StoreAccess(endpoint), effects) as store:
+            async with opened(place, StoreAccess(endpoint), output) as plain:
+                store = plain.store
                 ring = await rotate_keys(store, old, new, effects)
             if output.as_json:
                 output.json_line({"url": store.url, "keys": len(ring.keys)})
             else:
                 output.line(f"{store.url} is opened by {new.shown} from now on")
     return EXIT_OK
-
-
-@asynccontextmanager
-async def _opened(url: str, access: StoreAccess, effects: Effects) -> AsyncIterator[ObjectStore]:
-    store = access.open(url, effects)
-    try:
-        yield store
-    finally:
-        await store.close()

@@ -63,7 +63,7 @@ class KeyRing:
 
     store: bytes
     number: int
-    """That of the document."""
+    """The number in the name of the document that the keys were read from."""
     keys: dict[bytes, StoreKey]
     """By id, in the order they were made."""
 
