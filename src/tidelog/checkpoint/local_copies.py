@@ -43,26 +43,14 @@ def scan(directory: Path) -> dict[str, int]:
     return {name: size for name, size in names.items() if copied(name)}
 
 
-def checked(name: str, data: bytes) -> bytes:
-    """An object's content in a form that `content` checks."""
-    return data if named_hash(name) is not None else data + _seal(name, data)
+def write(directory: Path, name: str, data: bytes, token: str) -> int:
+    """Keep an object's bytes; returns those on disk."""
+    stored = data if named_hash(name) is not None else data + _seal(name, data)
+    return write_as_it_is(directory, name, stored, token)
 
 
-def content(name: str, stored: bytes) -> bytes:
-    """The content of what `checked` returned; raises ValueError when it is damaged."""
-    expected = named_hash(name)
-    if expected is not None:
-        if content_hash(stored) != expected:
-            raise ValueError("content of another hash than its name says")
-        return stored
-    body, seal = stored[: -_SEAL.size], stored[-_SEAL.size :]
-    if seal != _seal(name, body):
-        raise ValueError("no seal that fits its name and content")
-    return body
-
-
-def write(directory: Path, name: str, stored: bytes, token: str) -> int:
-    """Keep the bytes of a copy; returns how many."""
+def write_as_it_is(directory: Path, name: str, stored: bytes, token: str) -> int:
+    """Keep bytes that tell damage themselves, as encrypted ones do; returns how many."""
     temp = directory / _TEMP / token
     try:
         temp.write_bytes(stored)
@@ -90,7 +78,23 @@ def link(directory: Path, name: str, path: Path, token: str) -> int:
 
 
 def read(directory: Path, name: str) -> bytes | None:
-    """The bytes of a whole copy; None when there is none."""
+    """The whole object; None when there is no copy of it. Raises ValueError when it is damaged."""
+    stored = read_as_it_is(directory, name)
+    if stored is None:
+        return None
+    expected = named_hash(name)
+    if expected is not None:
+        if content_hash(stored) != expected:
+            raise ValueError("content of another hash than its name says")
+        return stored
+    body, seal = stored[: -_SEAL.size], stored[-_SEAL.size :]
+    if seal != _seal(name, body):
+        raise ValueError("no seal that fits its name and content")
+    return body
+
+
+def read_as_it_is(directory: Path, name: str) -> bytes | None:
+    """The bytes of a whole copy, unchecked; None when there is none."""
     try:
         return (directory / name).read_bytes()
     except FileNotFoundError:

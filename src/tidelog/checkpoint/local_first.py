@@ -163,41 +163,42 @@ class LocalFirstStore:
             return await self._tried(
                 name, local_copies.read_range, self._directory, name, start, max(0, wanted)
             )
-        stored = await self._tried(name, local_copies.read, self._directory, name)
-        if stored is None:
-            self._copies.pop(name, None)
-            return None
         try:
-            data = await self._content(name, stored)
+            data = await self._whole(name)
         except (ValueError, CorruptObjectError) as damage:
             Event.LOCAL_COPY_DAMAGED.log(logger, object=name, error=damage)
             self.metrics.damaged += 1
             self.metrics.last_problem = f"the copy of {name}: {damage}"
             await self._remove(name)
             return None
+        if data is None:
+            self._copies.pop(name, None)
+            return None
         if self.cipher is None and name.startswith(object_names.SEGMENTS):
             self._checked[name] = len(data)
         return data[start:] if length is None else data[start : start + length]
 
-    async def _content(self, name: str, stored: bytes) -> bytes:
-        if self.cipher is not None:
-            return await self.cipher.open(name, stored)
-        return await self._effects.offload.run(local_copies.content, name, stored)
+    async def _whole(self, name: str) -> bytes | None:
+        """The content of a copy; None when it is gone.
+
+        Raises ValueError or CorruptObjectError when it is damaged.
+        """
+        if self.cipher is None:
+            return await self._tried(name, local_copies.read, self._directory, name)
+        sealed = await self._tried(name, local_copies.read_as_it_is, self._directory, name)
+        return None if sealed is None else await self.cipher.open(name, sealed)
 
     async def _keep_content(self, name: str, data: bytes) -> None:
-        if self.cipher is not None:
+        if self.cipher is None:
+            sealed = name.startswith(object_names.SEGMENTS)
+            size = len(data) + (local_copies.SEAL_BYTES if sealed else 0)
+            await self._keep(name, size, local_copies.write, data)
+        elif self._has_room(len(data)):  # what finds no room is not encrypted for nothing
             stored = await self.cipher.seal(name, data)
-        else:
-            stored = await self._effects.offload.run(local_copies.checked, name, data)
-        await self._keep(name, len(stored), local_copies.write, stored)
+            await self._keep(name, len(stored), local_copies.write_as_it_is, stored)
 
     async def _keep(self, name: str, size: int, how: Callable[..., int], content: object) -> None:
-        if self.copied_bytes + self._reserved_bytes + size > self._limit_bytes:
-            problem = f"the copies reach their limit of {self._limit_bytes} bytes"
-            if problem != self.metrics.last_problem:  # not for every object from now on
-                Event.LOCAL_COPIES_FULL.log(logger, limit_bytes=self._limit_bytes)
-            self.metrics.refused += 1
-            self.metrics.last_problem = problem
+        if not self._has_room(size):
             return
         token = self._effects.token()
         self._reserved_bytes += size
@@ -210,6 +211,17 @@ class LocalFirstStore:
         else:
             self.metrics.kept += 1
             self._copies[name] = kept
+
+    def _has_room(self, size: int) -> bool:
+        """Whether a copy of so many bytes fits; counts and logs when it does not."""
+        full = self.copied_bytes + self._reserved_bytes + size > self._limit_bytes
+        if full:
+            problem = f"the copies reach their limit of {self._limit_bytes} bytes"
+            if problem != self.metrics.last_problem:  # not for every object from now on
+                Event.LOCAL_COPIES_FULL.log(logger, limit_bytes=self._limit_bytes)
+            self.metrics.refused += 1
+            self.metrics.last_problem = problem
+        return not full
 
     async def _remove(self, name: str) -> None:
         self._checked.pop(name, None)
