@@ -8,7 +8,7 @@ the last checkpoint holds, and a program that goes on from its `position` loses 
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -181,18 +181,15 @@ class Database:
             self._stop()
 
     def _start(self) -> None:
-        began: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._running = asyncio.run_coroutine_threadsafe(
-            self._run(lambda: began.set_result(None)), self._loop
-        )
-        concurrent.futures.wait([began, self._running], return_when="FIRST_COMPLETED")
-        if self._running.done():
-            running = self._running
+        running = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
+        self._running = running
+        ends: list[concurrent.futures.Future[None]] = [self._program.began, running]
+        concurrent.futures.wait(ends, return_when=concurrent.futures.FIRST_COMPLETED)
+        if running.done():
             self._stop()
             running.result()
-        self._program.began.wait()
 
-    async def _run(self, on_started: Callable[[], None]) -> None:
+    async def _run(self) -> None:
         """Run the job, and answer for it on its control socket from its start to its end."""
         started = asyncio.Event()
         running = asyncio.ensure_future(self._runner.run(started.set))
@@ -200,7 +197,6 @@ class Database:
         try:
             await asyncio.wait([running, starting], return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
-                on_started()
                 await self._answered(running)
             await running
         finally:

@@ -5,8 +5,8 @@ the step that it ends; a checkpoint captures no step that has not ended.
 """
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -67,7 +67,8 @@ class Program:
     ) -> None:
         self.baton = baton
         self._ending = ending
-        self.began = threading.Event()
+        self.began: Future[None] = Future()
+        """Done when the states are restored."""
         self.durable: dict[Any, Any] = {}
         """The position of each partition in the last durable checkpoint."""
         self._positions: dict[Any, Any] = {}
@@ -100,7 +101,7 @@ class Program:
             for (partition,), (position,) in self._operator.position.iterator()
         }
         self._positions = dict(self.durable)
-        self.began.set()
+        self.began.set_result(None)
 
     @asynccontextmanager
     async def held(self, given_up: asyncio.Event) -> AsyncIterator[bool]:

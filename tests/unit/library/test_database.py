@@ -1,5 +1,6 @@
 """A program with a loop of its own keeps its state and its place through every end of it."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import tidelog
 from tests.support.cli import tidelog as command
 from tidelog import (
+    CheckpointFailedError,
     ConfigError,
     Database,
     FencedError,
@@ -138,6 +140,10 @@ def test_a_second_start_fences_the_first(url: str) -> None:
         ):
             with pytest.raises(FencedError):
                 use()
+        incarnation = first._runner.incarnation
+        assert incarnation is not None
+        with pytest.raises(CheckpointFailedError, match="the end of the job"):
+            asyncio.run(incarnation.driver.checkpoint())  # nobody would answer it any more
     with pytest.raises(FencedError):
         first.close()
     with opened(url) as db:

@@ -127,6 +127,8 @@ class CheckpointDriver:
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
     _waiting: list[tuple[CheckpointId, asyncio.Future[Checkpoint]]] = field(default_factory=list)
     """Who waits for a checkpoint from this id on."""
+    _over: bool = False
+    """No checkpoint completes any more."""
     _started: float = 0.0
 
     def acknowledged(self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState) -> None:
@@ -159,6 +161,8 @@ class CheckpointDriver:
 
         Raises CheckpointFailedError when the job ends before.
         """
+        if self._over:
+            raise self._no_more()
         least, decisions = self.coordinator.hurry(self._now())
         answer: asyncio.Future[Checkpoint] = asyncio.get_running_loop().create_future()
         self._waiting.append((least, answer))
@@ -171,7 +175,10 @@ class CheckpointDriver:
             await self._run()
         finally:
             self.savepoints.ended()
-            self._answer_no_more()
+            self._over = True
+            for _, answer in self._waiting:
+                if not answer.done():
+                    answer.set_exception(self._no_more())
 
     def _answer(self, checkpoint: CheckpointId, entry: Checkpoint) -> None:
         """Answer who waits for this checkpoint or an earlier one."""
@@ -180,17 +187,13 @@ class CheckpointDriver:
                 answer.set_result(entry)
         self._waiting = [each for each in self._waiting if not each[1].done()]
 
-    def _answer_no_more(self) -> None:
-        for _, answer in self._waiting:
-            if not answer.done():
-                answer.set_exception(
-                    CheckpointFailedError(
-                        f"a checkpoint of {self.job!r}",
-                        expected="to be completed",
-                        found="the end of the job",
-                        action="see why it ended; what was durable before is",
-                    )
-                )
+    def _no_more(self) -> CheckpointFailedError:
+        return CheckpointFailedError(
+            f"a checkpoint of {self.job!r}",
+            expected="to be completed",
+            found="the end of the job",
+            action="see why it ended; what was durable before is",
+        )
 
     async def _run(self) -> None:
         self._expect_next()
