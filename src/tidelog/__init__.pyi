@@ -2,6 +2,17 @@
 
 from .changelog.upload_config import UploadConfig as UploadConfig
 from .checkpoint.coordinator import Schedule as Schedule
+from .connectors.files import Files as Files
+from .connectors.files import JsonLines as JsonLines
+from .connectors.files import TextFiles as TextFiles
+from .connectors.program import Callback as Callback
+from .connectors.program import Emitter as Emitter
+from .connectors.program import PushSource as PushSource
+from .connectors.program import Rate as Rate
+from .connectors.program import Replayable as Replayable
+from .connectors.program import Stdout as Stdout
+from .connectors.sql import Postgres as Postgres
+from .connectors.sql import Sqlite as Sqlite
 from .effects import Effects as Effects
 from .errors import AccessDeniedError as AccessDeniedError
 from .errors import CheckpointFailedError as CheckpointFailedError
@@ -44,19 +55,8 @@ from .runtime.runner import JobRunner as JobRunner
 from .runtime.sink import Sink as Sink
 from .runtime.sink import SinkContext as SinkContext
 from .runtime.sink import SinkWriter as SinkWriter
-from .runtime.sinks import Callback as Callback
-from .runtime.sinks import Files as Files
-from .runtime.sinks import Postgres as Postgres
-from .runtime.sinks import Sqlite as Sqlite
-from .runtime.sinks import Stdout as Stdout
 from .runtime.source import Source as Source
 from .runtime.source import SplitReader as SplitReader
-from .runtime.sources import Emitter as Emitter
-from .runtime.sources import JsonLines as JsonLines
-from .runtime.sources import PushSource as PushSource
-from .runtime.sources import Rate as Rate
-from .runtime.sources import Replayable as Replayable
-from .runtime.sources import TextFiles as TextFiles
 from .runtime.status.observe import status_of as status_of
 from .runtime.status.opentelemetry import export_metrics as export_metrics
 from .runtime.status.prometheus import serve_metrics as serve_metrics

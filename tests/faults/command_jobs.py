@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from tests.faults.counting import POISON, WORDS, counting, refuse_poison
 from tests.support.pipelines import Portions
+from tidelog.connectors.files import Files
 from tidelog.errors import ConfigError
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job
-from tidelog.runtime.sinks import Files
 
 number = 7
 

@@ -12,6 +12,9 @@ import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, refuse_poison, source, start
 from tests.support.pipelines import Outside
+from tidelog.connectors.files import Files, JsonLines, TextFiles
+from tidelog.connectors.files.sink import FilesWriter
+from tidelog.connectors.sql import Sqlite
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -23,10 +26,7 @@ from tidelog.errors import (
 )
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext
-from tidelog.runtime.sinks import Files, Sqlite
-from tidelog.runtime.sinks.files import FilesWriter
 from tidelog.runtime.source import Source, SplitReader
-from tidelog.runtime.sources import JsonLines, TextFiles
 from tidelog.storage.memory import MemoryStore
 
 

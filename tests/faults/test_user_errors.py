@@ -8,11 +8,11 @@ import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, settings, start
 from tests.support.pipelines import Outside, Portions
+from tidelog.connectors.program import Callback
 from tidelog.errors import StateSchemaError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
-from tidelog.runtime.sinks import Callback
 from tidelog.runtime.source import SplitReader
 from tidelog.state.processor import (
     ExpiredTimerInfo,

@@ -11,14 +11,15 @@ from operator import add, attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
+from tidelog.connectors.files import Files, JsonLines, TextFiles
+from tidelog.connectors.program import Replayable, Stdout
+from tidelog.connectors.sql import Postgres, Sqlite
 from tidelog.examples import sessions as example
 from tidelog.examples.wordcount import count_words
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job, KeyedStream, Stream
 from tidelog.runtime.sink import SinkContext, SinkWriter
-from tidelog.runtime.sinks import Files, Postgres, Sqlite, Stdout
 from tidelog.runtime.source import SplitReader
-from tidelog.runtime.sources import JsonLines, Replayable, TextFiles
 
 CHUNK = 1024
 PAUSE_S = 0.01

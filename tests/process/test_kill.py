@@ -20,9 +20,9 @@ from tests.support.depth import more_in_depth, one_by_one
 from tests.support.postgres import Server, query
 from tests.unit.storage.conformance import names
 from tests.wire.servers import CloudServer, S3Server
+from tidelog.connectors.sql.postgres_tables import Tables
 from tidelog.effects import Effects
 from tidelog.examples.sessions import event
-from tidelog.runtime.sinks.postgres_tables import Tables
 from tidelog.storage.open import open_store
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))

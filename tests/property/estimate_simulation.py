@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from tests.support.clock import VirtualClock
 from tidelog.checkpoint.coordinator import Schedule
+from tidelog.connectors.program.callback import Callback
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.tables import TableRules
 from tidelog.cost.model.workload import Workload
@@ -27,7 +28,6 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.state.key_groups import encode_key
 from tidelog.storage.memory import MemoryStore

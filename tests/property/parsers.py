@@ -19,6 +19,10 @@ from tests.golden.writing import FOLDER
 from tidelog.changelog import block as blocks
 from tidelog.changelog import segment as segments
 from tidelog.checkpoint.manifest import Checkpoint, StateInfo, decode_descriptor, decode_entry
+from tidelog.connectors import transactions
+from tidelog.connectors.files.parts import Part
+from tidelog.connectors.sql.sqlite import stored_transaction
+from tidelog.connectors.sql.staging import Staged, TransactionId
 from tidelog.errors import CorruptObjectError
 from tidelog.runtime.control.protocol import (
     Done,
@@ -31,10 +35,6 @@ from tidelog.runtime.control.protocol import (
 )
 from tidelog.runtime.in_flight.codec import decode
 from tidelog.runtime.in_flight.record_types import RecordTypes
-from tidelog.runtime.sinks import transactions
-from tidelog.runtime.sinks.parts import Part
-from tidelog.runtime.sinks.sqlite import stored_transaction
-from tidelog.runtime.sinks.staging import Staged, TransactionId
 from tidelog.runtime.tasks.sink_output import token_of, transactions_of
 from tidelog.spark.checkpoint.commits import read_commit, read_offsets
 from tidelog.spark.format.changelog import read_changelog

@@ -19,9 +19,9 @@ from tests.property.parsers import PARSERS, Parser, sealed_document
 from tests.support.depth import more_in_depth
 from tidelog.checkpoint import local_copies
 from tidelog.checkpoint.manifest import decode_descriptor, decode_entry, encode_descriptor
+from tidelog.connectors import transactions
+from tidelog.connectors.files.parts import Part
 from tidelog.errors import CorruptObjectError, RestoreError, TidelogError
-from tidelog.runtime.sinks import transactions
-from tidelog.runtime.sinks.parts import Part
 from tidelog.table.frame import encode_rows
 from tidelog.table.memory import INDEX_NAME, MemoryTableFactory
 from tidelog.table.rocksdb_snapshot import SNAPSHOT_NAME, unpack

@@ -13,6 +13,8 @@ from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
 from tidelog.checkpoint.slots import SlotLog
+from tidelog.connectors.files.parts import OpenPart, failures, remove_pending
+from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import FencedError
 from tidelog.ids import Generation, SeqNo, Slot
 from tidelog.materialize.table_snapshot import Captured, TableSnapshots
@@ -22,8 +24,6 @@ from tidelog.runtime.channels.partition import Partitioner, Rebalance
 from tidelog.runtime.checkpoints import operators
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.graph import Edge
-from tidelog.runtime.sinks.files import FilesWriter
-from tidelog.runtime.sinks.parts import OpenPart, failures, remove_pending
 from tidelog.runtime.subtasks import vertices
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Wiring

@@ -19,6 +19,8 @@ from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
+from tidelog.connectors.program.callback import Callback
+from tidelog.connectors.program.replayable import Replayable
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import TidelogError
 from tidelog.ids import CheckpointId, Slot, SubtaskId
@@ -31,9 +33,7 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.restore.choose import RestoreFrom, Resumption
 from tidelog.runtime.restore.fit import fit
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
-from tidelog.runtime.sources.iterable import Replayable
 from tidelog.runtime.subtasks.incarnation import Blueprint
 from tidelog.runtime.subtasks.incarnation import Incarnation as Started
 from tidelog.runtime.tasks.task import Task

@@ -12,13 +12,13 @@ from typing import Any
 from tests.support.clock import VirtualClock
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
+from tidelog.connectors.program.callback import Callback
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import UserFunctionError
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner
-from tidelog.runtime.sinks.callable import Callback
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.storage.memory import MemoryStore

@@ -9,13 +9,12 @@ from operator import add
 from pathlib import Path
 
 from tidelog.checkpoint.coordinator import Schedule
+from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects, loop_thread
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.control.server import serve_control
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sinks import Callback
-from tidelog.runtime.sources import Rate
 from tidelog.storage.port import ObjectStore
 
 

@@ -18,6 +18,7 @@ from typing import Literal
 
 import click
 
+from tidelog.connectors.files import JsonLines
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
 from tidelog.examples.outages_function import MAX_DELAY_MS, Outages
@@ -27,7 +28,6 @@ from tidelog.examples.output import output_sink
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sources import JsonLines
 from tidelog.storage.open import open_store
 
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidelog.connectors.line_encoding import line_encoder
 from tidelog.examples.outages_function import INPUT, MAX_DELAY_MS, OUTPUT, Outages
 from tidelog.examples.spark_check import literal
 from tidelog.examples.spark_wordcount import session
-from tidelog.runtime.sinks.lines import line_encoder
 from tidelog.spark.processor.transform import transform
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 """Where the examples write."""
 
+from tidelog.connectors.files import Files
+from tidelog.connectors.program import Stdout
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.sink import Sink
-from tidelog.runtime.sinks import Files, Stdout
 
 
 def output_sink(arguments: JobArguments, fields: tuple[str, ...] | None = None) -> Sink:

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
+from tidelog.connectors.files import JsonLines
+from tidelog.connectors.program import Rate
 from tidelog.examples.output import output_sink
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job
 from tidelog.runtime.source import Source
-from tidelog.runtime.sources import JsonLines, Rate
 from tidelog.state.processor import (
     ExpiredTimerInfo,
     StatefulProcessor,

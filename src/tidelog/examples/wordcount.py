@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import add, itemgetter
 
+from tidelog.connectors.files import TextFiles
 from tidelog.examples.output import output_sink
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job
-from tidelog.runtime.sources import TextFiles
 
 
 def job(arguments: JobArguments) -> Job:

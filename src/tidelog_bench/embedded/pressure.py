@@ -13,12 +13,12 @@ from typing import Any, Final
 from tidelog.catalog.inventory import read_slots
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.connectors.program.rate import Rate
 from tidelog.effects import Effects, hold_thread
 from tidelog.runtime.config import JobConfig, UnalignedConfig, UnalignedMode
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
-from tidelog.runtime.sources.rate import Rate
 from tidelog.runtime.status.observe import status_of
 from tidelog.storage import object_names
 from tidelog_bench.embedded.meter import CLOCK, Mark

@@ -14,9 +14,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
+from tidelog.connectors.files import Files
+from tidelog.connectors.sql import Sqlite
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
-from tidelog.runtime.sinks import Files, Sqlite
 from tidelog_simulator.jobs.external_sink import CommitWatcher, ExternalSink, ExternalSystem
 from tidelog_simulator.machine.process import Process
 

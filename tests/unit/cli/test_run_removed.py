@@ -8,8 +8,8 @@ from click.testing import Result
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import WORDS, Tide, contents, run_until_break, word_count
+from tidelog.connectors.program import Callback
 from tidelog.runtime.graph import Job
-from tidelog.runtime.sinks import Callback
 from tidelog.storage.memory import MemoryStore
 
 FEW = WORDS[:100]

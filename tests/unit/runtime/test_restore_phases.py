@@ -9,13 +9,12 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tidelog.checkpoint.coordinator import Schedule
+from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects, InlineOffload
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sinks import Callback
-from tidelog.runtime.sources import Rate
 from tidelog.runtime.status.checkpoints import RestorePhases
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus

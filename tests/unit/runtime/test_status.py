@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from tidelog.checkpoint.coordinator import Schedule
+from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects
 from tidelog.errors import StoreUnreachableError
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sinks import Callback
-from tidelog.runtime.sources import Rate
 from tidelog.runtime.status.distribution import percentile
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus

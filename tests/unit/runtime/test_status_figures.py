@@ -10,6 +10,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tidelog.changelog.upload_metrics import UploadMetrics
 from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
+from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects
 from tidelog.ids import CheckpointId, Generation, KeyGroup, Slot
 from tidelog.runtime.channels.messages import Batch
@@ -23,8 +24,6 @@ from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.stateless import Map
 from tidelog.runtime.operators.window import AggregateWindow, WindowSpan
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sinks import Callback
-from tidelog.runtime.sources import Rate
 from tidelog.runtime.status.distribution import Distribution, distribution
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus

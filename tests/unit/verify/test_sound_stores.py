@@ -19,13 +19,13 @@ from tests.support.jobs import (
 )
 from tests.unit.verify.stores import overlapping, report_on, small, tiny, verdicts, verified
 from tidelog.changelog.upload_config import UploadConfig
+from tidelog.connectors.program.callback import Callback
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot, SubtaskId
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sinks.callable import Callback
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.job.alternate_history import LOG_IS_CUT, NO_MATERIALIZATION
 

@@ -7,10 +7,10 @@ they have a name, as `LocalStore` does it.
 import asyncio
 from pathlib import Path
 
+from tidelog.connectors.program import Callback
 from tidelog.effects import Effects
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sinks import Callback
 from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.jobs import word_count
 from tidelog_bench.embedded.run import RunSpec, measure

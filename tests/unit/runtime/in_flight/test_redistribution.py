@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.connectors.program.callback import Callback
+from tidelog.connectors.program.replayable import Replayable
 from tidelog.errors import RestoreError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, Watermark
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.redistribution import redistribute
-from tidelog.runtime.sinks.callable import Callback
-from tidelog.runtime.sources.iterable import Replayable
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
 from tidelog.runtime.subtasks.wiring import Buffers, Wiring
 from tidelog.state.key_groups import encode_key, key_group, subtask_of

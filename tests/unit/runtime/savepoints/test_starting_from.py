@@ -18,12 +18,13 @@ from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical
+from tidelog.connectors.files import Files
+from tidelog.connectors.sql import Sqlite
 from tidelog.errors import ConfigError, ObjectNotFoundError, SavepointFailedError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import Sink
-from tidelog.runtime.sinks import Files, Sqlite
 from tidelog.state.schema.row import Row
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore

@@ -1,0 +1,97 @@
+"""JSON lines: every line is an object and becomes a `Row`.
+
+Invariants: nested objects become rows, arrays lists; a line stands for itself, so that what is
+read does not depend on where a chunk ended; blank lines are no records.
+"""
+
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, LineLimits, LineReader
+from tidelog.connectors.files.source import LineFiles
+from tidelog.errors import ConfigError, CorruptObjectError
+from tidelog.state.schema.row import Row
+
+OnError = Literal["fail", "skip"]
+
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class JsonLines(LineFiles):
+    """Lines of files as `Row`s; files are found and read as by `TextFiles`.
+
+    A line that is not a JSON object stops the job, or is left out and counted in the reader's
+    `skipped` when `on_error` is "skip". Sizes are in bytes. Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        include: str = "*",
+        *,
+        on_error: OnError = "fail",
+        follow: bool = False,
+        chunk_bytes: int = CHUNK_BYTES,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        super().__init__(path, include, LineLimits(chunk_bytes, max_line_bytes), follow=follow)
+        if on_error not in ("fail", "skip"):
+            raise ConfigError(
+                "on_error",
+                expected="'fail' or 'skip'",
+                found=repr(on_error),
+                action="pass one of them",
+            )
+        self._skip = on_error == "skip"
+
+    def open(self, split: str, position: Any) -> "JsonReader":
+        """Raises ObjectNotFoundError and StorageError."""
+        path = self._locate(split)
+        return JsonReader(path, position, self._limits, follow=self._follow, skip=self._skip)
+
+
+class JsonReader(LineReader):
+    """The lines of one file as rows."""
+
+    skipped = 0
+    """Lines left out since the reader was opened."""
+
+    def __init__(
+        self, path: Path, position: Any, limits: LineLimits, *, follow: bool, skip: bool
+    ) -> None:
+        super().__init__(path, position, limits, follow=follow)
+        self._skip = skip
+
+    def decode(self, data: bytes, offset: int) -> list[Row]:
+        """Raises CorruptObjectError for a malformed line, unless those are skipped."""
+        rows = []
+        for line in data.split(b"\n"):
+            try:
+                rows.append(_row(_decode(line)))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                if line and not line.isspace():
+                    self._malformed(offset, error)
+            offset += len(line) + 1
+        return rows
+
+    def _malformed(self, offset: int, error: Exception) -> None:
+        if not self._skip:
+            raise CorruptObjectError(
+                f"input file {self._path}, line at byte {offset}",
+                expected="a JSON object",
+                found=str(error),
+                action='correct the line, or pass on_error="skip" to leave such lines out',
+            ) from error
+        self.skipped += 1
+
+
+def _row(fields: dict[str, Any]) -> Row:
+    return Row.of(fields, map(_value, fields.values()))
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _row(value)
+    return list(map(_value, value)) if isinstance(value, list) else value

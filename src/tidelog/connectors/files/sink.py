@@ -1,0 +1,159 @@
+"""Files as a sink, exactly once: two-phase commit by renaming.
+
+Invariants: between checkpoints records go to hidden files only; `pre_commit` makes these durable
+and `commit` renames them, so whoever reads `part-*` sees committed records and no others.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.connectors import transactions
+from tidelog.connectors.files.parts import (
+    STAGING,
+    OpenPart,
+    Part,
+    failures,
+    pending_name,
+    publish,
+    remove_pending,
+    taken,
+)
+from tidelog.connectors.line_encoding import EncodeLines, Format, line_encoder
+from tidelog.connectors.transactions import those_of
+from tidelog.errors import ConfigError
+from tidelog.ids import CheckpointId
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.storage.disk import sync_directory
+
+MAX_PART_BYTES: Final = 128 << 20
+
+
+class Files(Sink):
+    """Writes records as lines to `part-<subtask>-<checkpoint>-<n>` files in a directory.
+
+    The names sort in the order written, per subtask. JSON lines end in `.jsonl`, else `.txt`;
+    `fields` names the values of tuples in JSON. A file is cut before it outgrows
+    `max_part_bytes`. The directory belongs to one sink of one job. Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        format: Format = "json",
+        *,
+        fields: Sequence[str] | None = None,
+        max_part_bytes: int = MAX_PART_BYTES,
+    ) -> None:
+        if max_part_bytes < 1:
+            raise ConfigError(
+                "max_part_bytes",
+                expected="at least 1",
+                found=str(max_part_bytes),
+                action="raise it",
+            )
+        self._directory = Path(directory).absolute()
+        self._encode = line_encoder(format, fields)
+        self._extension = ".jsonl" if format == "json" else ".txt"
+        self._max_part_bytes = max_part_bytes
+
+    def open(self, context: SinkContext) -> "FilesWriter":
+        return FilesWriter(
+            self._directory, self._encode, self._extension, self._max_part_bytes, context
+        )
+
+
+class FilesWriter(SinkWriter):
+    """Writes the files of one subtask; all methods raise StorageError when the disk refuses."""
+
+    def __init__(
+        self,
+        directory: Path,
+        encode: EncodeLines,
+        extension: str,
+        max_part_bytes: int,
+        context: SinkContext,
+    ) -> None:
+        self._directory = directory
+        self._encode = encode
+        self._extension = extension
+        self._max_part_bytes = max_part_bytes
+        self._context = context
+        self._opened = 0
+        self._parts: list[OpenPart] = []
+        """The open transaction."""
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        """Publish these; remove the other hidden files that are its to abort."""
+        for transaction in transactions:
+            self._publish(transaction, verify=True)
+        context = self._context
+        if context.retained is not None:
+            named = those_of(list[Part], (*context.retained, *transactions))
+            kept = {part.pending for parts in named for part in parts}
+            remove_pending(self._directory, context.may_abort, kept)
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Append to the open part; raises UserFunctionError for a record that has no such form."""
+        data = self._encode(records)
+        if not data:
+            return
+        last = self._parts[-1] if self._parts else None
+        if last is None or not last.takes_more or last.size + len(data) > self._max_part_bytes:
+            last = OpenPart(self._directory, self._next_name())
+            self._parts.append(last)
+        last.write(data)
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        """Sync the open parts; raises ConfigError when their final names are taken.
+
+        After a failure all of them stay open for the next checkpoint, those synced already, too.
+        """
+        if not self._parts:
+            return None
+        names = [self._final_name(checkpoint, n) for n in range(len(self._parts))]
+        for at, part in enumerate(self._parts):
+            if part.doubtful:
+                self._write_again(at)
+            self._parts[at].seal()
+        with failures(self._directory):
+            sync_directory(self._directory / STAGING)
+        parts, self._parts = self._parts, []
+        return transactions.encode([p.named(n) for p, n in zip(parts, names, strict=True)])
+
+    def commit(self, transaction: bytes) -> None:
+        """Rename the parts into view.
+
+        Raises ObjectNotFoundError, CorruptObjectError and ConfigError when what was
+        pre-committed is gone, damaged, or another file has its name.
+        """
+        self._publish(transaction, verify=False)
+
+    def close(self) -> None:
+        """Remove the open transaction."""
+        while self._parts:
+            self._parts.pop().discard()
+
+    def _publish(self, transaction: bytes, *, verify: bool) -> None:
+        for part in transactions.decode(self._context.name, list[Part], transaction):
+            publish(self._directory, part, verify=verify)
+        with failures(self._directory):
+            sync_directory(self._directory)
+
+    def _write_again(self, at: int) -> None:
+        part = self._parts[at]
+        self._parts[at] = part.copied(self._next_name())
+        part.try_discard()
+
+    def _next_name(self) -> str:
+        context, number = self._context, self._opened
+        self._opened += 1
+        return pending_name(context.generation, context.attempt, context.subtask, number)
+
+    def _final_name(self, checkpoint: CheckpointId, number: int) -> str:
+        stem = f"part-{self._context.subtask:05d}-{checkpoint:010d}-{number:04d}"
+        name = stem + self._extension
+        with failures(self._directory / name):
+            if (self._directory / name).exists():
+                raise taken(self._directory / name)
+        return name

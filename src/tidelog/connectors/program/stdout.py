@@ -1,0 +1,59 @@
+"""Standard output as a sink: at least once.
+
+Invariant: what was written before a checkpoint was flushed before it; after a write or flush that
+failed there is no checkpoint any more, because the stream may have dropped what it held.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from tidelog.connectors.line_encoding import EncodeLines, Format, line_encoder
+from tidelog.errors import StorageError
+from tidelog.ids import CheckpointId
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.storage import errors
+
+
+class Stdout(Sink):
+    """Prints records as lines; after a failure, lines since the last checkpoint come again.
+
+    `fields` names the values of tuples in JSON. Raises ConfigError for an unknown format.
+    """
+
+    def __init__(self, format: Format = "text", *, fields: Sequence[str] | None = None) -> None:
+        self._encode = line_encoder(format, fields)
+
+    def open(self, context: SinkContext) -> "StdoutWriter":
+        return StdoutWriter(self._encode, sys.stdout)
+
+
+class StdoutWriter(SinkWriter):
+    """Raises StorageError when the output is closed or full."""
+
+    def __init__(self, encode: EncodeLines, stream: TextIO) -> None:
+        self._encode = encode
+        self._stream = stream
+        self._failed: StorageError | None = None
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Print records."""
+        text = self._encode(records).decode()
+        with self._failures():
+            self._stream.write(text)
+
+    def pre_commit(self, checkpoint: CheckpointId) -> None:
+        """Flush."""
+        with self._failures():
+            self._stream.flush()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        if self._failed is not None:
+            raise self._failed
+        try:
+            yield
+        except OSError as error:
+            self._failed = errors.from_os_error(error, "standard output")
+            raise self._failed from error

@@ -1,0 +1,76 @@
+"""The sinks that are exactly once, by what their readers see and what lies hidden beside it."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.postgres import query
+from tidelog import Files, Postgres, Sqlite
+from tidelog.connectors.sql.postgres_tables import Tables
+from tidelog.runtime.sink import Sink
+
+KINDS = ("files", "sqlite", "postgres")
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where numbers go, as records of one field `n`."""
+
+    sink: Callable[[], Sink]
+    shown: Callable[[], list[int]]
+    """In no order."""
+    hidden: Callable[[], int]
+    """Parts or rows that were written and not committed."""
+    recorded: Callable[[], int] = lambda: 0
+    """Rows in which a database remembers what was committed."""
+
+
+def output(kind: str, request: pytest.FixtureRequest, number: int = 0) -> Output:
+    """An empty one for each number; skips when there is no PostgreSQL."""
+    directory: Path = request.getfixturevalue("tmp_path")
+    if kind == "files":
+        return _files(directory / f"out-{number}")
+    if kind == "sqlite":
+        return _sqlite(directory / f"out-{number}.db")
+    return _postgres(request.getfixturevalue("conninfo"), f"numbers_{number}")
+
+
+def _files(directory: Path) -> Output:
+    def shown() -> list[int]:
+        parts = sorted(directory.glob("part-*"))
+        return [json.loads(line)["n"] for p in parts for line in p.read_text().splitlines()]
+
+    return Output(
+        lambda: Files(directory, fields=("n",), max_part_bytes=40),
+        shown,
+        lambda: len(list((directory / ".tidelog").glob("*"))),
+    )
+
+
+def _sqlite(path: Path) -> Output:
+    def ask(sql: str) -> list[Any]:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute(sql).fetchall()
+
+    return Output(
+        lambda: Sqlite(path, "numbers", {"n": "INTEGER"}),
+        lambda: [n for (n,) in ask("SELECT n FROM numbers")],
+        lambda: int(ask("SELECT count(*) FROM _tidelog_pending")[0][0]),
+        lambda: int(ask("SELECT count(*) FROM _tidelog_committed")[0][0]),
+    )
+
+
+def _postgres(conninfo: str, table: str) -> Output:
+    pending = Tables(table, {"n": "bigint"}).pending
+    return Output(
+        lambda: Postgres(conninfo, table, {"n": "bigint"}),
+        lambda: [n for (n,) in query(conninfo, f"SELECT n FROM {table}")],
+        lambda: int(query(conninfo, f"SELECT count(*) FROM {pending}")[0][0]),
+        lambda: int(query(conninfo, "SELECT count(*) FROM _tidelog_committed")[0][0]),
+    )

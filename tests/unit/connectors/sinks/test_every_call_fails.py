@@ -1,0 +1,90 @@
+"""Whatever call fails in a pre-commit, a commit or a recovery: every record is shown once."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from tests.support.depth import in_pairs
+from tests.support.pipelines import Portions, config, run
+from tests.unit.connectors.sinks.outputs import KINDS, Output, output
+from tests.unit.connectors.sinks.trap import Trap, lay, trapped
+from tidelog import Job, Schedule, TidelogError
+from tidelog.storage.memory import MemoryStore
+
+NUMBERS = [(n,) for n in range(60)]
+LASTING = {"one call": 1, "all calls from there on": 1000}
+AFTER = {"before": False, "after": True}
+
+
+def copy(out: Output, store: MemoryStore, *traps: Trap) -> None:
+    """All numbers, several buffers and so several files in each checkpoint."""
+    sink = out.sink()
+    for trap in traps:
+        sink = trapped(sink, trap)
+    job = Job("numbers")
+    job.source(Portions({"all": NUMBERS})).sink(sink)
+    run(job, store, config(parallelism=1, checkpoint=Schedule(interval=4.0)))
+
+
+def complete(out: Output, store: MemoryStore) -> None:
+    """A further start changes nothing but what lies hidden."""
+    copy(out, store)
+    assert sorted(out.shown()) == [n for (n,) in NUMBERS]
+    assert out.hidden() == 0
+
+
+def every_call(
+    kind: str, trap: Trap, request: pytest.FixtureRequest
+) -> Iterator[tuple[Trap, Output]]:
+    """A trap for the first call, for the second, and so on, each with an output of its own."""
+    for first in count():
+        here = replace(trap, first=first)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            lay(here, kind, monkeypatch)
+            yield here, output(kind, request, first)
+        if not here.fired:
+            assert first >= 3, "the sink calls nothing that could fail"
+            return
+
+
+@in_pairs(kind=KINDS, turns={"once": (2,), "twice": (2, 3)}, lasting=LASTING, after=AFTER)
+def test_a_pre_commit_that_failed_is_made_up_for_by_the_next(
+    kind: str, turns: tuple[int, ...], lasting: int, after: bool, request: pytest.FixtureRequest
+) -> None:
+    for trap, out in every_call(kind, Trap("pre_commit", turns, 0, lasting, after), request):
+        store = MemoryStore()
+        copy(out, store, trap)
+        assert sorted(out.shown()) == [n for (n,) in NUMBERS], trap
+        complete(out, store)
+
+
+@in_pairs(kind=KINDS, lasting=LASTING, after=AFTER)
+def test_a_commit_that_failed_is_made_up_for_by_the_next_start(
+    kind: str, lasting: int, after: bool, request: pytest.FixtureRequest
+) -> None:
+    for trap, out in every_call(kind, Trap("commit", (2,), 0, lasting, after), request):
+        store = MemoryStore()
+        try:
+            copy(out, store, trap)
+        except TidelogError:
+            copy(out, store)
+        complete(out, store)
+
+
+@in_pairs(kind=KINDS, lasting=LASTING, after=AFTER)
+def test_a_recovery_that_failed_is_made_up_for_by_the_next_start(
+    kind: str, lasting: int, after: bool, request: pytest.FixtureRequest
+) -> None:
+    for trap, out in every_call(kind, Trap("recover", (1,), 0, lasting, after), request):
+        store, uncommitted = MemoryStore(), Trap("commit", (2,), 0, 1000)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            lay(uncommitted, kind, monkeypatch)
+            with pytest.raises(TidelogError):
+                copy(out, store, uncommitted)
+        try:
+            copy(out, store, trap)
+        except TidelogError:
+            copy(out, store)
+        complete(out, store)

@@ -1,0 +1,168 @@
+"""A process that is suspended at any await of its start, while a successor runs, loses nothing.
+
+Every process has an event loop of its own, and a suspended one is a loop that is not run: what
+SIGSTOP or a paused virtual machine does. A loop that is never run again is `kill -9`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth
+from tests.support.pipelines import Portions, config
+from tests.unit.connectors.sinks.outputs import KINDS, Output, output
+from tidelog import Effects, Job, JobResult, JobRunner, TidelogError
+from tidelog.effects import InlineOffload
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectInfo
+
+NUMBERS = [(n,) for n in range(60)]
+
+
+class Awaiting:
+    """A store whose calls can be suspended before and after their effect."""
+
+    def __init__(self, shared: MemoryStore) -> None:
+        self.url = shared.url
+        self.request_metrics = shared.request_metrics
+        self.cipher = None
+        self.created: list[str] = []
+        self._shared = shared
+
+    async def put(self, name: str, data: bytes) -> None:
+        await asyncio.sleep(0)
+        await self._shared.put(name, data)
+        await asyncio.sleep(0)
+
+    async def create(self, name: str, data: bytes) -> None:
+        await asyncio.sleep(0)
+        await self._shared.create(name, data)
+        self.created.append(name)
+        await asyncio.sleep(0)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        await asyncio.sleep(0)
+        return await self._shared.get(name, start, length)
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        await asyncio.sleep(0)
+        for info in [info async for info in self._shared.list(prefix, start_after)]:
+            yield info
+        await asyncio.sleep(0)
+
+    async def head(self, name: str) -> ObjectInfo:
+        return await self._shared.head(name)
+
+    async def delete(self, name: str) -> None:
+        await asyncio.sleep(0)
+        await self._shared.delete(name)
+
+    async def close(self) -> None:
+        await self._shared.close()
+
+
+class Offloading(InlineOffload):
+    """Calls that a thread would make: the process can be suspended before and after each."""
+
+    async def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(0)
+        answer = function(*args, **kwargs)
+        await asyncio.sleep(0)
+        return answer
+
+
+class Process:
+    """One incarnation, run step by step on a loop of its own."""
+
+    def __init__(self, out: Output, store: MemoryStore, seed: int) -> None:
+        job = Job("numbers")
+        job.source(Portions({"all": NUMBERS})).sink(out.sink())
+        self.store = Awaiting(store)
+        self.loop = asyncio.new_event_loop()
+        self.started = False
+        effects = Effects(VirtualClock(), Random(seed), Offloading())
+        settings = config(parallelism=1, retain=1)
+        self._runner = JobRunner(job, self.store, settings, effects)
+        self._task = self.loop.create_task(self._runner.run(self._on_started))
+
+    def _on_started(self) -> None:
+        self.started = True
+
+    def step(self) -> bool:
+        """Run what is ready once; False when the process has ended."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+        return not self._task.done()
+
+    def run(self) -> JobResult:
+        while self.step():
+            pass
+        return self._task.result()
+
+    @property
+    def slots(self) -> int:
+        """Slots that it has written, its start included."""
+        return len({name for name in self.store.created if name.startswith("checkpoints/")})
+
+    def discard(self) -> None:
+        """Free what a process that was killed would have left to the system."""
+        left = asyncio.all_tasks(self.loop)
+        for task in left:
+            task.cancel()
+        self.loop.run_until_complete(_ended(left))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+
+async def _ended(tasks: set["asyncio.Task[Any]"]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def killed_behind(process: Process, slots: int) -> Process:
+    """Run until so many of its slots exist, and not one step further: sinks have not committed."""
+    while process.slots < slots:
+        assert process.step()
+    return process
+
+
+def steps_of_a_start(kind: str, request: pytest.FixtureRequest) -> int:
+    out, store = output(kind, request, 10_000), MemoryStore()
+    first = killed_behind(Process(out, store, 1), 4)
+    counted, steps = Process(out, store, 2), 0
+    while not counted.started:
+        assert counted.step()
+        steps += 1
+    counted.discard()
+    first.discard()
+    return steps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_start_suspended_anywhere_loses_nothing_of_its_successor(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    # All steps would take PostgreSQL most of a minute.
+    stride = more_in_depth(6, 3) if kind == "postgres" else more_in_depth(2, 1)
+    for held_at in range(0, steps_of_a_start(kind, request) + 3, stride):
+        out, store = output(kind, request, held_at), MemoryStore()
+        first = killed_behind(Process(out, store, 1), 4)
+        shown = len(out.shown())
+        late = Process(out, store, 2)
+        for _ in range(held_at):
+            assert late.step()
+        # Its last checkpoint is durable, and what it pre-committed is not committed.
+        successor = killed_behind(Process(out, store, 3), 4)
+        assert len(out.shown()) > shown, "the successor went on meanwhile"
+        with suppress(TidelogError):
+            late.run()
+        last = Process(out, store, 4)
+        last.run()
+        assert sorted(out.shown()) == [n for (n,) in NUMBERS], f"held at step {held_at}"
+        assert out.hidden() == 0
+        for process in (first, late, successor, last):
+            process.discard()

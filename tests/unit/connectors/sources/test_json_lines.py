@@ -1,0 +1,103 @@
+"""JSON lines: rows from objects, and what happens to lines that are none."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all
+from tidelog.connectors.files import JsonLines
+from tidelog.errors import ConfigError, CorruptObjectError
+from tidelog.state.schema.row import Row
+
+OBJECTS = st.dictionaries(
+    st.text(max_size=4),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        ),
+        max_leaves=6,
+    ),
+    max_size=4,
+)
+
+
+def row(value: Any) -> Any:
+    """The definition: objects are rows, arrays lists."""
+    if isinstance(value, dict):
+        return Row.of(value, [row(item) for item in value.values()])
+    return [row(item) for item in value] if isinstance(value, list) else value
+
+
+def named(value: Any) -> Any:
+    """A value with its field names, which the equality of rows leaves out."""
+    if isinstance(value, Row):
+        return {"fields": value._fields, "values": [named(item) for item in value]}
+    return [named(item) for item in value] if isinstance(value, list) else value
+
+
+@given(st.lists(OBJECTS, max_size=8), st.integers(1, 64), st.sampled_from(["\n", "\r\n", "\n\n"]))
+def test_a_restart_from_every_position_gives_the_remaining_rows(
+    objects: list[dict[str, Any]], chunk_bytes: int, newline: str
+) -> None:
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "input")
+        path.write_bytes(newline.join(map(json.dumps, objects)).encode())
+        source = JsonLines(path, chunk_bytes=chunk_bytes)
+        check_every_restart(source, "input", [row(item) for item in objects])
+
+
+def test_nested_objects_are_rows_and_arrays_lists(tmp_path: Path) -> None:
+    line = '{"word": "tide", "at": {"day": 3, "tags": [1, {"x": null}]}, "none": {}}'
+    (tmp_path / "input").write_text(line)
+    [record] = read_all(JsonLines(tmp_path / "input"))
+    assert (record.word, record.at.day, record.at.tags[1].x) == ("tide", 3, None)
+    assert named(record) == named(row(json.loads(line)))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"{",
+        b"1",
+        b"[]",
+        b"null",
+        b'{"a": 1} {"b": 2}',
+        b'{"a": "\xff"}',
+        b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+class TestAMalformedLine:
+    @pytest.fixture
+    def path(self, bad: bytes, tmp_path: Path) -> Path:
+        path = tmp_path / "input"
+        path.write_bytes(b'{"n": 1}\n\n' + bad + b'\n \t\r\n{"n": 2}')
+        return path
+
+    @pytest.mark.parametrize("chunk_bytes", [1, 100_000])
+    def test_stops_the_job_with_its_place(self, path: Path, chunk_bytes: int) -> None:
+        source = JsonLines(path, chunk_bytes=chunk_bytes)
+        with pytest.raises(CorruptObjectError, match=f"{path}, line at byte 10; .*JSON object"):
+            read_all(source)
+
+    @pytest.mark.parametrize("chunk_bytes", [1, 100_000])
+    def test_is_left_out_and_counted_on_request(self, path: Path, chunk_bytes: int) -> None:
+        reader = JsonLines(path, on_error="skip", chunk_bytes=chunk_bytes).open("input", None)
+        assert drain(reader) == [Row(n=1), Row(n=2)]
+        assert reader.skipped == 1
+
+
+def test_an_object_does_not_span_lines(tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(b'{"n":\n1}\n')
+    reader = JsonLines(tmp_path / "input", on_error="skip").open("input", None)
+    assert (drain(reader), reader.skipped) == ([], 2)
+
+
+def test_an_unknown_way_to_handle_errors_is_refused() -> None:
+    with pytest.raises(ConfigError, match="on_error; expected 'fail' or 'skip'; found 'ignore'"):
+        JsonLines("input", on_error="ignore")  # type: ignore[arg-type]

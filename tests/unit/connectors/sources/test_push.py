@@ -1,0 +1,154 @@
+"""A source that pushes is held back by room, and pushes again what no checkpoint has."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside, config, run
+from tests.support.pressure import (
+    checkpoints,
+    copy_of,
+    outside_as_of,
+    overtaken,
+    pressed,
+    run_pressed,
+    slowly,
+)
+from tidelog.connectors.program.push import Emitter, PushSource
+from tidelog.errors import UserFunctionError
+from tidelog.runtime.config import UnalignedConfig
+from tidelog.runtime.graph import Job
+from tidelog.storage.memory import MemoryStore
+
+
+class Numbers(PushSource):
+    """Pushes 0..limit of each split, one after the other, as fast as it may."""
+
+    def __init__(self, splits: int, limit: int, fails_at: int | None = None) -> None:
+        self._splits = splits
+        self._limit = limit
+        self._fails_at = fails_at
+
+    def discover(self) -> list[str]:
+        return [str(split) for split in range(self._splits)]
+
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        for number in range(position or 0, self._limit):
+            if number == self._fails_at:
+                raise OSError("the client lost its server")
+            await emitter.emit([(split, number)], number + 1)
+
+
+def pushed(source: Numbers, sink: Outside, clock: VirtualClock) -> Job:
+    job = Job("pushed")
+    slowly(job.source(source, parallelism=3).rebalance(), clock, 0.2).sink(sink)
+    return job
+
+
+EXPECTED = sorted((str(split), number) for split in range(3) for number in range(40))
+
+
+def test_every_checkpoint_of_a_pushed_stream_resumes_with_each_record_once() -> None:
+    source, sink, objects = Numbers(3, 40), Outside(), MemoryStore("memory://pushed")
+    clock = VirtualClock()
+    run_pressed(pushed(source, sink, clock), objects, pressed(), clock)
+    assert sorted(sink.records) == EXPECTED
+    taken = checkpoints(objects)
+    assert any(map(overtaken, taken)), "it pushed until there was no room"
+    for checkpoint in taken[:-1]:
+        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+        job = pushed(Numbers(3, 40), again, clock)
+        run_pressed(job, copy_of(objects), pressed(), clock, restore_slot=checkpoint.slot)
+        assert sorted(again.records) == EXPECTED
+
+
+class Counted(Numbers):
+    """Knows what was taken over of each split, in this order."""
+
+    def __init__(self, splits: int, limit: int) -> None:
+        super().__init__(splits, limit)
+        self.taken: list[str] = []
+
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        for number in range(position or 0, self._limit):
+            await emitter.emit([(split, number)], number + 1)
+            self.taken.append(split)
+
+
+def several_splits(source: PushSource, sink: Outside, clock: VirtualClock, seen: Any) -> Job:
+    """One task reads all splits, and the one behind it takes its time."""
+    job = Job("several")
+    stream = slowly(job.source(source, parallelism=1).rebalance(), clock, 0.2)
+    stream.map(seen).sink(sink)
+    return job
+
+
+@pytest.mark.parametrize("overdraft", [0, 5])
+def test_no_split_of_a_task_pushes_without_a_free_buffer_and_all_take_turns(overdraft: int) -> None:
+    source, sink, clock = Counted(4, 30), Outside(), VirtualClock()
+    unhandled: list[int] = []
+    shares: list[Counter[str]] = []
+
+    def seen(record: Any) -> Any:
+        unhandled.append(len(source.taken) - len(unhandled))
+        shares.append(Counter(source.taken))
+        return record
+
+    settings = pressed(parallelism=1, channel_buffers=2)
+    settings = replace(settings, unaligned=UnalignedConfig("always", overdraft=overdraft))
+    job = several_splits(source, sink, clock, seen)
+    run_pressed(job, MemoryStore("memory://pushed"), settings, clock)
+    assert sorted(sink.records) == sorted((str(s), n) for s in range(4) for n in range(30))
+    # One at either end of the channel, also where there are buffers to lend.
+    assert max(unhandled) == 2
+    assert all(max(s.values()) - min(s[str(n)] for n in range(4)) <= 1 for s in shares)
+
+
+def test_every_checkpoint_of_several_splits_in_one_task_resumes_with_each_record_once() -> None:
+    sink, objects, clock = Outside(), MemoryStore("memory://pushed"), VirtualClock()
+    settings = pressed(parallelism=1)
+    expected = sorted((str(split), number) for split in range(4) for number in range(20))
+
+    def same(record: Any) -> Any:
+        return record
+
+    run_pressed(several_splits(Numbers(4, 20), sink, clock, same), objects, settings, clock)
+    assert sorted(sink.records) == expected
+    taken = checkpoints(objects)
+    assert any(map(overtaken, taken))
+    for checkpoint in taken[:-1]:
+        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+        job = several_splits(Numbers(4, 20), again, clock, same)
+        run_pressed(job, copy_of(objects), settings, clock, restore_slot=checkpoint.slot)
+        assert sorted(again.records) == expected
+
+
+def test_an_error_while_pushing_stops_the_job_and_the_next_start_goes_on() -> None:
+    sink, objects = Outside(), MemoryStore("memory://pushed")
+    job = Job("pushed")
+    job.source(Numbers(2, 40, fails_at=30), name="numbers").sink(sink)
+    with pytest.raises(UserFunctionError, match="numbers"):
+        run(job, objects, config())
+    job = Job("pushed")
+    job.source(Numbers(2, 40), name="numbers").sink(sink)
+    run(job, objects, config(), seed=2)
+    assert sorted(sink.records) == sorted((str(s), n) for s in range(2) for n in range(40))
+
+
+def test_emit_returns_only_when_the_records_were_taken_over() -> None:
+    async def steps() -> None:
+        emitter, heard = Emitter(), []
+        emitter.notify(lambda: heard.append(True))
+        emitting = asyncio.ensure_future(emitter.emit(iter([1, 2]), "here"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert heard == [True] and not emitting.done()
+        assert emitter.take() == ([1, 2], "here")
+        await emitting
+        assert emitter.take() is None
+
+    asyncio.run(steps())

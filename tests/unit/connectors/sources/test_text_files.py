@@ -1,0 +1,268 @@
+"""Text files: every line once, from every position, whatever the bytes and the chunk size."""
+
+import errno
+import os
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
+from tidelog.connectors.files import TextFiles
+from tidelog.errors import AccessDeniedError, ConfigError, ObjectNotFoundError, StorageError
+
+CONTENTS = st.one_of(
+    st.binary(max_size=200),
+    st.lists(
+        st.sampled_from([b"\n", b"\r\n", b"a", "é".encode(), "🌊".encode(), b"\xff", b"\xe2\x82"]),
+        max_size=80,
+    ).map(b"".join),
+)
+
+
+def lines_of(content: bytes) -> list[str]:
+    """The definition: bytes between newlines, each decoded by itself."""
+    lines = [line.decode("utf-8", "replace") for line in content.split(b"\n")]
+    return lines if lines[-1] else lines[:-1]
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+
+
+@given(CONTENTS, st.integers(1, 64))
+def test_a_restart_from_every_position_gives_the_remaining_lines(
+    content: bytes, chunk_bytes: int
+) -> None:
+    with TemporaryDirectory() as directory:
+        path = written(Path(directory, "input"), content)
+        source = TextFiles(path, chunk_bytes=chunk_bytes)
+        check_every_restart(source, "input", lines_of(content))
+
+
+@given(st.lists(CONTENTS, max_size=6), st.integers(1, 64))
+def test_a_followed_file_gives_every_line_once_when_its_newline_is_there(
+    appended: list[bytes], chunk_bytes: int
+) -> None:
+    with TemporaryDirectory() as directory:
+        path = written(Path(directory, "input"), b"")
+        source = TextFiles(path, follow=True, chunk_bytes=chunk_bytes)
+        seen: list[str] = []
+        position = None
+        for content in appended:
+            append(path, content)
+            reader = source.open("input", position)
+            while batch := reader.read():
+                seen += batch
+            reader.close()
+            position = stored(reader.position)
+            whole = path.read_bytes()
+            assert seen == lines_of(whole[: whole.rfind(b"\n") + 1])
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"\n\n", ["", ""]),
+        (b"a", ["a"]),
+        (b"a\r\nb\r\n", ["a\r", "b\r"]),
+        (b"a\rb\x0bc\x85", ["a\rb\x0bc\ufffd"]),
+        (b"a\n\xff\n\xe2\x82\nb", ["a", "\ufffd", "\ufffd", "b"]),
+    ],
+)
+def test_only_a_newline_ends_a_line(content: bytes, lines: list[str], tmp_path: Path) -> None:
+    assert read_all(TextFiles(written(tmp_path / "input", content))) == lines
+
+
+def test_one_read_gives_many_lines(tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"line\n" * 10_000)
+    reader = TextFiles(path, chunk_bytes=5_002).open("input", None)
+    assert reader.read() == ["line"] * 1000
+    reader.close()
+
+
+def test_splits_are_the_visible_regular_files_sorted_by_path(tmp_path: Path) -> None:
+    for name in ("b.txt", "a/z.txt", "a/b/c.txt", "a.txt", ".hidden", ".tidelog/x.txt", "c.csv"):
+        written(tmp_path / "input" / name, b"x\n")
+    written(tmp_path / "elsewhere" / "far.txt", b"x\n")
+    (tmp_path / "input" / "linked").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "input" / "pipe.txt")
+    everything = ["a.txt", "a/b/c.txt", "a/z.txt", "b.txt", "c.csv"]
+    assert TextFiles(tmp_path / "input").discover() == everything
+    assert TextFiles(tmp_path / "input", "*.csv").discover() == ["c.csv"]
+    assert TextFiles(tmp_path / "input", "b/*.txt").discover() == ["a/b/c.txt"]
+
+
+@pytest.mark.parametrize(
+    "include", ["*", "*.py", "a/*", "?/[ab].*", "**/b.py", "a.py", "./a.py", "/a.py", "[!a].py"]
+)
+def test_a_pattern_is_matched_as_pure_path_matches_it(include: str, tmp_path: Path) -> None:
+    names = ["a.py", "b.py", "c.txt", "a/a.py", "a/b/b.py", "a/b/c.txt", "b/line\nend.py"]
+    for name in names:
+        written(tmp_path / name, b"")
+    expected = sorted(name for name in names if PurePosixPath(name).match(include))
+    assert TextFiles(tmp_path, include).discover() == expected
+
+
+def test_an_empty_pattern_is_refused() -> None:
+    with pytest.raises(ConfigError, match="include"):
+        TextFiles("input", "")
+
+
+def test_a_bounded_input_ends_at_the_size_of_the_first_open(tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"one\ntwo\n")
+    source = TextFiles(path)
+    first = source.open("input", None)
+    append(path, b"three\n")
+    again = source.open("input", stored(first.position))
+    assert drain(first) == drain(again) == ["one", "two"]
+
+
+def test_an_input_is_bounded_unless_followed(tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"one\n")
+    assert TextFiles(path).rediscover_s is None
+    assert TextFiles(path, follow=True).rediscover_s is not None
+    reader = TextFiles(path, follow=True).open("input", None)
+    assert (reader.read(), reader.read(), reader.read()) == (["one"], [], [])
+    assert reader.delay_s > 0
+    reader.close()
+
+
+def test_files_that_appear_later_are_found(tmp_path: Path) -> None:
+    source = TextFiles(tmp_path, follow=True)
+    assert source.discover() == []
+    written(tmp_path / "a" / "new", b"line\n")
+    assert source.discover() == ["a/new"]
+
+
+def test_a_chunk_grows_for_a_long_line_up_to_the_limit(tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"short\n" + b"x" * 100 + b"\nshort\n")
+    lines = ["short", "x" * 100, "short"]
+    assert read_all(TextFiles(path, chunk_bytes=8, max_line_bytes=100)) == lines
+    reader = TextFiles(path, chunk_bytes=8, max_line_bytes=99).open("input", None)
+    assert reader.read() == ["short"]
+    with pytest.raises(ConfigError, match=r"input, line at byte 6; .*within 99 bytes.*max_line_by"):
+        reader.read()
+    reader.close()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 1000])
+def test_the_line_limit_does_not_depend_on_chunks(
+    follow: bool, chunk_bytes: int, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "input", b"x" * 50 + b"\n" + b"y" * 51 + b"\n")
+    source = TextFiles(path, follow=follow, chunk_bytes=chunk_bytes, max_line_bytes=50)
+    reader = source.open("input", None)
+    assert reader.read() == ["x" * 50]
+    with pytest.raises(ConfigError, match="line at byte 51"):
+        reader.read()
+    reader.close()
+
+
+def test_a_last_line_without_newline_is_limited_too(tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"x" * 50)
+    assert read_all(TextFiles(path, max_line_bytes=50)) == ["x" * 50]
+    with pytest.raises(ConfigError, match="line at byte 0"):
+        read_all(TextFiles(path, max_line_bytes=49))
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_truncated_file_is_an_error_with_both_sizes(follow: bool, tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"one\ntwo\n")
+    source = TextFiles(path, follow=follow, chunk_bytes=4)
+    reader = source.open("input", None)
+    assert reader.read() == ["one"]
+    os.truncate(path, 2)
+    least = 4 if follow else 8
+    for opened in (reader, source.open("input", stored(reader.position))):
+        with pytest.raises(StorageError, match=f"{path}; expected at least {least} .* found 2 "):
+            opened.read()
+        opened.close()
+
+
+def test_a_followed_file_must_stay_the_same_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"one\n")
+    reader = TextFiles(path, follow=True).open("input", None)
+    path.rename(tmp_path / "input.1")
+    written(path, b"two\n")
+    with pytest.raises(StorageError, match=f"{path}; .*another one under its name"):
+        reader.read()
+    reader.close()
+
+
+def test_a_vanished_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "dir" / "input", b"one\n")
+    source = TextFiles(tmp_path / "dir", follow=True)
+    reader = source.open("input", None)
+    path.unlink()
+    with pytest.raises(ObjectNotFoundError, match=str(path)):
+        reader.read()
+    with pytest.raises(ObjectNotFoundError, match=str(path)):
+        source.open("input", None)
+    reader.close()
+
+
+def test_an_unreadable_directory_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scandir(path: str) -> Any:
+        if Path(path).name == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return original(path)
+
+    original = os.scandir
+    (tmp_path / "closed").mkdir()
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(AccessDeniedError, match=f"input directory {tmp_path / 'closed'}"):
+        TextFiles(tmp_path).discover()
+
+
+def test_a_directory_that_vanishes_while_listed_holds_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scandir(path: str) -> Any:
+        if Path(path).name == "gone":
+            (tmp_path / "gone").rmdir()
+        return original(path)
+
+    original = os.scandir
+    (tmp_path / "gone").mkdir()
+    written(tmp_path / "input", b"")
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert TextFiles(tmp_path).discover() == ["input"]
+
+
+def test_an_unreadable_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "input").mkdir()
+    with pytest.raises(StorageError, match=f"{tmp_path / 'input'}; found Is a directory"):
+        TextFiles(tmp_path).open("input", None)
+
+
+def test_a_missing_input_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path / 'absent'}; .*found nothing"):
+        TextFiles(tmp_path / "absent").discover()
+
+
+def test_a_name_that_no_checkpoint_could_hold_is_refused(tmp_path: Path) -> None:
+    os.close(os.open(os.fsencode(tmp_path) + b"/bad\xff", os.O_CREAT))
+    with pytest.raises(ConfigError, match=r"bad\\udcff.*byte b'\\xff'"):
+        TextFiles(tmp_path).discover()
+
+
+@pytest.mark.parametrize("setting", ["chunk_bytes", "max_line_bytes"])
+def test_sizes_below_one_are_refused(setting: str) -> None:
+    with pytest.raises(ConfigError, match=setting):
+        TextFiles("input", **{setting: 0})  # type: ignore[arg-type]
