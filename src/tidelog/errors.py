@@ -46,6 +46,19 @@ class TidelogError(Exception):
             self.retry_safe,
         )
 
+    def within(self, whole: str) -> "TidelogError":
+        """The same error, of a part of `whole`; the original is its cause."""
+        error = _rebuild(
+            type(self),
+            f"{whole}: {self.what}",
+            self.expected,
+            self.found,
+            self.action,
+            self.retry_safe,
+        )
+        error.__cause__ = self
+        return error
+
     def _render(self) -> str:
         parts = [self.what]
         if self.expected is not None:

@@ -3,7 +3,8 @@
 Invariants: whoever touches state holds the baton, and the event loop holds it whenever it runs any
 code, so nothing that was written for one thread needs to know of others. Callers work in steps: a
 step begins with a thread's first change and ends when the thread says so; while the baton is held
-back no step is open and none begins, so that what is captured then is whole steps.
+back no step is open and none begins, so that what is captured then is whole steps. All databases of
+one event loop share one lock, and each has a baton: holding back one database stops no other.
 
 A lock alone would not do: a caller that takes it again at once wins against a thread that has to be
 woken up first, again and again.
@@ -17,42 +18,70 @@ from typing import Any
 _me = threading.get_ident
 
 
+class LoopLock:
+    """The lock that an event loop holds whenever it runs, for the batons of its databases."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.turn = threading.Condition(self.lock)
+        self.loop_waits = False
+        self.batons: list[Baton] = []
+        """Those of the databases that are open."""
+
+    def __enter__(self) -> None:
+        """For the loop's thread: its whole life is within."""
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+    def take_for_loop(self) -> None:
+        """The loop takes the lock, before any caller that asks from now on."""
+        if not self.lock.acquire(blocking=False):
+            self.loop_waits = True
+            for baton in self.batons:
+                baton.busy = True
+            self.lock.acquire()
+            self.loop_waits = False
+            for baton in self.batons:
+                baton.update()
+            self.turn.notify_all()
+
+
 class Baton:
     """Held by one thread at a time: the loop's or a caller's."""
 
-    def __init__(self) -> None:
-        lock = threading.Lock()
-        self.take = lock.acquire
-        self.give = lock.release
+    def __init__(self, shared: LoopLock) -> None:
+        self.take = shared.lock.acquire
+        self.give = shared.lock.release
         self.busy = False
         """Whoever has taken the baton calls `after_you` before anything else."""
         self.over = False
         """The state is about to be closed: nobody may touch it any more, whoever has the baton."""
-        self._turn = threading.Condition(lock)
-        self._loop_waits = False
+        self._shared = shared
         self._wanted: Callable[[], None] | None = None
         """Called when the last open step has ended, while the baton is held back."""
         self._paused = False
         self._steps: set[int] = set()
         """Threads whose step is open."""
 
-    def __enter__(self) -> None:
-        """For the loop's thread: its whole life is within."""
-        self.take()
-
-    def __exit__(self, *_: object) -> None:
-        self.give()
+    def begin(self) -> None:
+        """For the loop: callers may take the baton from now on."""
+        self._shared.batons.append(self)
 
     def after_you(self) -> None:
         """A caller that has the baton lets the loop go first, and has it again.
 
-        Waits while the baton is held back, unless the caller's step is open: it has to end.
+        Waits while the baton is held back, unless a step of the caller is open: it has to end. In
+        whichever database: two that wait for each other's steps would wait for ever.
         """
-        me = threading.get_ident()
+        shared, me = self._shared, threading.get_ident()
         while not self.over and (
-            self._loop_waits or self._paused or (self._wanted is not None and me not in self._steps)
+            shared.loop_waits
+            or self._paused
+            or (self._wanted is not None and not any(me in each._steps for each in shared.batons))
         ):
-            self._turn.wait()
+            shared.turn.wait()
 
     def changing(self) -> None:
         """A caller that has the baton changes state: its step is open from now on."""
@@ -75,14 +104,17 @@ class Baton:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return [names.get(thread, "one that has ended") for thread in self._steps]
 
-    def hold_back(self, held: Callable[[], None]) -> None:
-        """For the loop: no step begins from now on; `held` is called when none is open, at once or
+    @property
+    def any_step(self) -> bool:
+        """Whether the step of any thread is open."""
+        return bool(self._steps)
+
+    def hold_back(self, none_open: Callable[[], None]) -> None:
+        """For the loop: threads without an open step begin none from now on; `none_open` is called
         by the thread that ends the last one.
         """
-        self._wanted = held
+        self._wanted = none_open
         self._update()
-        if not self._steps:
-            held()
 
     def let_go(self) -> None:
         """For the loop: steps may begin again."""
@@ -98,32 +130,30 @@ class Baton:
         """For the loop: nobody touches the state any more."""
         self.over = True
         self._update()
+        if self in self._shared.batons:
+            self._shared.batons.remove(self)
 
-    def take_for_loop(self) -> None:
-        """The loop takes the baton, before any caller that asks from now on."""
-        if not self.take(blocking=False):
-            self._loop_waits = self.busy = True
-            self.take()
-            self._loop_waits = False
-            self._update()
+    def update(self) -> None:
+        """See again whether a caller may go on at once."""
+        self.busy = self.over or self._paused or self._wanted is not None
 
     def _update(self) -> None:
-        self.busy = self.over or self._paused or self._wanted is not None
+        self.update()
         # Also while the baton is held back: who waited for the loop may have a step to end.
-        self._turn.notify_all()
+        self._shared.turn.notify_all()
 
 
 class BatonSelector(selectors.DefaultSelector):
-    """The selector of an event loop that holds the baton but while it waits."""
+    """The selector of an event loop that holds the lock but while it waits."""
 
-    def __init__(self, baton: Baton) -> None:
+    def __init__(self, lock: LoopLock) -> None:
         super().__init__()
-        self._baton = baton
+        self._lock = lock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
-        """Wait for events without the baton."""
-        self._baton.give()
+        """Wait for events without the lock."""
+        self._lock.lock.release()
         try:
             return super().select(timeout)
         finally:
-            self._baton.take_for_loop()
+            self._lock.take_for_loop()

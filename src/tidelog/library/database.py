@@ -8,17 +8,17 @@ the last checkpoint holds, and a program that goes on from its `position` loses 
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
-from tidelog.effects import Effects, loop_thread
 from tidelog.errors import CheckpointFailedError, ConfigError, StorageError, UserFunctionError
 from tidelog.events import Event
-from tidelog.library.baton import Baton, BatonSelector
+from tidelog.library.baton import Baton
 from tidelog.library.declarations import State
+from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates
 from tidelog.library.program import Program
 from tidelog.runtime.config import JobConfig
@@ -26,10 +26,9 @@ from tidelog.runtime.control.server import serve_control
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.storage.open import open_store
+from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _OPERATOR: Final = "state"
 
@@ -51,8 +50,22 @@ def open(  # as in sqlite3 and shelve: `tidelog.open`
     Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
     StorageError. Another program that has the same state open is fenced: its next checkpoint fails.
     """
-    database = Database(url, state, name, config or JobConfig(), options, log_url)
-    database._start()
+    config = config or JobConfig()
+    beside = EventLoop()
+    try:
+        store = open_store(
+            url,
+            beside.effects,
+            policy=config.retry,
+            options=options,
+            log_url=log_url,
+            encryption_key=config.encryption_key,
+        )
+        database = Database(store, state, name, config, beside, beside.close)
+    except BaseException:
+        beside.close()
+        raise
+    beside.ask(database._start())
     return database
 
 
@@ -64,29 +77,22 @@ class Database:
 
     def __init__(
         self,
-        url: str,
+        store: ObjectStore,
         state: Mapping[str, State],
         name: str,
         config: JobConfig,
-        options: Mapping[str, Any] | None,
-        log_url: str | None,
+        beside: EventLoop,
+        on_closed: Callable[[], None],
     ) -> None:
-        baton = Baton()
-        self._effects = Effects()
-        self._program = Program(dict(state), baton, self._ending)
+        self._program = Program(dict(state), Baton(beside.lock), self._ending)
         job = Job(name)
         job.called_by(self._program, name=_OPERATOR)
-        store = open_store(
-            url,
-            self._effects,
-            policy=config.retry,
-            options=options,
-            log_url=log_url,
-            encryption_key=config.encryption_key,
-        )
-        self._runner = JobRunner(job, store, config, self._effects)
-        self._loop = loop_thread(BatonSelector(baton), baton)
+        self._runner = JobRunner(job, store, config, beside.effects)
+        self._beside = beside
+        self._on_closed = on_closed
         self._running: concurrent.futures.Future[None] | None = None
+        """Done when the job has ended; None before it is started and after the close."""
+        self._job: asyncio.Task[None] | None = None
         self._broken: Exception | None = None
         """Why a step broke off."""
 
@@ -133,7 +139,7 @@ class Database:
                     found=f"{type(error).__name__}: {error}",
                     action="open the database again: it goes on from its last checkpoint",
                 )
-                self._cancel()
+                self._beside.ask(self._cancel())
             raise
         self._program.end_step()
 
@@ -145,7 +151,7 @@ class Database:
         self._check()
         self._program.end_step()
         try:
-            return self._asked(self._checkpoint())
+            return self._beside.ask(self._checkpoint())
         except CheckpointFailedError as error:
             raise self._ending() from error
 
@@ -155,7 +161,7 @@ class Database:
         """
         self._check()
         self._program.end_step()
-        return self._asked(self._runner.savepoint(name))
+        return self._beside.ask(self._runner.savepoint(name))
 
     def close(self) -> None:
         """Take a last checkpoint, and release everything. A step that is open is part of it."""
@@ -180,14 +186,29 @@ class Database:
         else:  # whatever broke the loop broke a step: the next start goes on from the last one
             self._stop()
 
-    def _start(self) -> None:
-        running = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
-        self._running = running
-        ends: list[concurrent.futures.Future[None]] = [self._program.began, running]
-        concurrent.futures.wait(ends, return_when=concurrent.futures.FIRST_COMPLETED)
+    async def _start(self) -> None:
+        """In the event loop: restore the states; raises why they cannot be, and closes then."""
+        running = self._running = concurrent.futures.Future()
+        self._job = asyncio.ensure_future(self._live(running))
+        began = asyncio.wrap_future(self._program.began)
+        try:
+            await asyncio.wait([began, self._job], return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            await self._end()
+            raise
         if running.done():
-            self._stop()
+            await self._end()
             running.result()
+
+    async def _live(self, ended: "concurrent.futures.Future[None]") -> None:
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            ended.cancel()
+        except Exception as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
 
     async def _run(self) -> None:
         """Run the job, and answer for it on its control socket from its start to its end."""
@@ -216,9 +237,6 @@ class Database:
         assert incarnation is not None
         return await incarnation.driver.checkpoint()
 
-    def _asked(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
     def _check(self) -> None:
         """Raise what has ended the database."""
         if self._running is None or self._running.done():
@@ -241,17 +259,19 @@ class Database:
         )
 
     def _stop(self) -> None:
-        self._cancel()
+        try:
+            self._beside.ask(self._end())
+        finally:
+            self._on_closed()
+
+    async def _cancel(self) -> None:
+        """In the event loop: end the job where it is, and wait for its end."""
+        if self._job is not None:
+            self._job.cancel()
+            await asyncio.wait([self._job])
+
+    async def _end(self) -> None:
+        """In the event loop: end the job where it is, and release everything."""
+        await self._cancel()
         self._running = None
-        self._asked(self._closed())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._effects.offload.close()
-
-    def _cancel(self) -> None:
-        """End the job where it is, and wait for its end."""
-        if self._running is not None:
-            self._running.cancel()
-            concurrent.futures.wait([self._running])
-
-    async def _closed(self) -> None:
         await self._runner.store.close()

@@ -101,27 +101,36 @@ class Program:
             for (partition,), (position,) in self._operator.position.iterator()
         }
         self._positions = dict(self.durable)
+        self.baton.begin()
         self.began.set_result(None)
 
     @asynccontextmanager
     async def held(self, given_up: asyncio.Event) -> AsyncIterator[bool]:
         """As `Caller.held`: no step is open in the block, and none begins."""
-        loop, none_open = asyncio.get_running_loop(), asyncio.Event()
+        loop, baton, none_open = asyncio.get_running_loop(), self.baton, asyncio.Event()
 
-        def held_back() -> None:
+        def ended() -> None:
             loop.call_soon_threadsafe(none_open.set)
 
-        self.baton.hold_back(held_back)
-        waits = [asyncio.ensure_future(each.wait()) for each in (none_open, given_up)]
+        baton.hold_back(ended)
+        given = asyncio.ensure_future(given_up.wait())
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if not none_open.is_set():
-                self.baton.let_go()
-            yield none_open.is_set()
+            # A thread in a step of another database may have begun one here in the meantime.
+            while baton.any_step and not given.done():
+                none_open.clear()
+                waiting = asyncio.ensure_future(none_open.wait())
+                await asyncio.wait([waiting, given], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            held = not baton.any_step
+            if held:
+                baton.pause(True)
+            else:
+                baton.let_go()
+            yield held
         finally:
-            for wait in waits:
-                wait.cancel()
-            self.baton.let_go()
+            given.cancel()
+            baton.pause(False)
+            baton.let_go()
 
     def capture(self, checkpoint: CheckpointId) -> None:
         """As `Caller.capture`: positions become state here, not with every step."""

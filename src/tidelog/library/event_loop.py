@@ -1,0 +1,41 @@
+"""The event loop beside a program: one thread for all databases that the program has open.
+
+Invariant: what runs in the loop holds the lock that the databases' batons share.
+"""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from tidelog.effects import Effects, loop_thread
+from tidelog.library.baton import BatonSelector, LoopLock
+
+T = TypeVar("T")
+
+
+class EventLoop:
+    """An event loop on a thread of its own, with the effects of what runs in it."""
+
+    def __init__(self) -> None:
+        self.lock = LoopLock()
+        self.effects = Effects()
+        self._loop = loop_thread(BatonSelector(self.lock), self.lock)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        """Run in the loop; may be called in the loop as well."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run in the loop, and wait for the end; whoever is interrupted cancels it."""
+        asked = self.start(work)
+        try:
+            return asked.result()
+        except BaseException:
+            asked.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the thread; nothing may run in it any more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.effects.offload.close()
