@@ -11,7 +11,8 @@ from fnmatch import translate
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from tidelog.connectors.files.line_reader import LineLimits, failures
+from tidelog.connectors.files.input_file import failures
+from tidelog.connectors.files.line_reader import LineLimits
 from tidelog.errors import ConfigError
 from tidelog.runtime.source import Source
 from tidelog.storage import errors

@@ -1,0 +1,272 @@
+"""Compressed text: what the same text gives uncompressed, from every position."""
+
+import gzip
+import os
+import tracemalloc
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth
+from tests.support.pipelines import Outside
+from tests.support.pressure import (
+    checkpoints,
+    committed_by,
+    copy_of,
+    outside_as_of,
+    pressed,
+    run_pressed,
+    slowly,
+)
+from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
+from tests.unit.connectors.sources.test_text_files import CONTENTS, lines_of
+from tidelog import (
+    ConfigError,
+    CorruptObjectError,
+    Job,
+    JsonLines,
+    RestoreError,
+    StorageError,
+    TextFiles,
+    TidelogError,
+)
+from tidelog.storage.memory import MemoryStore
+
+SKIPPABLE = (0x184D2A53).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"xyz"
+
+
+def zstd(text: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(text)
+
+
+def streamed_zstd(text: bytes) -> bytes:
+    """A frame that does not say how long it is, of many blocks."""
+    compressor = zstandard.ZstdCompressor(write_checksum=False).compressobj()
+    size = max(9, len(text) // 99)
+    blocks = [
+        compressor.compress(text[at : at + size])
+        + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        for at in range(0, len(text), size)
+    ]
+    return b"".join(blocks) + compressor.flush()
+
+
+KINDS: Mapping[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": (".gz", gzip.compress),
+    "zstd": (".zst", zstd),
+    "streamed zstd": (".ZST", streamed_zstd),
+}
+
+
+def compressed(kind: str, path: Path, *members: bytes) -> Path:
+    suffix, compress = KINDS[kind]
+    whole = path.with_name(path.name + suffix)
+    whole.write_bytes(b"".join(map(compress, members)))
+    return whole
+
+
+def source_of(path: Path, **options: Any) -> TextFiles:
+    return TextFiles(path, **options)
+
+
+@given(st.sampled_from(list(KINDS)), st.lists(CONTENTS, min_size=1, max_size=5), st.integers(1, 64))
+def test_a_restart_from_every_position_gives_the_remaining_lines(
+    kind: str, members: list[bytes], chunk_bytes: int
+) -> None:
+    with TemporaryDirectory() as directory:
+        path = compressed(kind, Path(directory, "input"), *members)
+        source = source_of(path, chunk_bytes=chunk_bytes)
+        check_every_restart(source, path.name, lines_of(b"".join(members)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_of_many_chunks_and_members_is_read_whole(kind: str, tmp_path: Path) -> None:
+    lines = [f"line {number} {number * number:x}" for number in range(60_000)]
+    text = "\n".join(lines).encode()
+    third = len(text) // 3
+    members = (text[:third], b"", text[third : 2 * third], text[2 * third :])
+    path = compressed(kind, tmp_path / "input", *members)
+    assert read_all(source_of(path)) == lines
+
+
+def test_what_other_programs_put_between_members_is_passed_over(tmp_path: Path) -> None:
+    padded = tmp_path / "padded.gz"
+    padded.write_bytes(
+        gzip.compress(b"a\n") + bytes(200_000) + gzip.compress(b"b\n") + bytes(70_000)
+    )
+    noted = tmp_path / "noted.zst"
+    noted.write_bytes(SKIPPABLE + zstd(b"c\n") + SKIPPABLE + zstd(b"d\n") + SKIPPABLE)
+    check_every_restart(TextFiles(padded, chunk_bytes=1), "padded.gz", ["a", "b"])
+    check_every_restart(TextFiles(noted, chunk_bytes=1), "noted.zst", ["c", "d"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restart_decompresses_from_the_start_of_a_member_on(kind: str, tmp_path: Path) -> None:
+    path = compressed(kind, tmp_path / "input", *(b"%d\n" % n for n in range(10)))
+    source = source_of(path, chunk_bytes=4)
+    reader = source.open(path.name, None)
+    assert reader.read() == ["0", "1"]
+    data = bytearray(path.read_bytes())
+    start = stored(reader.position)[2]
+    assert start > 0
+    data[:start] = bytes(start)  # nobody needs it any more
+    path.write_bytes(data)
+    assert drain(source.open(path.name, stored(reader.position))) == list("23456789")
+    reader.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_is_not_complete_is_an_error_and_goes_on_when_it_is(
+    kind: str, tmp_path: Path
+) -> None:
+    lines = [f"{n}" for n in range(8)]
+    path = compressed(kind, tmp_path / "input", b"0\n1\n", b"2\n3\n4\n5\n6\n7\n")
+    whole, boundary = path.read_bytes(), len(KINDS[kind][1](b"0\n1\n"))
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        source = source_of(path, chunk_bytes=5, follow=bool(size % 2))
+        reader = source.open(path.name, None)
+        seen: list[str] = []
+        if size == boundary:  # a whole member is a whole file
+            assert drain(reader) == lines[:2]
+            continue
+        with pytest.raises(CorruptObjectError, match=rf"{path}, byte {size}; .*not complete"):
+            while (batch := reader.read()) is not None:
+                seen += batch
+        path.write_bytes(whole)
+        assert seen + drain(source.open(path.name, stored(reader.position))) == lines
+        reader.close()
+
+
+@given(st.sampled_from(["gzip", "zstd"]), st.data())
+def test_damage_is_an_error_or_changes_nothing(kind: str, data: st.DataObject) -> None:
+    text = b"".join(b"%d %x\n" % (n, n * 7919) for n in range(40))
+    with TemporaryDirectory() as directory:
+        path = compressed(kind, Path(directory, "input"), text[:200], text[200:])
+        damaged = bytearray(path.read_bytes())
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[at] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(damaged)
+        try:
+            found = read_all(source_of(path))
+        except TidelogError as error:
+            assert str(path) in str(error)
+        else:
+            assert found == lines_of(text)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zstd"])
+def test_a_bomb_takes_no_more_memory_than_the_line_limit(kind: str, tmp_path: Path) -> None:
+    text = bytes(more_in_depth(64, 512) << 20)
+    path = compressed(kind, tmp_path / "input", text)
+    assert path.stat().st_size < len(text) / 500
+    del text
+    reader = source_of(path, max_line_bytes=1 << 20).open(path.name, None)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError, match=r"line at byte 0; .*within 1048576 bytes"):
+            reader.read()
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+        reader.close()
+
+
+def test_json_in_compressed_files_names_lines_by_their_place_in_the_text(tmp_path: Path) -> None:
+    path = compressed("gzip", tmp_path / "events.jsonl", b'{"n": 1}\n', b'{"n": 2}\nno json\n')
+    with pytest.raises(CorruptObjectError, match="line at byte 18"):
+        read_all(JsonLines(path))
+    rows = read_all(JsonLines(path, on_error="skip"))
+    assert [row.n for row in rows] == [1, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_followed_file_ends_and_what_is_added_later_is_for_the_next_start(
+    kind: str, tmp_path: Path
+) -> None:
+    path = compressed(kind, tmp_path / "input", b"one\ntwo")
+    source = source_of(path, follow=True)
+    assert source.discover() == [path.name]
+    reader = source.open(path.name, None)
+    assert drain(reader) == ["one", "two"]
+    again = source.open(path.name, stored(reader.position))
+    assert drain(again) == []
+    with path.open("ab") as file:
+        file.write(KINDS[kind][1](b"three\n"))
+    assert drain(source.open(path.name, stored(again.position))) == ["three"]
+
+
+def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
+    path = compressed("gzip", tmp_path / "input", b"one\n", b"two\n")
+    source = source_of(path)
+    reader = source.open(path.name, None)
+    drain(reader)
+    os.truncate(path, 3)
+    with pytest.raises(StorageError, match=f"{path}; expected at least .* found 3 bytes"):
+        source.open(path.name, stored(reader.position))
+
+
+def test_one_with_less_text_is_an_error(tmp_path: Path) -> None:
+    path = compressed("gzip", tmp_path / "input", b"one\ntwo\n")
+    source = source_of(path, chunk_bytes=4)
+    reader = source.open(path.name, None)
+    reader.read()
+    reader.close()
+    path.write_bytes(gzip.compress(b"one"))
+    with pytest.raises(StorageError, match="at least 4 bytes of text; found 3"):
+        source.open(path.name, stored(reader.position)).read()
+
+
+def test_a_position_of_a_version_that_read_the_bytes_is_refused(tmp_path: Path) -> None:
+    path = compressed("gzip", tmp_path / "input", b"one\n")
+    with pytest.raises(RestoreError, match=r"input.gz; expected a position in compressed text"):
+        source_of(path).open(path.name, [0, 24])
+
+
+def test_a_name_that_promises_too_much_is_an_error(tmp_path: Path) -> None:
+    for name in ("plain.gz", "plain.zst"):
+        (tmp_path / name).write_bytes(b"only text, and nothing compressed\n")
+        with pytest.raises(CorruptObjectError, match=rf"{name}, near byte 0; .*as its suffix"):
+            read_all(source_of(tmp_path / name))
+
+
+def test_a_window_above_the_limit_is_refused(tmp_path: Path) -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    path = tmp_path / "wide.zst"
+    path.write_bytes(compressor.compress(b"line\n") + compressor.flush())
+    with pytest.raises(CorruptObjectError, match="window of at most 128 MiB"):
+        read_all(source_of(path))
+
+
+def test_a_job_goes_on_from_every_checkpoint(tmp_path: Path) -> None:
+    expected = [f"{kind} {n}" for kind in ("gzip", "zstd") for n in range(40)]
+    for kind in ("gzip", "zstd"):
+        lines = [f"{line}\n".encode() for line in expected if line.startswith(f"{kind} ")]
+        members = (b"".join(lines[at : at + 4]) for at in range(0, 40, 4))
+        compressed(kind, tmp_path / kind, *members)
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("compressed")
+        lines = job.source(TextFiles(tmp_path, chunk_bytes=30), parallelism=2)
+        slowly(lines.rebalance(), clock, 0.2).sink(sink)
+        return job
+
+    store, sink, clock = MemoryStore("memory://compressed"), Outside(), VirtualClock()
+    settings = pressed(channel_buffers=1, buffer_records=2)
+    run_pressed(job(sink, clock), store, settings, clock)
+    taken = checkpoints(store)
+    assert sum(0 < len(committed_by(sink, each)) < len(sink.records) for each in taken) > 3
+    for checkpoint in taken:
+        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+        run_pressed(
+            job(again, clock), copy_of(store), settings, clock, restore_slot=checkpoint.slot
+        )
+        assert sorted(again.records) == sorted(expected)
