@@ -40,6 +40,7 @@ from .library.database import open as open
 from .library.declarations import List as List
 from .library.declarations import Map as Map
 from .library.declarations import Value as Value
+from .library.view import View as View
 from .materialize.schedule import MaterializeConfig as MaterializeConfig
 from .runtime.arguments import JobArguments as JobArguments
 from .runtime.config import JobConfig as JobConfig

@@ -189,6 +189,18 @@ def test_a_loop_of_ones_own_counts_each_order_once(here: Path) -> None:
         assert dict(db.key("ann").spent.items()) == {"bikes": 2.0, "books": 4.5}
 
 
+def test_a_report_reads_a_savepoint_while_the_program_goes_on(here: Path) -> None:
+    url, states = str(here / "store"), names_of("own-loop 0")["STATES"]
+    spenders = names_of("own-loop 1")["spenders"]
+    with tidelog.open(url, state=states) as db:
+        for user, amount in (("ann", 3.5), ("bob", 100.0), ("eve", 7.0)):
+            db.key(user).orders.set(1)
+            db.key(user).spent.set("books", amount)
+        db.savepoint("night")
+        db.key("ann").spent.set("bikes", 90.0)
+        assert list(spenders(url, "night", 7)) == [("bob", 100.0), ("eve", 7.0)]
+
+
 def test_a_service_counts_requests_of_many_threads(here: Path) -> None:
     def ask(path: str, method: str = "GET") -> bytes:
         request = Request(f"http://127.0.0.1:{server.server_port}{path}", method=method)
@@ -199,7 +211,7 @@ def test_a_service_counts_requests_of_many_threads(here: Path) -> None:
     for before in (0, 8):
         with (
             tidelog.open(str(here / "store"), state=states) as db,
-            names_of("own-loop 1")["counting_server"](db) as server,
+            names_of("own-loop 2")["counting_server"](db) as server,
         ):
             serving = Thread(target=server.serve_forever)
             serving.start()

@@ -138,6 +138,10 @@ class StateRows:
         """The row's value if it was put since the last flush, else None."""
         return self._values[key] if key in self._changed else None
 
+    def newest(self, key: bytes, stored: bytes) -> Any | None:
+        """The row's newest value, where the table has `stored`; None if it is deleted since."""
+        return self._values[key] if key in self._changed else self._decode(stored)
+
     def get_many(self, keys: list[bytes]) -> list[Any | None]:
         """Newest values in the order of `keys`; one table access for all that are not here."""
         get, absent = self._values.get, _ABSENT

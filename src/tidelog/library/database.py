@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.errors import CheckpointFailedError, ConfigError, StorageError, UserFunctionError
@@ -21,6 +21,8 @@ from tidelog.library.declarations import State
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates
 from tidelog.library.program import Program
+from tidelog.library.scan import scanned
+from tidelog.library.view import View, open_view
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.control.server import serve_control
 from tidelog.runtime.graph import Job
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 _OPERATOR: Final = "state"
 
 
+@overload
 def open(  # as in sqlite3 and shelve: `tidelog.open`
     url: str,
     state: Mapping[str, State],
@@ -41,7 +44,33 @@ def open(  # as in sqlite3 and shelve: `tidelog.open`
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
     log_url: str | None = None,
-) -> "Database":
+) -> "Database": ...
+
+
+@overload
+def open(
+    url: str,
+    state: Mapping[str, State] | None = None,
+    *,
+    at: str | int,
+    operator: str | None = None,
+    config: JobConfig | None = None,
+    options: Mapping[str, Any] | None = None,
+    log_url: str | None = None,
+) -> View: ...
+
+
+def open(
+    url: str,
+    state: Mapping[str, State] | None = None,
+    *,
+    name: str = "database",
+    at: str | int | None = None,
+    operator: str | None = None,
+    config: JobConfig | None = None,
+    options: Mapping[str, Any] | None = None,
+    log_url: str | None = None,
+) -> "Database | View":
     """Open the state at `url`, or begin it, and go on from its last checkpoint.
 
     `state` declares every state by name. `name` is that of the application: another one finds no
@@ -49,8 +78,22 @@ def open(  # as in sqlite3 and shelve: `tidelog.open`
 
     Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
     StorageError. Another program that has the same state open is fenced: its next checkpoint fails.
+
+    With `at` it is a `View` of a checkpoint, to be read alone: "latest", the number of a slot, or
+    the name of a savepoint. It fences nobody and needs no `state`, which is checked if it is given.
+    The store may be that of any job; `operator` says which one's states, if several have some.
+    Raises ConfigError and ObjectNotFoundError for what is not there, and what a restore raises.
     """
     config = config or JobConfig()
+    if at is not None:
+        return open_view(url, at, state, operator, config, options, log_url)
+    if state is None:
+        raise ConfigError(
+            f"the states of {url}",
+            expected="state={name: Value(...), ...}",
+            found="nothing",
+            action='declare them; to read what is stored, pass at="latest"',
+        )
     beside = EventLoop()
     try:
         store = open_store(
@@ -110,6 +153,24 @@ class Database:
         Keep it for as long as you like: it is nothing but names.
         """
         return self._program.key(key)
+
+    def scan(
+        self, name: str, *, prefix: Any = None, after: Any = None
+    ) -> Iterator[tuple[Any, ...]]:
+        """The keys of a state with their values: (key, value), (key, elements) of a List, and for a
+        Map (key, key of the entry, value) of every entry.
+
+        In the order in which keys are stored: numbers from 0 up, after them the negative ones;
+        texts and bytes by length, those of one length by their bytes; tuples by length, then part
+        by part. `prefix` takes only keys that begin with this text, bytes or tuple, `after` only
+        those behind this key. What was set before the scan is in it; what is set or deleted
+        meanwhile may be. No key comes twice. Memory is bounded, and others go on all the time.
+        """
+        self._check()
+        part = self._program.part(name)
+        found = scanned([part], prefix, after)
+        self._beside.ask(self._flushed())
+        return found
 
     def advance(self, partition: Any, position: Any) -> None:
         """The program has done all that belongs to a position of a partition.
@@ -236,6 +297,11 @@ class Database:
         incarnation = self._runner.incarnation
         assert incarnation is not None
         return await incarnation.driver.checkpoint()
+
+    async def _flushed(self) -> None:
+        """Bring what is only in the write buffer to the table, which scans read."""
+        for _ in self._program.access.backend.flush_in_steps(settle=True):
+            await self._beside.effects.clock.sleep(0)
 
     def _check(self) -> None:
         """Raise what has ended the database."""

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from tidelog.errors import ConfigError
 from tidelog.library.baton import Baton
+from tidelog.library.states import AggregateState, NamedState, Shown
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
@@ -63,14 +65,32 @@ class Access:
             self.look()
 
 
-class _OfKey:
-    __slots__ = ("_access", "_key", "_prefix", "_state")
+@dataclass(slots=True)
+class ReadingAccess(Access):
+    """For states that nobody changes."""
 
-    def __init__(self, access: Access, prefix: bytes, key: bytes, state: Any) -> None:
+    what: str = "a view"
+
+    def changing(self) -> None:
+        """Raises ConfigError."""
+        raise ConfigError(
+            self.what,
+            expected="reads: it shows what a checkpoint holds",
+            found="a change",
+            action="open the store without at= to change its states; fork it to change a copy",
+        )
+
+
+class _OfKey:
+    __slots__ = ("_access", "_key", "_prefix", "_state", "_value")
+
+    _state: Any
+
+    def __init__(self, access: Access, prefix: bytes, key: bytes, named: NamedState) -> None:
         self._access = access
         self._prefix = prefix
         self._key = key
-        self._state = state
+        self._state, self._value = named.state, named.value
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -94,11 +114,11 @@ class ValueOfKey(_OfKey, Generic[V]):
 
     __slots__ = ("_codec", "_row", "_rows")
 
-    def __init__(self, access: Access, prefix: bytes, key: bytes, state: ValueState) -> None:
-        super().__init__(access, prefix, key, state)
+    def __init__(self, access: Access, prefix: bytes, key: bytes, named: NamedState) -> None:
+        super().__init__(access, prefix, key, named)
         # Programs get and set values more often than anything else: nothing is looked up then.
-        self._rows, self._codec = state.keyed.rows, state.keyed.codec
-        self._row = state.keyed.row_of(prefix, key)
+        keyed = named.state.keyed
+        self._rows, self._codec, self._row = keyed.rows, keyed.codec, keyed.row_of(prefix, key)
 
     def get(self) -> V | None:
         """The value; None when there is none."""
@@ -109,7 +129,7 @@ class ValueOfKey(_OfKey, Generic[V]):
             found = None if held is None else self._codec.read(held)
         finally:
             access.baton.give()
-        return None if found is None else found[0]
+        return None if found is None else self._value(found)
 
     def set(self, value: V) -> None:
         """Set the value; raises StateSchemaError when it is not of the declared type."""
@@ -139,7 +159,7 @@ class ListOfKey(_OfKey, Generic[V]):
     def get(self) -> list[V]:
         """The elements of the key's list, in the order in which they were appended."""
         with self._reading():
-            return [element for (element,) in self._state.get()]
+            return list(map(self._value, self._state.get()))
 
     def append(self, element: V) -> None:
         """Add an element at the end; raises StateSchemaError when it is not of the type."""
@@ -160,13 +180,19 @@ class ListOfKey(_OfKey, Generic[V]):
 class MapOfKey(_OfKey, Generic[K, V]):
     """The map of a key."""
 
+    __slots__ = ("_entry",)
+
     _state: MapState
+
+    def __init__(self, access: Access, prefix: bytes, key: bytes, named: NamedState) -> None:
+        super().__init__(access, prefix, key, named)
+        self._entry = named.entry
 
     def get(self, key: K) -> V | None:
         """The value of an entry; None when there is none."""
         with self._reading():
-            found = self._state.getValue((key,))
-        return None if found is None else found[0]
+            found = self._state.getValue(_row(key, self._entry))
+        return None if found is None else self._value(found)
 
     def set(self, key: K, value: V) -> None:
         """Set an entry; raises StateSchemaError when it is not of the declared types."""
@@ -181,7 +207,8 @@ class MapOfKey(_OfKey, Generic[K, V]):
     def items(self) -> list[tuple[K, V]]:
         """All entries, in the byte order of their stored keys."""
         with self._reading():
-            return [(key, value) for (key,), (value,) in self._state.iterator()]
+            shown, value_of = self._entry, self._value
+            return [(shown(key), value_of(value)) for key, value in self._state.iterator()]
 
     def clear(self) -> None:
         """Remove all entries."""
@@ -189,8 +216,14 @@ class MapOfKey(_OfKey, Generic[K, V]):
             self._state.clear()
 
 
+def _row(key: Any, shown: Shown) -> tuple[Any, ...]:
+    """The tuple that is stored of what a program sees of it."""
+    return key if shown is tuple else (key,)
+
+
 _HANDLES: Mapping[type, type[_OfKey]] = {
     ValueState: ValueOfKey,
+    AggregateState: ValueOfKey,
     ListState: ListOfKey,
     MapState: MapOfKey,
 }
@@ -200,7 +233,7 @@ class KeyStates:
     """The states of one key, each an attribute of its name."""
 
     def __init__(
-        self, access: Access, states: Mapping[str, Any], prefix: bytes, key: bytes
+        self, access: Access, states: Mapping[str, NamedState], prefix: bytes, key: bytes
     ) -> None:
         self._access = access
         self._states = states
@@ -209,11 +242,11 @@ class KeyStates:
 
     def __getattr__(self, name: str) -> Any:
         try:
-            state = self._states[name]
+            named = self._states[name]
         except KeyError:
             raise AttributeError(
                 f"no state {name!r} was declared; there are {', '.join(self._states) or 'none'}"
             ) from None
-        handle = _HANDLES[type(state)](self._access, self._prefix, self._key, state)
+        handle = _HANDLES[type(named.state)](self._access, self._prefix, self._key, named)
         self.__dict__[name] = handle
         return handle

@@ -15,18 +15,22 @@ import msgspec
 from tidelog.errors import StateSchemaError
 from tidelog.ids import CheckpointId
 from tidelog.library.baton import Baton
-from tidelog.library.declarations import List, Map, State, Value, schema_of
+from tidelog.library.declarations import State
 from tidelog.library.handles import Access, KeyStates
+from tidelog.library.scan import Part
+from tidelog.library.states import (
+    NO_KEY,
+    POSITION,
+    POSITION_SCHEMAS,
+    NamedState,
+    declared_state,
+    named_state,
+    stored_positions,
+)
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.handles.value import ValueState
 from tidelog.state.key_groups import encode_key, key_group
 
-_POSITION: Final = "$position"
-_POSITION_SCHEMAS: Final = ("partition binary", "position binary")
-_NO_KEY: Final = encode_key(None)
 _FAR: Final = 1 << 63
 _KEYS: Final = 8192
 """Keys whose handles are kept for the next time."""
@@ -37,26 +41,19 @@ class StatesOperator(Operator):
 
     def __init__(self, declared: Mapping[str, State]) -> None:
         self._declared = declared
-        self.states: dict[str, ValueState | ListState | MapState] = {}
+        self.states: dict[str, NamedState] = {}
 
     def open(self, context: OperatorContext) -> None:
         self.backend = context.backend
         self.states = {
-            name: _made(context.backend, name, each) for name, each in self._declared.items()
+            name: declared_state(context.backend, name, each)
+            for name, each in self._declared.items()
         }
-        self.position = MapState(context.backend, _POSITION, *_POSITION_SCHEMAS)
+        self.position = MapState(context.backend, POSITION, *POSITION_SCHEMAS)
 
-
-def _made(backend: KeyedBackend, name: str, state: State) -> ValueState | ListState | MapState:
-    ttl_ms = None if state.ttl_s is None else round(state.ttl_s * 1000)
-    values = schema_of(name, "value", state.type)
-    match state:
-        case Value():
-            return ValueState(backend, name, values, ttl_ms)
-        case List():
-            return ListState(backend, name, values, ttl_ms)
-        case Map():
-            return MapState(backend, name, schema_of(name, "key", state.key_type), values, ttl_ms)
+    def positions(self) -> dict[Any, Any]:
+        """The position of each partition that is stored."""
+        return stored_positions(self.backend, self.position)
 
 
 class Program:
@@ -93,13 +90,7 @@ class Program:
         assert self._operator is not None
         self._wake, self._loop = wake, asyncio.get_running_loop()
         self.access = Access(self.baton, self._operator.backend, self._look, self._ending)
-        self._prefix = self._prefix_of(_NO_KEY)
-        self._use_position()
-        decode = msgspec.msgpack.decode
-        self.durable = {
-            _hashable(decode(partition)): decode(position)
-            for (partition,), (position,) in self._operator.position.iterator()
-        }
+        self.durable = self._operator.positions()
         self._positions = dict(self.durable)
         self.baton.begin()
         self.began.set_result(None)
@@ -136,7 +127,7 @@ class Program:
         """As `Caller.capture`: positions become state here, not with every step."""
         assert self._operator is not None
         encode = msgspec.msgpack.encode
-        self._use_position()
+        self.access.backend.use_encoded_key(NO_KEY)
         for partition in self._moved:
             position = self._positions[partition]
             self._operator.position.updateValue((encode(partition),), (encode(position),))
@@ -178,6 +169,12 @@ class Program:
             found = self._keys[encoded] = KeyStates(self.access, states, prefix, encoded)
         return found
 
+    def part(self, name: str) -> Part:
+        """A state of the program, to be scanned; raises ConfigError for one it has not."""
+        assert self._operator is not None
+        named = named_state(self._operator.states, name)
+        return Part(self.access, self.access.backend.owned, named)
+
     def advance(self, partition: Any, position: Any) -> None:
         """Note a position, and end the step of the calling thread."""
         # Most positions are offsets.
@@ -212,10 +209,6 @@ class Program:
         assert self._loop is not None and self._wake is not None
         self._loop.call_soon_threadsafe(self._wake.set)
 
-    def _use_position(self) -> None:
-        backend = self.access.backend
-        backend.key_prefix, backend.key = self._prefix, _NO_KEY
-
     def _prefix_of(self, encoded: bytes) -> bytes:
         return key_group(encoded, self.access.backend.key_groups).to_bytes(2, "big")
 
@@ -231,7 +224,3 @@ def _check_storable(what: str, value: Any) -> None:
             found=str(cause),
             action="pass one; it is what `position` gives back after a restart",
         ) from cause
-
-
-def _hashable(partition: Any) -> Any:
-    return tuple(partition) if isinstance(partition, list) else partition

@@ -122,6 +122,8 @@ class KeyedBackend:
     """Key group of the current key, set by `use_key`."""
     key: bytes = b""
     """The current key, encoded."""
+    reads_only: bool = False
+    """Nothing is ever put and nobody bounds memory: what is read is not kept, nothing is swept."""
     _buffer: WriteBuffer = field(init=False)
     _account: RowAccount = field(init=False)
     _row_bytes: float = field(init=False, default=64.0)
@@ -151,6 +153,7 @@ class KeyedBackend:
         self._metadata_due = True
         if scanned and self.behind is not None:
             self.behind.through = True
+        cached = cached and not self.reads_only
         return self._buffer.state(encode, decode, cached=cached, scanned=scanned, observe=observe)
 
     def sweep(self, sweep: TtlSweep) -> None:

@@ -16,7 +16,7 @@ from tidelog.state.ttl import list_expired
 
 
 class ListState:
-    """A list for the current key."""
+    """A list for the current key; its rows are `keyed`, each with several elements."""
 
     def __init__(
         self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
@@ -24,8 +24,8 @@ class ListState:
         values = parse_schema(schema)
         self._backend = backend
         info = register(backend, name, "list", (values,), ttl_ms)
-        self._element, rows = list_codec(values, ttl_ms, backend.now_ms)
-        self._keyed = KeyedRows(
+        self.element, rows = list_codec(values, ttl_ms, backend.now_ms)
+        self.keyed = KeyedRows(
             backend, info, rows, scanned=True, cached=False, expired=list_expired
         )
 
@@ -35,7 +35,7 @@ class ListState:
 
     def get(self) -> Iterator[tuple[Any, ...]]:
         """The elements in order."""
-        read = self._element.read
+        read = self.element.read
         for _, held in self._scan():
             for element in list(held):
                 value = read(element)
@@ -59,14 +59,14 @@ class ListState:
     def clear(self) -> None:
         """Remove the list."""
         for key, _ in list(self._scan()):
-            self._keyed.rows.delete(key)
+            self.keyed.rows.delete(key)
 
     def _hold(self, values: list[tuple[Any, ...]]) -> list[Any]:
-        return list(map(self._element.hold, values))
+        return list(map(self.element.hold, values))
 
     def _append(self, elements: list[Any]) -> None:
-        append(self._backend, self._keyed.rows, self._keyed.row(), elements)
+        append(self._backend, self.keyed.rows, self.keyed.row(), elements)
 
     def _scan(self) -> Iterator[tuple[bytes, list[Any]]]:
-        prefix = self._keyed.row()
-        return self._keyed.rows.scan(prefix, prefix_end(prefix))
+        prefix = self.keyed.row()
+        return self.keyed.rows.scan(prefix, prefix_end(prefix))

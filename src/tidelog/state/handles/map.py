@@ -15,7 +15,7 @@ from tidelog.state.schema.schema import Schema, parse_schema
 
 
 class MapState:
-    """A map for the current key."""
+    """A map for the current key; its rows are `keyed`, each behind a `user_key`."""
 
     def __init__(
         self,
@@ -25,11 +25,11 @@ class MapState:
         value_schema: Schema,
         ttl_ms: int | None = None,
     ) -> None:
-        self._user_key = parse_schema(key_schema)
+        self.user_key = parse_schema(key_schema)
         values = parse_schema(value_schema)
-        info = register(backend, name, "map", (self._user_key, values), ttl_ms)
+        info = register(backend, name, "map", (self.user_key, values), ttl_ms)
         codec = value_codec(values, ttl_ms, backend.now_ms)
-        self._keyed = KeyedRows(backend, info, codec, scanned=True)
+        self.keyed = KeyedRows(backend, info, codec, scanned=True)
 
     def exists(self) -> bool:
         """Whether the map has an entry that has not expired."""
@@ -37,7 +37,7 @@ class MapState:
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The value of a user key, or None."""
-        keyed = self._keyed
+        keyed = self.keyed
         held = keyed.rows.get(self._row(key))
         return None if held is None else keyed.codec.read(held)
 
@@ -47,17 +47,17 @@ class MapState:
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
         """Set the value of a user key."""
-        keyed = self._keyed
+        keyed = self.keyed
         keyed.rows.put(self._row(key), keyed.codec.hold(value))
 
     def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """Entries in the byte order of their keys; entries may be changed while it runs."""
-        keyed = self._keyed
+        keyed = self.keyed
         prefix = keyed.row()
         for row, held in keyed.rows.scan(prefix, prefix_end(prefix)):
             value = keyed.codec.read(held)
             if value is not None:
-                yield self._user_key.decode(row[len(prefix) :]), value
+                yield self.user_key.decode(row[len(prefix) :]), value
 
     def keys(self) -> Iterator[tuple[Any, ...]]:
         """The user keys."""
@@ -69,13 +69,13 @@ class MapState:
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
         """Remove a user key."""
-        self._keyed.rows.delete(self._row(key))
+        self.keyed.rows.delete(self._row(key))
 
     def clear(self) -> None:
         """Remove all entries."""
-        prefix = self._keyed.row()
-        for row, _ in list(self._keyed.rows.scan(prefix, prefix_end(prefix))):
-            self._keyed.rows.delete(row)
+        prefix = self.keyed.row()
+        for row, _ in list(self.keyed.rows.scan(prefix, prefix_end(prefix))):
+            self.keyed.rows.delete(row)
 
     def _row(self, key: tuple[Any, ...]) -> bytes:
-        return self._keyed.row() + self._user_key.encode(self._user_key.check(key))
+        return self.keyed.row() + self.user_key.encode(self.user_key.check(key))

@@ -1,0 +1,218 @@
+"""Scans: the keys of one state with their values, in the order in which keys are stored.
+
+Rows are stored by key group, so the order of keys is a merge of all groups, each of which is read
+a piece at a time. Invariants: memory is a piece for each key group, whatever the size of the state;
+the baton is held for one piece at a time; a key that is there all the time comes once, with the
+value that it has when its piece is read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
+from tidelog.errors import ConfigError
+from tidelog.library.handles import Access
+from tidelog.library.states import NamedState
+from tidelog.state.handles.keyed import KeyedRows
+from tidelog.state.handles.list import ListState
+from tidelog.state.handles.map import MapState
+from tidelog.state.key_groups import KeyGroupRange, decode_key, encode_key
+from tidelog.state.schema.msgpack import first_value
+
+_POSITION_BYTES: Final = 8
+"""The number of a list's row, after the key."""
+_FIRST_PIECE: Final = 16
+_LARGEST_PIECE: Final = 256
+_PIECE_BYTES: Final = 64 << 10
+
+Row = tuple[bytes, Any]
+"""The key of a row without key group and state id, and what the state keeps there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How msgpack begins texts, bytes or tuples: with their length."""
+
+    what: str
+    fixed: int | None
+    """The byte that has a small length in it."""
+    most_fixed: int
+    counted: Sequence[tuple[int, int]]
+    """Type bytes with the width of the length behind them, shortest first."""
+
+    def header(self, length: int) -> bytes:
+        """What a value of that length begins with."""
+        if self.fixed is not None and length <= self.most_fixed:
+            return bytes([self.fixed | length])
+        kind, width = next(each for each in self.counted if length < 1 << 8 * each[1])
+        return bytes([kind]) + length.to_bytes(width, "big")
+
+    def length_of(self, data: bytes) -> int | None:
+        """The length of the value that `data` begins with; None for one of another kind."""
+        if self.fixed is not None and self.fixed <= data[0] <= self.fixed | self.most_fixed:
+            return data[0] - self.fixed
+        width = dict(self.counted).get(data[0])
+        return None if width is None else int.from_bytes(data[1 : 1 + width], "big")
+
+
+_LENGTHS: Final[Mapping[type, Lengths]] = {
+    str: Lengths("texts", 0xA0, 31, ((0xD9, 1), (0xDA, 2), (0xDB, 4))),
+    bytes: Lengths("bytes", None, -1, ((0xC4, 1), (0xC5, 2), (0xC6, 4))),
+    tuple: Lengths("tuples", 0x90, 15, ((0xDC, 2), (0xDD, 4))),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPrefix:
+    """Keys that begin alike: those of one length are neighbours."""
+
+    lengths: Lengths
+    least: int
+    """The length of the prefix."""
+    body: bytes
+    """What follows the header of each such key."""
+
+    @classmethod
+    def of(cls, prefix: Any) -> "KeyPrefix":
+        """Raises ConfigError for what nothing begins with."""
+        lengths = _LENGTHS.get(type(prefix))
+        if lengths is None:
+            raise ConfigError(
+                f"prefix {prefix!r} of a scan",
+                expected="a text, bytes or a tuple: the beginning of the keys",
+                found=type(prefix).__name__,
+                action="leave it out, and take what you want of the scan",
+            )
+        least = len(prefix.encode() if isinstance(prefix, str) else prefix)
+        return cls(lengths, least, encode_key(prefix)[len(lengths.header(least)) :])
+
+    def lower(self, length: int) -> bytes:
+        """The first key of that length that may begin so."""
+        return self.lengths.header(length) + self.body
+
+    def next_length(self, found: bytes | None, length: int) -> int | None:
+        """The length to look at when `found` is the first key that is longer than `length`."""
+        longer = None if found is None else self.lengths.length_of(found)
+        if longer is None and length < self.lengths.most_fixed:
+            # Keys of other kinds are stored between small lengths and large ones.
+            return self.lengths.most_fixed + 1
+        return longer
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One state in some key groups, and how to get at it."""
+
+    access: Access
+    owned: KeyGroupRange
+    named: NamedState
+
+    @property
+    def keyed(self) -> KeyedRows:
+        """The rows of the state."""
+        return self.named.state.keyed
+
+
+def scanned(parts: Sequence[Part], prefix: Any, after: Any) -> Iterator[tuple[Any, ...]]:
+    """(key, value) of all keys, or (key, entry's key, value) of all entries of maps.
+
+    Of keys that begin with `prefix`, if it is given, and come later than `after`. Raises
+    ConfigError for a prefix that is none; the iterator raises what operations raise.
+    """
+    wanted = None if prefix is None else KeyPrefix.of(prefix)
+    begin = b"" if after is None else encode_key(after)
+    streams = [
+        _Group(part, group.to_bytes(2, "big"), begin).rows(wanted)
+        for part in parts
+        for group in range(part.owned.first, part.owned.last + 1)
+    ]
+    return _shown(parts[0].named, merge(*streams, key=itemgetter(0)))
+
+
+def _shown(named: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
+    """What a program sees of rows; what has expired is left out."""
+    state, value = named.state, named.value
+    match state:
+        case ListState():
+            read = state.element.read
+            for own, pieces in groupby(rows, lambda row: row[0][:-_POSITION_BYTES]):
+                held = [element for _, piece in pieces for element in piece]
+                alive = [value(found) for each in held if (found := read(each)) is not None]
+                if alive:
+                    yield decode_key(own), alive
+        case MapState():
+            for own, held in rows:
+                found = state.keyed.codec.read(held)
+                if found is not None:
+                    key, entry = first_value(own)
+                    yield decode_key(key), named.entry(state.user_key.decode(entry)), value(found)
+        case _:
+            for own, held in rows:
+                found = state.keyed.codec.read(held)
+                if found is not None:
+                    yield decode_key(own), value(found)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Reads the rows of one key group."""
+
+    part: Part
+    group: bytes
+    begin: bytes
+    """A key, encoded, before which and of which nothing is read."""
+
+    def rows(self, wanted: KeyPrefix | None) -> Iterator[Row]:
+        """All rows, or those whose keys begin as wanted, in the order of keys."""
+        start = self.part.keyed.row_of(self.group, b"")
+        if wanted is None:
+            yield from self._between(start, prefix_end(start))
+            return
+        length: int | None = wanted.least
+        while length is not None:
+            first = start + wanted.lower(length)
+            yield from self._between(first, prefix_end(first))
+            longer = start + wanted.lengths.header(length + 1)
+            found, _ = self._piece(longer, prefix_end(start), 1, raw=True)
+            length = wanted.next_length(found[0][0] if found else None, length)
+
+    def _between(self, lower: bytes, upper: bytes) -> Iterator[Row]:
+        if self.begin:
+            lower = max(lower, prefix_end(self.part.keyed.row_of(self.group, self.begin)))
+        most = _FIRST_PIECE
+        while lower < upper:
+            found, last = self._piece(lower, upper, most)
+            yield from found
+            if last is None:
+                return
+            lower, most = last + b"\x00", min(2 * most, _LARGEST_PIECE)
+
+    def _piece(
+        self, lower: bytes, upper: bytes, most: int, *, raw: bool = False
+    ) -> tuple[list[Row], bytes | None]:
+        """Rows of the range, and the last one that was read; None when it was the last of all.
+
+        All rows of a list are in one piece. With `raw` rows count that were deleted meanwhile.
+        """
+        access, newest = self.part.access, self.part.keyed.rows.newest
+        is_list = isinstance(self.part.named.state, ListState)
+        found: list[Row] = []
+        seen, size, last = 0, 0, b""
+        access.enter()
+        try:
+            for row, stored in access.backend.table.scan(lower, upper):
+                full = seen >= most or size >= _PIECE_BYTES
+                if full and not (is_list and row[:-_POSITION_BYTES] == last[:-_POSITION_BYTES]):
+                    return found, last
+                seen, size, last = seen + 1, size + len(stored), row
+                held = newest(row, stored)
+                if raw or held is not None:
+                    own = row[ROW_PREFIX_BYTES:]
+                    found.append((own, list(held) if is_list and held else held))
+            return found, None
+        finally:
+            access.baton.give()

@@ -1,0 +1,193 @@
+"""A view shows what a checkpoint holds, of programs and of jobs, and changes nothing."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tests.support import jobs
+from tests.support.cli import tidelog as command
+from tidelog import (
+    ConfigError,
+    Effects,
+    JobConfig,
+    List,
+    Map,
+    ObjectNotFoundError,
+    Schedule,
+    StateSchemaError,
+    Value,
+    open_store,
+)
+
+NEVER = JobConfig(checkpoint=Schedule(interval=3600))
+STATES = {"total": Value(int), "seen": Map(str, float), "names": List(str)}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+def objects(url: str) -> dict[str, bytes]:
+    return dict(jobs.contents(open_store(url, Effects())))
+
+
+def write(url: str, total: int, config: JobConfig = NEVER) -> None:
+    with tidelog.open(url, state=STATES, config=config) as db:
+        db.key("a").total.set(total)
+        db.key("a").seen.set("x", 0.5)
+        db.key(("b", 1)).names.append("first")
+        db.advance("t", total)
+        db.savepoint(f"total-{total}")
+
+
+def test_it_shows_a_savepoint_a_slot_or_the_newest_checkpoint(url: str) -> None:
+    write(url, 1)
+    write(url, 2)
+    with tidelog.open(url, at="total-1") as view:
+        assert (view.position, view.key("a").total.get()) == ({"t": 1}, 1)
+        assert view.key("a").seen.items() == [("x", 0.5)]
+        assert view.key("a").seen.get("x") == 0.5
+        assert view.key(("b", 1)).names.get() == ["first"]
+        assert view.key("absent").total.get() is None
+        assert list(view.scan("total")) == [("a", 1)]
+        assert view.states == ["total", "seen", "names"]
+        slot = view.at.slot
+    for at, total in ((slot, 1), (str(slot), 1), ("latest", 2)):
+        with tidelog.open(url, at=at) as view:
+            assert view.key("a").total.get() == total
+
+
+def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
+    write(url, 1)
+    before, here = objects(url), JobConfig(work_dir=tmp_path / "work")
+    with tidelog.open(url, at="latest", config=here) as view:
+        assert list((tmp_path / "work").glob("*/*"))
+        assert view.key("a").total.get() == 1
+        for change in (
+            lambda: view.key("a").total.set(2),
+            view.key("a").total.delete,
+            lambda: view.key("a").seen.set("x", 1.0),
+            lambda: view.key("a").names.append("x"),
+        ):
+            with pytest.raises(ConfigError, match="found a change"):
+                change()
+        assert view.key("a").total.get() == 1
+    assert objects(url) == before
+    assert not list((tmp_path / "work").glob("*/*"))
+    view.close()
+    for read in (view.key("a").total.get, lambda: list(view.scan("total"))):
+        with pytest.raises(ConfigError, match="one that is open"):
+            read()
+    with pytest.raises(ObjectNotFoundError):
+        tidelog.open(str(tmp_path / "nothing"), at="latest", config=here)
+    assert not (tmp_path / "nothing").exists()
+    assert not list((tmp_path / "work").glob("*/*"))
+
+
+def test_it_fences_nobody_and_stays_what_it_is(url: str) -> None:
+    config = JobConfig(checkpoint=Schedule(interval=0.01), retain=3)
+    with tidelog.open(url, state=STATES, config=config) as db:
+        for number in range(500):
+            db.key(number).total.set(0)
+        db.advance("t", 0)
+        db.savepoint("zero")
+        done, rounds = threading.Event(), 0
+
+        def count() -> None:
+            nonlocal rounds
+            while not done.is_set():
+                rounds += 1
+                with db.step():
+                    for number in range(500):
+                        db.key(number).total.set(rounds)
+                db.checkpoint()
+
+        counting = threading.Thread(target=count)
+        counting.start()
+        try:
+            with tidelog.open(url, at="zero") as zero:
+                for _ in range(5):
+                    with tidelog.open(url, at="latest") as view:
+                        found = {value for _, value in view.scan("total")}
+                        assert len(found) == 1  # whole steps
+                    assert [value for _, value in zero.scan("total")] == [0] * 500
+        finally:
+            done.set()
+            counting.join()
+        db.key("x").total.set(1)
+
+
+def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
+    write(url, 1)
+    with tidelog.open(url, {"total": Value(int), "new": Value(str)}, at="latest") as view:
+        assert (view.key("a").total.get(), view.key("a").new.get()) == (1, None)
+        with pytest.raises(AttributeError, match="total, new"):
+            _ = view.key("a").seen
+    with pytest.raises(StateSchemaError, match="total"):
+        tidelog.open(url, {"total": Value(str)}, at="latest")
+    with pytest.raises(ConfigError, match='at="latest"'):
+        tidelog.open(url)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"at": "absent"}, ObjectNotFoundError, "total-1"),
+        ({"at": 99}, ObjectNotFoundError, "slot 99"),
+        ({"at": "a/b"}, ConfigError, "a/b"),
+        ({"at": "latest", "operator": "other"}, ConfigError, "one of state"),
+    ],
+)
+def test_what_is_not_there_is_an_error(
+    url: str, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    write(url, 1)
+    with pytest.raises(error, match=message):
+        tidelog.open(url, **arguments)
+
+
+def test_an_encrypted_store_with_its_log_elsewhere_is_opened_alike(
+    url: str, tmp_path: Path
+) -> None:
+    assert command("key", "new", str(tmp_path / "key")).exit_code == 0
+    config = JobConfig(checkpoint=NEVER.checkpoint, encryption_key=str(tmp_path / "key"))
+    with tidelog.open(url, STATES, config=config, log_url=str(tmp_path / "log")) as db:
+        db.key("a").total.set(7)
+    with tidelog.open(url, at="latest", config=config) as view:
+        assert view.key("a").total.get() == 7
+    with pytest.raises(ConfigError, match="key"):
+        tidelog.open(url, at="latest")
+
+
+def test_states_of_a_job_are_read_by_their_names(url: str) -> None:
+    """Of all its subtasks; values of several columns are tuples."""
+    jobs.run_until_break(open_store(url, Effects()), jobs.every_kind(breaks_at=200))
+    with tidelog.open(url, at="latest") as view:
+        assert view.position is None
+        assert view.states == ["count", "seen", "history", "letters"]
+        counts = dict(view.scan("count"))
+        assert counts.keys() == set(jobs.WORDS[:40])
+        for word, count in counts.items():
+            assert view.key(word).count.get() == count
+            assert view.key(word).history.get() == [(len(word), word)] * count
+            assert view.key(word).letters.get("w") == (count, 0.5)
+            assert set(view.key(word).letters.items()) == {(x, (count, 0.5)) for x in word}
+        assert dict(view.scan("history")) == {w: [(len(w), w)] * n for w, n in counts.items()}
+        assert ("word-1", "w", (counts["word-1"], 0.5)) in list(view.scan("letters"))
+
+
+def test_the_values_of_an_aggregate_are_read(url: str) -> None:
+    store = open_store(url, Effects())
+    jobs.run_until_break(store, jobs.word_count(breaks_at=200))
+    asyncio.run(store.close())
+    with tidelog.open(url, at="latest", operator="count") as view:
+        found = dict(view.scan("aggregate"))
+        assert found.keys() == set(jobs.WORDS[:40])
+        assert all(view.key(word).aggregate.get() == count for word, count in found.items())
+    with pytest.raises(ConfigError, match="one of count"):
+        tidelog.open(url, at="latest", operator="source")
