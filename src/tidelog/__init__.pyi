@@ -4,6 +4,7 @@ from .changelog.upload_config import UploadConfig as UploadConfig
 from .checkpoint.coordinator import Schedule as Schedule
 from .connectors.files import Files as Files
 from .connectors.files import JsonLines as JsonLines
+from .connectors.files import ParquetFiles as ParquetFiles
 from .connectors.files import TextFiles as TextFiles
 from .connectors.program import Callback as Callback
 from .connectors.program import Emitter as Emitter

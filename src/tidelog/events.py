@@ -37,6 +37,12 @@ class Event(Enum):
     )
     FILE_NOT_DELETED = (WARNING, "%(path)s, which nothing needs, was not deleted: %(error)s")
 
+    # Sources.
+    FILE_NOT_COMPLETE = (
+        INFO,
+        "input file %(path)s is not complete, and is looked at again until it is: %(error)s",
+    )
+
     # Encryption.
     KEY_FILE_OPEN = (
         WARNING,

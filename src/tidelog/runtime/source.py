@@ -50,6 +50,10 @@ class Source(ABC):
     other, and a split whose turn in it has not come does not count as idle."""
     rediscover_s: float | None = None
     """Look for new splits this often; None: once, the input is bounded."""
+    at_once: int | None = None
+    """So many splits are read in turn by a task, and another one begins when one of them has ended,
+    for readers that take much memory; None: all. Splits that wait hold the watermark back.
+    """
     splits_grow: bool = False
     """Splits have no end: those that an earlier run has read to their end are read on."""
 

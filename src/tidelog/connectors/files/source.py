@@ -1,4 +1,4 @@
-"""Which files there are to read by lines.
+"""Which files there are to read.
 
 Invariant: a split is a file's path below the root, in an order that does not depend on when or
 where it is listed.
@@ -20,19 +20,17 @@ from tidelog.storage import errors
 _REDISCOVER_S: Final = 1.0
 
 
-class LineFiles(Source):
-    """The regular files at a path, read by lines; subclasses say what a line becomes."""
+class InputFiles(Source):
+    """The regular files at a path; subclasses read them."""
 
     blocking = True
     prompt = True
 
-    def __init__(self, path: Path | str, include: str, limits: LineLimits, *, follow: bool) -> None:
+    def __init__(self, path: Path | str, include: str, *, follow: bool) -> None:
         self._path = Path(path).absolute()
         self._includes = _matcher(include)
-        self._limits = limits
         self._follow = follow
         self.rediscover_s = _REDISCOVER_S if follow else None
-        self.splits_grow = follow
 
     def discover(self) -> list[str]:
         """Paths below the root, sorted; raises ConfigError and StorageError."""
@@ -64,6 +62,15 @@ class LineFiles(Source):
                     folders.append(split + "/")
                 elif self._includes(split) and _is_file(entry):
                     yield split
+
+
+class LineFiles(InputFiles):
+    """Files that are read by lines; subclasses say what a line becomes."""
+
+    def __init__(self, path: Path | str, include: str, limits: LineLimits, *, follow: bool) -> None:
+        super().__init__(path, include, follow=follow)
+        self._limits = limits
+        self.splits_grow = follow
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

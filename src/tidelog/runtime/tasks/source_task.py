@@ -36,7 +36,11 @@ class SourceTask(Task):
         self._positions = SplitPositions(parts.backend)
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
-        self._reads = SplitTurns(parts.effects, together=source.blocking and source.prompt)
+        self._reads = SplitTurns(
+            parts.effects,
+            together=source.blocking and source.prompt,
+            at_once=source.at_once,
+        )
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
         self._seen: set[str] = set()
@@ -172,11 +176,11 @@ class SourceTask(Task):
             split, self._source, stored.position, self.id.operator, self.parts.effects
         )
         reading.notify(self._wake.set)
-        self._reads.add(reading)
+        begins = self._reads.add(reading)
         event_time = self.parts.chain.event_time
-        if event_time is not None:
-            if stored.latest is not None:
-                event_time.restore(split, stored.latest)
+        if event_time is not None and stored.latest is not None:
+            event_time.restore(split, stored.latest)
+        if event_time is not None and begins:
             self._alignment.moved(split, event_time.watermark_of(split))
         self._hold(reading)
 

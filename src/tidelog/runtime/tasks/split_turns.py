@@ -6,7 +6,7 @@ between two reads only so many hold what is scarce, such as an open file.
 
 import asyncio
 import math
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
@@ -32,7 +32,7 @@ _OPEN_READERS: Final = 64
 class SplitTurns:
     """The splits that are being read, each once, in the order of their turns."""
 
-    def __init__(self, effects: Effects, *, together: bool) -> None:
+    def __init__(self, effects: Effects, *, together: bool, at_once: int | None = None) -> None:
         self._effects = effects
         self._now = effects.clock.monotonic
         self._together = together
@@ -42,6 +42,9 @@ class SplitTurns:
         """Until then the newest thread may still have a batch for a task that waits."""
         self._readings: dict[str, SplitReading] = {}
         self._turns: OrderedDict[str, SplitReading] = OrderedDict()
+        self._at_once = math.inf if at_once is None else at_once
+        self._waiting: deque[SplitReading] = deque()
+        """Splits that begin when others have ended."""
         self._recent: dict[str, SplitReading] = {}
         """Splits with an open reader, the one that was not read for longest first."""
 
@@ -56,14 +59,22 @@ class SplitTurns:
         """The splits in the order in which they were found."""
         return tuple(self._readings)
 
-    def add(self, reading: SplitReading) -> None:
-        """A split that has its turn behind all others."""
-        self._readings[reading.split] = self._turns[reading.split] = reading
+    def add(self, reading: SplitReading) -> bool:
+        """A split that has its turn behind all others; False when it waits for one to end."""
+        self._readings[reading.split] = reading
+        if len(self._turns) >= self._at_once:
+            self._waiting.append(reading)
+            return False
+        self._turns[reading.split] = reading
+        return True
 
     def remove(self, reading: SplitReading) -> None:
         """The split has ended; its reader is closed."""
         for known in (self._readings, self._turns, self._recent):
             known.pop(reading.split, None)
+        if self._waiting and len(self._turns) < self._at_once:
+            begun = self._waiting.popleft()
+            self._turns[begun.split] = begun
         reading.close()
 
     def next(self, may_be_read: Callable[[str], bool]) -> SplitReading | None:
@@ -141,7 +152,7 @@ class SplitTurns:
     def due_at(self, idle_after_ms: int | None) -> float:
         """When a split has its turn or counts as idle; infinite: only an event can tell."""
         now, due = self._now(), math.inf
-        for reading in self._readings.values():
+        for reading in self._turns.values():
             # A split that is due waits for others, which wake the task when they have moved on.
             due = min(due, reading.due_at if reading.due_at > now else now + IDLE_S)
             idle_at = reading.idle_at(idle_after_ms)

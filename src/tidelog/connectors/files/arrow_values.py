@@ -1,0 +1,147 @@
+"""Values of Arrow columns as values of Python that records are made of.
+
+Invariant: a kind names what a column's values are in Python, so that files agree on a column when
+they agree on its kind, whatever widths they store it in; nothing loses precision silently.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from tidelog.state.schema.row import Row
+
+
+class Column(NamedTuple):
+    """How a column is read."""
+
+    kind: str
+    cast: Any = None
+    """The Arrow type whose values are taken, None for the column's own."""
+    value: Callable[[Any], Any] | None = None
+    """What becomes of each value but None; None: it stays as it is."""
+
+
+def column(kind: Any) -> Column | None:
+    """How to read columns of an Arrow type; None when its values have no place in a record."""
+    types = import_module("pyarrow").types
+    if types.is_dictionary(kind):
+        inner = column(kind.value_type)
+        return inner and inner._replace(cast=inner.cast or kind.value_type)
+    if types.is_struct(kind):
+        return _row(kind)
+    if types.is_map(kind):
+        return _dict(kind)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _list(kind)
+    return _scalar(kind)
+
+
+def values(array: Any, column: Column) -> list[Any]:
+    """The values of an array; raises ValueError for those that Python has no value for."""
+    if column.cast is not None and array.type != column.cast:
+        array = array.cast(column.cast)
+    found: list[Any] = array.to_pylist()
+    return found if column.value is None else [_applied(column.value, value) for value in found]
+
+
+_SCALARS = {
+    "bool": ("is_boolean",),
+    "int": ("is_integer",),
+    "float": ("is_floating",),
+    "Decimal": ("is_decimal",),
+    "str": ("is_string", "is_large_string", "is_string_view"),
+    "bytes": ("is_binary", "is_large_binary", "is_binary_view", "is_fixed_size_binary"),
+    "None": ("is_null",),
+    "date": ("is_date",),
+    "time": ("is_time",),
+    "timedelta": ("is_duration",),
+    "datetime": ("is_timestamp",),
+}
+"""Types of Python, and the tests of `pyarrow.types` for those of Arrow that have its values."""
+
+
+def _scalar(kind: Any) -> Column | None:
+    pa = import_module("pyarrow")
+    if getattr(kind, "extension_name", None) == "arrow.uuid":
+        return Column("UUID")
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return Column("datetime with zone", pa.timestamp("us", "UTC"), _utc)
+    casts = {
+        "date": pa.date32(),
+        "time": pa.time64("us"),
+        "timedelta": pa.duration("us"),
+        "datetime": pa.timestamp("us"),
+    }
+    for name, tests in _SCALARS.items():
+        if any(getattr(pa.types, test)(kind) for test in tests):
+            return Column(name, casts.get(name))
+    return None
+
+
+def _utc(value: datetime) -> datetime:
+    # In UTC: a record needs no data base of zones, and equal times are equal values.
+    return value.astimezone(UTC)
+
+
+def _row(kind: Any) -> Column | None:
+    pa = import_module("pyarrow")
+    fields = [kind.field(at) for at in range(kind.num_fields)]
+    inner = _all(field.type for field in fields)
+    if inner is None:
+        return None
+    names = tuple(field.name for field in fields)
+    changes = [column.value for column in inner]
+    shown = ", ".join(f"{name}: {each.kind}" for name, each in zip(names, inner, strict=True))
+    cast = pa.struct(
+        [
+            field.with_type(each.cast or field.type)
+            for field, each in zip(fields, inner, strict=True)
+        ]
+    )
+
+    def row(value: dict[str, Any]) -> Row:
+        return Row.of(names, map(_applied, changes, map(value.__getitem__, names)))
+
+    return Column(f"Row({shown})", _needed(cast, inner), row)
+
+
+def _dict(kind: Any) -> Column | None:
+    inner = _all((kind.key_type, kind.item_type))
+    if inner is None or inner[0].value is not None:
+        return None
+    key, item = inner
+    cast = import_module("pyarrow").map_(key.cast or kind.key_type, item.cast or kind.item_type)
+
+    def mapped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+        return {name: _applied(item.value, found) for name, found in pairs}
+
+    return Column(f"dict[{key.kind}, {item.kind}]", _needed(cast, inner), mapped)
+
+
+def _list(kind: Any) -> Column | None:
+    inner = _all([kind.value_type])
+    if inner is None:
+        return None
+    [element] = inner
+    cast = import_module("pyarrow").list_(element.cast or kind.value_type)
+    change = element.value
+
+    def listed(found: list[Any]) -> list[Any]:
+        return [_applied(change, value) for value in found]
+
+    return Column(f"list[{element.kind}]", _needed(cast, inner), None if change is None else listed)
+
+
+def _all(kinds: Iterable[Any]) -> list[Column] | None:
+    columns = [column(kind) for kind in kinds]
+    found = [each for each in columns if each is not None]
+    return found if len(found) == len(columns) else None
+
+
+def _needed(cast: Any, inner: Sequence[Column]) -> Any:
+    return cast if any(column.cast is not None for column in inner) else None
+
+
+def _applied(change: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if change is None or value is None else change(value)

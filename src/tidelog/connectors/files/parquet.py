@@ -1,0 +1,311 @@
+"""Parquet files: every row is a record.
+
+Invariants: a split is a complete file, or a range of the row groups of a large one, named after
+its path; a position is [row group, row in it, rows of the file], so that a restart reads the row
+group again from its start and leaves out what it has; memory is bounded by a batch of rows and the
+pages that hold it, for each file under way.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.connectors.files.arrow_values import Column, column, values
+from tidelog.connectors.files.input_file import failures
+from tidelog.connectors.files.source import InputFiles
+from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library
+from tidelog.events import Event
+from tidelog.runtime.source import SplitReader
+from tidelog.state.schema.row import Row
+
+logger = logging.getLogger(__name__)
+
+BATCH_ROWS: Final = 4096
+
+_SPLIT_BYTES: Final = 256 << 20
+"""Row groups of a file are dealt out in ranges of about so many bytes. It is no option: the names
+of splits, which checkpoints hold, depend on it."""
+_AT_ONCE: Final = 8
+_BUFFER_BYTES: Final = 256 << 10
+"""Bytes that are read ahead of each column."""
+
+
+class ParquetFiles(InputFiles):
+    """Rows of Parquet files as `Row`s; files are found as by `TextFiles`.
+
+    `columns` names those that are read, in this order; without it all are, and all files must
+    have the same. A file counts once it is complete: with `follow` new ones are awaited, and one
+    without its footer is looked at again. Raises ConfigError.
+    """
+
+    at_once = _AT_ONCE
+
+    def __init__(
+        self,
+        path: Path | str,
+        include: str = "*.parquet",
+        columns: Sequence[str] | None = None,
+        *,
+        follow: bool = False,
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
+        super().__init__(path, include, follow=follow)
+        if batch_rows < 1:
+            raise ConfigError(
+                "batch_rows", expected="at least 1", found=str(batch_rows), action="raise it"
+            )
+        if columns is not None and (isinstance(columns, str) or not columns):
+            raise ConfigError(
+                "columns", expected="names of columns", found=repr(columns), action="pass a list"
+            )
+        _parquet()
+        self._batch_rows = batch_rows
+        self._columns = _Columns(None if columns is None else tuple(columns))
+        self._complete: dict[str, list[str]] = {}
+        """The splits of each file that was complete when it was looked at."""
+        self._awaited: set[str] = set()
+
+    def discover(self) -> list[str]:
+        """Complete files and ranges of large ones; raises ConfigError, StorageError, and
+        CorruptObjectError for a file that is not complete and not followed.
+        """
+        return [split for name in super().discover() for split in self._splits(name)]
+
+    def open(self, split: str, position: Any) -> "ParquetReader":
+        """Raises ObjectNotFoundError, StorageError and CorruptObjectError; ConfigError for a file
+        whose columns do not fit.
+        """
+        name, _, groups = split.partition("/groups-")
+        first, _, last = groups.partition("-")
+        file = _opened(self._locate(name))
+        try:
+            after = int(last) + 1 if groups else file.metadata.num_row_groups
+            return ParquetReader(
+                self._locate(name),
+                file,
+                range(int(first or 0), after),
+                self._columns.of(self._locate(name), file.schema_arrow),
+                position,
+                self._batch_rows,
+            )
+        except BaseException:
+            file.close()
+            raise
+
+    def _splits(self, name: str) -> list[str]:
+        found = self._complete.get(name)
+        if found is None:
+            try:
+                file = _opened(self._locate(name))
+            except CorruptObjectError as error:
+                if not self._follow:
+                    raise
+                if name not in self._awaited:
+                    Event.FILE_NOT_COMPLETE.log(logger, path=self._locate(name), error=error.found)
+                self._awaited.add(name)
+                return []
+            with file:
+                found = self._complete[name] = list(_ranges(name, file.metadata))
+            self._awaited.discard(name)
+        return found
+
+
+class ParquetReader(SplitReader):
+    """The rows of a range of row groups, a batch at a time."""
+
+    position: tuple[int, int, int]
+
+    def __init__(
+        self,
+        path: Path,
+        file: Any,
+        groups: range,
+        columns: dict[str, Column],
+        position: Any,
+        batch_rows: int,
+    ) -> None:
+        self._path = path
+        self._file = file
+        self._columns = columns
+        self._names = tuple(columns)
+        self._end = groups.stop
+        self._batch_rows = batch_rows
+        rows = file.metadata.num_rows
+        self.position = tuple(position or (groups.start, 0, rows))
+        if self.position[2] != rows:
+            raise StorageError(
+                f"Parquet file {path}",
+                expected=f"{self.position[2]} rows, as many as when it was first read",
+                found=f"{rows}",
+                action="put the file back that was read before; files must not change while a job "
+                "reads them",
+                retry_safe=False,
+            )
+        self._batches: Iterator[Any] | None = None
+
+    @property
+    def at_end(self) -> bool:  # type: ignore[override]  # computed here
+        """All row groups are read."""
+        return self.position[0] >= self._end
+
+    def read(self) -> list[Any] | None:
+        """The rows of the next batch; raises CorruptObjectError and StorageError."""
+        if self.at_end:
+            return None
+        group, row, rows = self.position
+        with _readable(self._path):
+            if self._batches is None:
+                self._batches = self._batches_of(group, row)
+            batch = next(self._batches, None)
+            if batch is None:
+                self._batches = None
+                self.position = (group + 1, 0, rows)
+            else:
+                self.position = (group, row + batch.num_rows, rows)
+            records = [] if batch is None else self._rows(batch)
+        if self.at_end:
+            self.close()
+        return records
+
+    def close(self) -> None:
+        self._batches = None
+        self._file.close()
+
+    def _batches_of(self, group: int, skipped: int) -> Iterator[Any]:
+        batches = self._file.iter_batches(
+            self._batch_rows, row_groups=[group], columns=list(self._names), use_threads=False
+        )
+        for batch in batches:
+            if skipped >= batch.num_rows:
+                skipped -= batch.num_rows
+            else:
+                yield batch.slice(skipped)
+                skipped = 0
+
+    def _rows(self, batch: Any) -> list[Row]:
+        names, found = self._names, []
+        for name, kind in self._columns.items():
+            try:
+                found.append(values(batch.column(batch.schema.get_field_index(name)), kind))
+            except (ValueError, OverflowError) as error:
+                raise CorruptObjectError(
+                    f"Parquet file {self._path}, column {name!r}",
+                    expected=f"values that fit {kind.kind} in Python, times to the microsecond",
+                    found=str(error),
+                    action="leave the column out with columns=, or write it otherwise",
+                ) from error
+        if not found:
+            return [Row.of((), ())] * batch.num_rows
+        return [Row.of(names, row) for row in zip(*found, strict=True)]
+
+
+class _Columns:
+    """Which columns are read, and that all files have them alike."""
+
+    def __init__(self, wanted: tuple[str, ...] | None) -> None:
+        self._wanted = wanted
+        self._first: tuple[Path, dict[str, Column]] | None = None
+        self._lock = threading.Lock()
+
+    def of(self, path: Path, schema: Any) -> dict[str, Column]:
+        """Those of a file, by name; raises ConfigError when they do not fit."""
+        own = [field.name for field in schema]
+        if len(set(own)) < len(own):
+            raise _unfit(path, "columns of different names", f"{own}", "rename them")
+        found = {name: self._column(path, schema, name) for name in self._wanted or own}
+        with self._lock:
+            if self._first is None:
+                self._first = path, found
+            first, expected = self._first
+        for name in {**expected, **found}:
+            here, there = found.get(name), expected.get(name)
+            if here is None or there is None or here.kind != there.kind:
+                raise _unfit(
+                    path,
+                    f"column {name!r} as in {first}: {_shown(there)}",
+                    _shown(here),
+                    "name the columns that all files have in columns=, or read these files by a "
+                    "source of their own",
+                )
+        return {name: found[name] for name in expected}
+
+    @staticmethod
+    def _column(path: Path, schema: Any, name: str) -> Column:
+        at = schema.get_field_index(name)
+        if at < 0:
+            action = "correct columns=, or leave the file out with include="
+            raise _unfit(path, f"a column {name!r}", f"{schema.names}", action)
+        kind = schema.field(at).type
+        found = column(kind)
+        if found is None:
+            raise _unfit(
+                path,
+                f"a type for column {name!r} that records can carry",
+                str(kind),
+                "leave it out with columns=",
+            )
+        return found
+
+
+def _shown(column: Column | None) -> str:
+    return "no such column" if column is None else column.kind
+
+
+def _unfit(path: Path, expected: str, found: str, action: str) -> ConfigError:
+    return ConfigError(f"Parquet file {path}", expected=expected, found=found, action=action)
+
+
+def _ranges(name: str, metadata: Any) -> Iterator[str]:
+    """The splits of a file: itself, or its row groups in ranges."""
+    sizes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
+    if sum(sizes) <= _SPLIT_BYTES:
+        yield name
+        return
+    first, taken = 0, 0
+    for group, size in enumerate(sizes):
+        taken += size
+        if taken >= _SPLIT_BYTES or group == len(sizes) - 1:
+            # No file is called so: there is nothing below a file.
+            yield f"{name}/groups-{first}-{group}"
+            first, taken = group + 1, 0
+
+
+def _opened(path: Path) -> Any:
+    """A Parquet file; raises CorruptObjectError for one without a footer."""
+    with _readable(path):
+        return _parquet().ParquetFile(
+            str(path),
+            pre_buffer=False,  # it would hold a whole row group
+            buffer_size=_BUFFER_BYTES,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,  # where the writer left some
+        )
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turns what the library reports into errors that name the file."""
+    with failures(path):
+        try:
+            yield
+        except (OSError, import_module("pyarrow").ArrowException) as error:
+            if getattr(error, "errno", None) is not None:
+                raise  # the system's own
+            raise CorruptObjectError(
+                f"Parquet file {path}",
+                expected="a complete Parquet file, with its footer",
+                found=" ".join(str(error).split()),
+                action="put the complete file there; write files elsewhere, or under a name with a "
+                "dot in front, and rename them when they are complete",
+            ) from error
+
+
+def _parquet() -> Any:
+    with optional_library(
+        "a Parquet source", expected="the library pyarrow", action="pip install 'tidelog[parquet]'"
+    ):
+        return import_module("pyarrow.parquet")

@@ -1,0 +1,282 @@
+"""Parquet files: every row once, from every position, with values that checkpoints can carry."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth
+from tests.support.pipelines import Outside
+from tests.support.pressure import (
+    checkpoints,
+    committed_by,
+    copy_of,
+    outside_as_of,
+    pressed,
+    run_pressed,
+    slowly,
+)
+from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
+from tidelog import (
+    ConfigError,
+    CorruptObjectError,
+    Job,
+    ObjectNotFoundError,
+    ParquetFiles,
+    Row,
+    StorageError,
+)
+from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.runtime.in_flight.records import decode_records, encode_records
+from tidelog.storage.memory import MemoryStore
+
+
+def written(path: Path, columns: Mapping[str, Any], **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, **options)
+    return path
+
+
+@settings(max_examples=more_in_depth(20, 200))
+@given(
+    st.lists(st.tuples(st.integers(-9, 9), st.none() | st.text(max_size=3)), max_size=30),
+    st.integers(1, 7),
+    st.integers(1, 7),
+)
+def test_a_restart_from_every_position_gives_the_remaining_rows(
+    rows: list[tuple[int, str | None]], group: int, batch: int
+) -> None:
+    with TemporaryDirectory() as directory:
+        columns = {"n": pa.array([n for n, _ in rows], pa.int32()), "s": [s for _, s in rows]}
+        written(Path(directory, "x.parquet"), columns, row_group_size=group)
+        source = ParquetFiles(directory, batch_rows=batch)
+        check_every_restart(source, "x.parquet", [Row(n=n, s=s) for n, s in rows])
+
+
+MOMENT = datetime(2026, 3, 29, 1, 30, 0, 123456)
+CET = timezone(timedelta(hours=1))
+VALUES: Mapping[str, tuple[pa.DataType, Any]] = {
+    "tiny": (pa.int8(), -1),
+    "big": (pa.uint64(), 2**64 - 1),
+    "float": (pa.float32(), 0.5),
+    "flag": (pa.bool_(), True),
+    "text": (pa.large_string(), "Tide 🌊"),
+    "coded": (pa.dictionary(pa.int8(), pa.string()), "code"),
+    "bytes": (pa.binary(3), b"abc"),
+    "price": (pa.decimal128(9, 2), Decimal("-12.30")),
+    "wide": (pa.decimal256(50, 0), Decimal(10**49)),
+    "day": (pa.date64(), date(2026, 3, 29)),
+    "clock": (pa.time32("ms"), time(23, 59, 59, 999000)),
+    "local": (pa.timestamp("ns"), MOMENT),
+    "early": (pa.timestamp("s"), datetime(1583, 1, 1)),
+    "zoned": (pa.timestamp("us", "Europe/Vienna"), MOMENT.replace(tzinfo=UTC)),
+    "took": (pa.duration("ms"), timedelta(seconds=-1)),
+    "id": (pa.uuid(), UUID(int=7)),
+    "list": (pa.list_(pa.timestamp("ms", "UTC")), [datetime(2026, 1, 1, tzinfo=UTC), None]),
+    "map": (pa.map_(pa.string(), pa.int64()), {"a": 1, "b": None}),
+    "row": (
+        pa.struct({"at": pa.timestamp("ns"), "deep": pa.list_(pa.struct({"x": pa.int64()}))}),
+        Row(at=MOMENT, deep=[Row(x=1), None]),
+    ),
+    "nothing": (pa.null(), None),
+}
+
+
+def as_arrow(value: Any) -> Any:
+    if isinstance(value, Row):
+        return {name: as_arrow(value[name]) for name in value._fields}
+    if isinstance(value, list):
+        return list(map(as_arrow, value))
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def test_values_are_those_of_python_and_can_be_in_flight(tmp_path: Path) -> None:
+    columns = {
+        name: pa.array([as_arrow(value), None], kind) for name, (kind, value) in VALUES.items()
+    }
+    written(tmp_path / "all.parquet", columns, store_schema=True)
+    rows = read_all(ParquetFiles(tmp_path))
+    for name, (_, value) in VALUES.items():
+        found = rows[0][name]
+        assert (name, found, type(found)) == (name, value, type(value))
+        assert rows[1][name] is None
+    assert rows[0].zoned.tzinfo is UTC and rows[0].row._fields == ("at", "deep")
+    types = RecordTypes()
+    assert decode_records(*encode_records(rows, types), types) == rows
+
+
+def test_the_timestamps_that_old_writers_leave_are_read(tmp_path: Path) -> None:
+    columns = {"at": pa.array([MOMENT], pa.timestamp("us"))}
+    written(tmp_path / "old.parquet", columns, use_deprecated_int96_timestamps=True)
+    assert read_all(ParquetFiles(tmp_path)) == [Row(at=MOMENT)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1], pa.timestamp("ns")),
+        pa.array([2**62], pa.timestamp("us")),
+        pa.array([[1]], pa.list_(pa.time64("ns"))),
+    ],
+    ids=str,
+)
+def test_what_python_has_no_value_for_is_an_error_with_file_and_column(
+    values: Any, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "x.parquet", {"n": [1], "odd": values})
+    with pytest.raises(CorruptObjectError, match=f"{path}, column 'odd'; .*microsecond"):
+        read_all(ParquetFiles(tmp_path))
+    assert read_all(ParquetFiles(tmp_path, columns=["n"])) == [Row(n=1)]
+
+
+def test_columns_are_read_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+    written(tmp_path / "1.parquet", {"a": [1], "b.c": ["x"], "d": [None]})
+    written(tmp_path / "2.parquet", {"b.c": ["y"], "e": [0], "a": pa.array([2], pa.int16())})
+    rows = read_all(ParquetFiles(tmp_path, columns=["b.c", "a"]))
+    assert [row.asDict() for row in rows] == [{"b.c": "x", "a": 1}, {"b.c": "y", "a": 2}]
+
+
+@pytest.mark.parametrize(
+    ("second", "columns", "message"),
+    [
+        ({"a": [1]}, None, "2.parquet; expected column 'b' as in .*1.parquet: str; found no such"),
+        (
+            {"a": [1], "b": [2]},
+            None,
+            "2.parquet; expected column 'b' as in .*1.parquet: str; found int",
+        ),
+        ({"a": [1], "b": ["x"], "c": [2]}, None, "2.parquet; expected column 'c' as .* found int"),
+        ({"a": [1]}, ["b"], r"2.parquet; expected a column 'b'; found \['a'\]"),
+        ({"a": [1], "b": [[2]]}, ["b"], r"column 'b' as in .*: str; found list\[int\]"),
+    ],
+)
+def test_files_that_differ_are_errors_with_file_and_column(
+    second: dict[str, Any], columns: Sequence[str] | None, message: str, tmp_path: Path
+) -> None:
+    written(tmp_path / "1.parquet", {"a": [1], "b": ["x"]})
+    written(tmp_path / "2.parquet", second)
+    with pytest.raises(ConfigError, match=message):
+        read_all(ParquetFiles(tmp_path, columns=columns))
+
+
+def test_types_without_a_place_in_records_are_refused(tmp_path: Path) -> None:
+    key = pa.struct({"x": pa.int64()})
+    odd = pa.array([[({"x": 1}, 2)]], pa.map_(key, pa.int64()))
+    written(tmp_path / "x.parquet", {"n": [1], "odd": odd})
+    with pytest.raises(ConfigError, match=r"a type for column 'odd' .*found map<struct.*columns="):
+        read_all(ParquetFiles(tmp_path))
+
+
+def test_a_large_file_is_read_in_ranges_of_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.connectors.files.parquet._SPLIT_BYTES", 1500)
+    path = written(tmp_path / "x.parquet", {"n": range(1000)}, row_group_size=100)
+    source = ParquetFiles(path)
+    splits = source.discover()
+    assert splits == [f"x.parquet/groups-{at}-{at + 1}" for at in range(0, 10, 2)]
+    for at, split in enumerate(splits):
+        rows = [Row(n=n) for n in range(200 * at, 200 * at + 200)]
+        check_every_restart(ParquetFiles(path, batch_rows=70), split, rows)
+
+
+def test_memory_is_that_of_batches_however_large_a_row_group_is(tmp_path: Path) -> None:
+    text = ["x" * 1000 + str(n) for n in range(40_000)]
+    written(tmp_path / "x.parquet", {"s": text}, use_dictionary=False, data_page_size=1 << 16)
+    size = (tmp_path / "x.parquet").stat().st_size
+    before = pa.total_allocated_bytes()
+    most, rows = 0, 0
+    reader = ParquetFiles(tmp_path, batch_rows=256).open("x.parquet", None)
+    while (batch := reader.read()) is not None:
+        rows += len(batch)
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == len(text)
+    assert most < 8 << 20 < sum(map(len, text)), size
+
+
+def test_a_file_counts_when_its_footer_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tidelog")
+    whole = written(tmp_path / "done" / "x", {"n": [1, 2]}).read_bytes()
+    path = tmp_path / "in" / "x.parquet"
+    path.parent.mkdir()
+    followed = ParquetFiles(path.parent, follow=True)
+    for size in range(0, len(whole), 7):
+        path.write_bytes(whole[:size])
+        assert followed.discover() == []
+        with pytest.raises(CorruptObjectError, match=f"{path}; expected a complete Parquet file"):
+            ParquetFiles(path.parent).discover()
+    assert caplog.text.count("is not complete") == 1
+    path.write_bytes(whole)
+    assert followed.discover() == ["x.parquet"]
+    assert drain(followed.open("x.parquet", None)) == [Row(n=1), Row(n=2)]
+
+
+def test_a_file_that_was_replaced_or_is_gone_is_an_error(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.parquet", {"n": [1, 2]})
+    source = ParquetFiles(tmp_path, batch_rows=1)
+    reader = source.open("x.parquet", None)
+    reader.read()
+    reader.close()
+    written(path, {"n": [1, 2, 3]})
+    with pytest.raises(StorageError, match=f"{path}; expected 2 rows, .*found 3"):
+        source.open("x.parquet", stored(reader.position))
+    path.unlink()
+    with pytest.raises(ObjectNotFoundError, match=str(path)):
+        source.open("x.parquet", stored(reader.position))
+
+
+def test_damaged_pages_are_an_error_with_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.parquet", {"n": range(10_000)}, write_page_checksum=True)
+    data = bytearray(path.read_bytes())
+    data[100:300] = bytes(200)
+    path.write_bytes(data)
+    with pytest.raises(CorruptObjectError, match=str(path)):
+        read_all(ParquetFiles(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_rows": 0}, {"columns": []}, {"columns": "name"}], ids=str
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        ParquetFiles("in", **options)
+
+
+def test_a_job_goes_on_from_every_checkpoint_with_more_files_than_are_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ParquetFiles, "at_once", 2)
+    expected = []
+    for file in range(7):
+        rows = [f"{file}-{n}" for n in range(8)]
+        written(tmp_path / f"{file:02d}.parquet", {"s": rows}, row_group_size=5)
+        expected += rows
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("parquet")
+        rows = job.source(ParquetFiles(tmp_path, batch_rows=2), parallelism=2)
+        slowly(rows.map(lambda row: row.s).rebalance(), clock, 0.2).sink(sink)
+        return job
+
+    store, sink, clock = MemoryStore("memory://parquet"), Outside(), VirtualClock()
+    config = pressed(channel_buffers=1, buffer_records=2)
+    run_pressed(job(sink, clock), store, config, clock)
+    taken = checkpoints(store)
+    assert sum(0 < len(committed_by(sink, each)) < len(sink.records) for each in taken) > 3
+    for checkpoint in taken:
+        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+        run_pressed(job(again, clock), copy_of(store), config, clock, restore_slot=checkpoint.slot)
+        assert sorted(again.records) == sorted(expected)
