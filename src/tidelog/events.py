@@ -52,6 +52,10 @@ class Event(Enum):
     STORE_ENCRYPTED = (INFO, "%(store)s is a new encrypted store; its key is %(source)s")
     KEYS_ROTATED = (INFO, "the keys of %(store)s, now %(keys)d, are wrapped with another key")
 
+    # Kafka.
+    KAFKA_CLIENT_WARNED = (WARNING, "librdkafka: %(message)s")
+    KAFKA_CLIENT_SAID = (DEBUG, "librdkafka: %(message)s")
+
     # Programs with a loop of their own.
     STEP_OPEN = (
         WARNING,

@@ -23,6 +23,9 @@ import boto3
 from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
+from tidelog.errors import ConfigError
+from tidelog.examples.kafka_jars import kafka_jars
+
 _TOOLS = Path(__file__).parents[2] / ".tools"
 _VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
 """A release whose conditional PUT is atomic on its POSIX back end; older ones check, then write."""
@@ -296,8 +299,8 @@ def _run(command: list[str], name: str, **env: str) -> None:
 
 
 if __name__ == "__main__":
-    for server in (versitygw_binary, fake_gcs_binary, azurite_script):
+    for server in (versitygw_binary, fake_gcs_binary, azurite_script, kafka_jars):
         try:
             print(server(), flush=True)
-        except ServerUnavailableError as error:
+        except (ServerUnavailableError, ConfigError) as error:
             print(f"{error}; tests that need it are skipped", flush=True)

@@ -1,0 +1,26 @@
+"""Kafka for tests: one broker for all of a run, skipped with the reason where there can be none."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.kafka import Topics, reason_without, shared_broker
+
+
+@pytest.fixture(scope="session")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    """Topics of the shared broker, which no test may stop."""
+    reason = reason_without()
+    if reason is not None:
+        pytest.skip(reason)
+    base = tmp_path_factory.getbasetemp()
+    directory = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with shared_broker(directory / "kafka") as bootstrap:
+        yield Topics(bootstrap)
+
+
+@pytest.fixture
+def no_broker() -> str:
+    """An address at which nobody answers."""
+    return "127.0.0.1:1"
