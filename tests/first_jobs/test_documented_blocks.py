@@ -189,9 +189,18 @@ def test_a_loop_of_ones_own_counts_each_order_once(here: Path) -> None:
         assert dict(db.key("ann").spent.items()) == {"bikes": 2.0, "books": 4.5}
 
 
+def test_output_of_a_loop_of_ones_own_is_there_once(here: Path) -> None:
+    number_orders = names_of("own-loop 1")["number_orders"]
+    orders = list(enumerate(["ann", "bob", "ann"]))
+    for _ in range(2):
+        number_orders(str(here / "store"), orders, tidelog.Files(str(here / "out")))
+    numbered = [(row["user"], row["number"]) for row in rows_of(here / "out")]
+    assert sorted(numbered) == [("ann", 1), ("ann", 2), ("bob", 1)]
+
+
 def test_a_report_reads_a_savepoint_while_the_program_goes_on(here: Path) -> None:
     url, states = str(here / "store"), names_of("own-loop 0")["STATES"]
-    spenders = names_of("own-loop 1")["spenders"]
+    spenders = names_of("own-loop 2")["spenders"]
     with tidelog.open(url, state=states) as db:
         for user, amount in (("ann", 3.5), ("bob", 100.0), ("eve", 7.0)):
             db.key(user).orders.set(1)
@@ -211,7 +220,7 @@ def test_a_service_counts_requests_of_many_threads(here: Path) -> None:
     for before in (0, 8):
         with (
             tidelog.open(str(here / "store"), state=states) as db,
-            names_of("own-loop 2")["counting_server"](db) as server,
+            names_of("own-loop 3")["counting_server"](db) as server,
         ):
             serving = Thread(target=server.serve_forever)
             serving.start()

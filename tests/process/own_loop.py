@@ -1,4 +1,4 @@
-"""A program with a loop of its own: counts the words of numbered lines, killed by its test."""
+"""A program with a loop of its own: counts words and writes what it counted, killed by its test."""
 
 import os
 import sys
@@ -6,16 +6,20 @@ import time
 from pathlib import Path
 
 import tidelog
-from tidelog import JobConfig, Map, MaterializeConfig, Schedule, Value
+from tidelog import Files, JobConfig, Map, MaterializeConfig, Schedule, Sqlite, Value
 
 
-def main(url: str, lines: str, released: str) -> None:
+def main(url: str, lines: str, released: str, output: str) -> None:
     """Count every line of a file once, and stop behind the last one when released."""
     config = JobConfig(
         checkpoint=Schedule(interval=0.05), materialize=MaterializeConfig(interval=0.2)
     )
     states = {"count": Value(int), "files": Map(str, int)}
-    with tidelog.open(url, state=states, config=config) as db:
+    sinks = {
+        "files": Files(output, "text"),
+        "rows": Sqlite(f"{output}.db", "counts", {"word": "text", "n": "integer"}),
+    }
+    with tidelog.open(url, state=states, config=config, sinks=sinks) as db:
         at = (db.position or {}).get("lines", 0)
         with open(lines, "rb") as file:  # noqa: PTH123
             file.seek(at)
@@ -25,7 +29,10 @@ def main(url: str, lines: str, released: str) -> None:
                         time.sleep(0.01)
                 for word in line.decode().split():
                     key = db.key(word)
-                    key.count.set((key.count.get() or 0) + 1)
+                    count = (key.count.get() or 0) + 1
+                    key.count.set(count)
+                    db.write("files", f"{word} {count}")
+                    db.write("rows", (word, count))
                     key.files.set("lines", file.tell())
                 db.advance("lines", file.tell())
         assert db.checkpoint().operators

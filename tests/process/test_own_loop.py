@@ -1,7 +1,8 @@
-"""A program with a loop of its own that is killed at any moment counts every word once."""
+"""A program with a loop of its own, killed at any moment, counts and writes every word once."""
 
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ KILLS = more_in_depth(4, 40)
 
 
 def start(directory: Path) -> "subprocess.Popen[str]":
-    arguments = [str(directory / each) for each in ("store", "lines.txt", "released")]
+    arguments = [str(directory / each) for each in ("store", "lines.txt", "released", "out")]
     program = [sys.executable, "-m", "tests.process.own_loop", *arguments]
     return subprocess.Popen(program, cwd=harness.ROOT, stderr=subprocess.PIPE, text=True)
 
@@ -27,7 +28,9 @@ def slots(directory: Path) -> int:
     return max((int(path.stem) for path in names), default=-1)
 
 
-def test_every_word_is_counted_once_however_often_the_program_is_killed(tmp_path: Path) -> None:
+def test_every_word_is_counted_and_written_once_however_often_the_program_is_killed(
+    tmp_path: Path,
+) -> None:
     rng = random.Random(1711)
     words = [f"w{min(rng.randrange(300), rng.randrange(300))}" for _ in range(200_000)]
     lines = [" ".join(words[at : at + 5]) for at in range(0, len(words), 5)]
@@ -46,5 +49,10 @@ def test_every_word_is_counted_once_however_often_the_program_is_killed(tmp_path
         assert db.position == {"lines": os.stat(tmp_path / "lines.txt").st_size}  # noqa: PTH116
         counts = {word: db.key(word).count.get() for word in set(words)}
     assert counts == Counter(words)
+    expected = sorted((word, n) for word, count in counts.items() for n in range(1, count + 1))
+    lines = [line.split() for part in (tmp_path / "out").glob("part-*") for line in part.open()]
+    assert sorted((word, int(n)) for word, n in lines) == expected
+    rows = sqlite3.connect(tmp_path / "out.db").execute("select word, n from counts")
+    assert sorted(rows) == expected
     assert harness.tidelog("inspect", url, "--deep").returncode == 0
     assert harness.tidelog("verify", url, "--engine", "local").returncode == 0

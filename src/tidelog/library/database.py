@@ -27,6 +27,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.control.server import serve_control
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.sink import Sink
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 
@@ -40,6 +41,7 @@ def open(  # as in sqlite3 and shelve: `tidelog.open`
     url: str,
     state: Mapping[str, State],
     *,
+    sinks: Mapping[str, Sink] | None = None,
     name: str = "database",
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
@@ -64,6 +66,7 @@ def open(
     url: str,
     state: Mapping[str, State] | None = None,
     *,
+    sinks: Mapping[str, Sink] | None = None,
     name: str = "database",
     at: str | int | None = None,
     operator: str | None = None,
@@ -74,7 +77,8 @@ def open(
     """Open the state at `url`, or begin it, and go on from its last checkpoint.
 
     `state` declares every state by name. `name` is that of the application: another one finds no
-    state of this one. `config`, `options` and `log_url` are those of jobs and stores.
+    state of this one. `config`, `options` and `log_url` are those of jobs and stores. `sinks` are
+    what the program writes to with `Database.write`, by name: any `Sink`, with its guarantee.
 
     Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
     StorageError. Another program that has the same state open is fenced: its next checkpoint fails.
@@ -104,7 +108,7 @@ def open(
             log_url=log_url,
             encryption_key=config.encryption_key,
         )
-        database = Database(store, state, name, config, beside, beside.close)
+        database = Database(store, state, name, config, beside, beside.close, sinks)
     except BaseException:
         beside.close()
         raise
@@ -126,10 +130,12 @@ class Database:
         config: JobConfig,
         beside: EventLoop,
         on_closed: Callable[[], None],
+        sinks: Mapping[str, Sink] | None = None,
     ) -> None:
-        self._program = Program(dict(state), Baton(beside.lock), self._ending)
+        sinks = dict(sinks or {})
+        self._program = Program(dict(state), sinks, Baton(beside.lock), self._ending)
         job = Job(name)
-        job.called_by(self._program, name=_OPERATOR)
+        job.called_by(self._program, name=_OPERATOR, sinks=sinks)
         self._runner = JobRunner(job, store, config, beside.effects)
         self._beside = beside
         self._on_closed = on_closed
@@ -171,6 +177,16 @@ class Database:
         found = scanned([part], prefix, after)
         self._beside.ask(self._flushed())
         return found
+
+    def write(self, sink: str, record: Any) -> None:
+        """Write a record to one of the `sinks`, as a part of the calling thread's step.
+
+        Do not change the record any more. It is visible, and visible once, when a checkpoint with
+        the step is durable; waits while the sink has no room. What a sink says of a record that it
+        cannot write ends the database. Raises ConfigError for a sink there is none of.
+        """
+        self._check()
+        self._program.write(sink, record)
 
     def advance(self, partition: Any, position: Any) -> None:
         """The program has done all that belongs to a position of a partition.

@@ -5,14 +5,14 @@ the step that it ends; a checkpoint captures no step that has not ended.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import msgspec
 
-from tidelog.errors import StateSchemaError
+from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.ids import CheckpointId
 from tidelog.library.baton import Baton
 from tidelog.library.declarations import State
@@ -27,11 +27,14 @@ from tidelog.library.states import (
     named_state,
     stored_positions,
 )
+from tidelog.runtime.channels.messages import SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import encode_key, key_group
 
 _FAR: Final = 1 << 63
+_PORTION: Final = 1024
+"""Records that a sink gets at a time."""
 _KEYS: Final = 8192
 """Keys whose handles are kept for the next time."""
 
@@ -60,7 +63,11 @@ class Program:
     """A program's threads on one side, the task of its state on the other (`Caller`)."""
 
     def __init__(
-        self, declared: Mapping[str, State], baton: Baton, ending: Callable[[], Exception]
+        self,
+        declared: Mapping[str, State],
+        sinks: Iterable[str],
+        baton: Baton,
+        ending: Callable[[], Exception],
     ) -> None:
         self.baton = baton
         self._ending = ending
@@ -74,6 +81,8 @@ class Program:
         """... of which those of these partitions are not written to the state yet ..."""
         self._captured: dict[CheckpointId, dict[Any, Any]] = {}
         """... and those in checkpoints that are not durable yet."""
+        self._emitted: dict[str, list[Any]] = {name: [] for name in sinks}
+        """Records for each sink that are not on their way to it yet."""
         self._declared = declared
         self._operator: StatesOperator | None = None
         self._wake: asyncio.Event | None = None
@@ -122,6 +131,15 @@ class Program:
             given.cancel()
             baton.pause(False)
             baton.let_go()
+
+    def emitted(self) -> list[SideBatch]:
+        """As `Caller.emitted`."""
+        batches = []
+        for name, records in self._emitted.items():
+            for at in range(0, len(records), _PORTION):
+                batches.append(SideBatch(records[at : at + _PORTION], tag=name))
+            records.clear()
+        return batches
 
     def capture(self, checkpoint: CheckpointId) -> None:
         """As `Caller.capture`: positions become state here, not with every step."""
@@ -174,6 +192,23 @@ class Program:
         assert self._operator is not None
         named = named_state(self._operator.states, name)
         return Part(self.access, self.access.backend.owned, named)
+
+    def write(self, sink: str, record: Any) -> None:
+        """Write a record to a sink: a change of the calling thread's step."""
+        records, access = self._emitted.get(sink), self.access
+        if records is None:
+            raise ConfigError(
+                f"sink {sink!r}",
+                expected=f"one of {', '.join(self._emitted) or 'none'}",
+                found="none of that name",
+                action="name it in sinks= when the database is opened",
+            )
+        access.enter()
+        try:
+            access.changing()
+            records.append(record)
+        finally:
+            access.baton.give()
 
     def advance(self, partition: Any, position: Any) -> None:
         """Note a position, and end the step of the calling thread."""

@@ -5,7 +5,7 @@ names of the calls that built it, so the same program finds its state again.
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ class Node:
     sink: Sink | None = None
     operator: OperatorFactory | None = None
     caller: Caller | None = None
-    """Works on the operator's state itself; the job has no other operator then."""
+    """Works on the operator's state itself; all others of the job are sinks then."""
     parallelism: int | None = None
     """None: as the streams in front, or as the job after an exchange and for sources."""
     keyed: bool = False
@@ -99,10 +99,15 @@ class Job:
         node.source = source
         return Stream(self, [Edge(node, "forward")])
 
-    def called_by(self, caller: Caller, *, name: str) -> None:
-        """The job is nothing but state by key that a program works on itself."""
+    def called_by(self, caller: Caller, *, name: str, sinks: Mapping[str, Sink]) -> None:
+        """The job is state by key that a program works on itself, and the sinks it writes to.
+
+        What it emits under the name of a sink goes there.
+        """
         node = self._add(name, [], 1)
         node.caller, node.operator, node.keyed = caller, caller.operator, True
+        for tag, sink in sinks.items():
+            Stream(self, [Edge(node, "forward", tag=tag)]).sink(sink, name=tag)
 
     def _add(self, name: str, inputs: list[Edge], parallelism: int | None = None) -> Node:
         object_names.check_operator(name)

@@ -2,19 +2,20 @@
 
 Invariants: nobody but this task and the caller touches the backend, and never at the same time; the
 caller waits while a checkpoint captures what it wrote, so that a checkpoint holds whole steps of
-it; it waits as well while memory is full.
+it, and sinks get what was emitted in these before the barrier and nothing else; it waits as well
+while memory is full or a sink has no room.
 """
 
 import asyncio
 import logging
 from collections import deque
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 from tidelog.effects import wait_for
 from tidelog.events import Event
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.messages import Barrier
+from tidelog.runtime.channels.messages import Barrier, SideBatch
 from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.task import Task
@@ -44,6 +45,10 @@ class Caller(Protocol):
 
         False, and everybody may: the wait was given up before the caller's step had ended.
         """
+        ...
+
+    def emitted(self) -> list[SideBatch]:
+        """What the caller has emitted since the last call, in portions, by the names of sinks."""
         ...
 
     def capture(self, checkpoint: CheckpointId) -> None:
@@ -124,6 +129,8 @@ class CallerTask(Task):
         await self._in_steps(self.parts.backend.flush_in_steps(urgent=True))
         async with self._caller.held(self._given_up) as held:
             if held:
+                for batch in self._caller.emitted():
+                    await self.parts.output.emit(batch)
                 self._caller.capture(barrier.checkpoint)
                 await self._checkpoint(barrier, seen_at)
             else:
@@ -133,6 +140,10 @@ class CallerTask(Task):
         self._taking = None
 
     async def _flushed(self) -> None:
+        output = self.parts.output
+        for batch in self._caller.emitted():
+            with nullcontext() if output.available else self._caller.paused():
+                await output.emit(batch)
         uploader, table = self.parts.uploader, self.parts.backend.table
         if table.crowded() or (uploader is not None and uploader.full):
             with self._caller.paused():
