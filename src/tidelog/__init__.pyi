@@ -37,10 +37,12 @@ from .errors import TidelogError as TidelogError
 from .errors import UnstorableError as UnstorableError
 from .errors import UserFunctionError as UserFunctionError
 from .library.database import Database as Database
-from .library.database import open as open
 from .library.declarations import List as List
 from .library.declarations import Map as Map
 from .library.declarations import Value as Value
+from .library.opening import open as open
+from .library.opening import open_partitions as open_partitions
+from .library.partitions import Partitions as Partitions
 from .library.view import View as View
 from .materialize.schedule import MaterializeConfig as MaterializeConfig
 from .runtime.arguments import JobArguments as JobArguments

@@ -63,6 +63,12 @@ class Event(Enum):
         "advance(), step() and checkpoint() end a step",
     )
 
+    PARTITION_GIVEN_UP = (
+        WARNING,
+        "%(partition)s was closed without a last checkpoint, so the next owner goes on from the "
+        "one before: %(reason)s",
+    )
+
     # Local recovery.
     LOCAL_COPIES_OPENED = (
         INFO,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
 import pytest
+from confluent_kafka import TopicPartition
 
 import tidelog
 from tests.first_jobs.programs import add_rows, rows_of, run
@@ -208,6 +209,61 @@ def test_a_report_reads_a_savepoint_while_the_program_goes_on(here: Path) -> Non
         db.savepoint("night")
         db.key("ann").spent.set("bikes", 90.0)
         assert list(spenders(url, "night", 7)) == [("bob", 100.0), ("eve", 7.0)]
+
+
+class TwoRebalances:
+    """A consumer whose group gives it two partitions, takes one away and gives it back."""
+
+    def __init__(self, messages: dict[int, list[bytes]]) -> None:
+        self.messages, self.offsets = messages, dict[int, int]()
+        self.polls = 0
+
+    def subscribe(self, topics: list[str], on_assign: Any, on_revoke: Any, on_lost: Any) -> None:
+        [self.topic] = topics
+        self.on_assign, self.on_revoke, self.on_lost = on_assign, on_revoke, on_lost
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.offsets |= {each.partition: max(each.offset, 0) for each in partitions}
+
+    def poll(self, timeout: float) -> Any:
+        self.polls += 1
+        match self.polls:
+            case 1:
+                self.on_assign(self, [TopicPartition(self.topic, p) for p in self.messages])
+            case 4:
+                self.on_revoke(self, [TopicPartition(self.topic, 0)])
+                del self.offsets[0]
+            case 6:
+                self.on_lost(self, [TopicPartition(self.topic, 1)])
+                del self.offsets[1]
+                self.on_assign(self, [TopicPartition(self.topic, p) for p in (0, 1)])
+        for partition, offset in self.offsets.items():
+            if offset < len(self.messages[partition]):
+                self.offsets[partition] += 1
+                return Message(self.topic, partition, offset, self.messages[partition][offset])
+        raise KeyboardInterrupt
+
+    def close(self) -> None:
+        self.on_revoke(self, [TopicPartition(self.topic, p) for p in self.offsets])
+
+
+class Message:
+    def __init__(self, topic: str, partition: int, offset: int, key: bytes) -> None:
+        self.topic, self.error = lambda: topic, lambda: None
+        self.partition, self.offset, self.key = lambda: partition, lambda: offset, lambda: key
+
+
+def test_a_consumer_group_counts_each_message_once(here: Path) -> None:
+    messages = {0: [b"ann", b"bob", b"ann", b"ann"], 1: [b"eve", b"eve", b"joe"]}
+    program = names_of("own-loop 4")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            program["count_orders"](TwoRebalances(messages), str(here / "store"), "orders")
+    with tidelog.open_partitions(str(here / "store"), program["STATES"]) as app:
+        app.assign([0, 1])
+        assert [app[p].position for p in app] == [{"orders": 4}, {"orders": 3}]
+        found = [app[0].key(b"ann"), app[0].key(b"bob"), app[1].key(b"eve"), app[1].key(b"joe")]
+        assert [key.orders.get() for key in found] == [3, 1, 2, 1]
 
 
 def test_a_service_counts_requests_of_many_threads(here: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
 from tidelog.checkpoint.manifest import (
     Checkpoint,
@@ -93,7 +94,7 @@ async def read_slots(store: ObjectStore, *, every: bool = False) -> Slots:
     """
     sizes = await list_slots(store)
     if not sizes:
-        raise no_slots(store.url)
+        raise await no_slots(store)
 
     async def read(slot: Slot) -> Entry | TidelogError | None:
         try:
@@ -122,7 +123,7 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
     """
     slots = await list_slots(store)
     if not slots:
-        raise no_slots(store.url)
+        raise await no_slots(store)
     if slot is not None and slot not in slots:
         raise ObjectNotFoundError(
             f"slot {slot} of store {store.url}",
@@ -142,10 +143,11 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
     )
 
 
-def no_slots(url: str) -> ObjectNotFoundError:
-    """The error for a store that holds no slot."""
+async def no_slots(store: ObjectStore) -> ObjectNotFoundError:
+    """The error for a store that holds no slot; raises ConfigError for that of an application."""
+    await refuse_application(store)
     return ObjectNotFoundError(
-        f"store {url}",
+        f"store {store.url}",
         expected="the slots of a job",
         found="none",
         action="check the URL; a job writes its first slot when it starts",

@@ -76,9 +76,10 @@ class RowAccount:
         self.bytes = size
 
     def close(self) -> None:
-        """The subtask holds no rows any more."""
+        """The subtask holds no rows any more; closing it again changes nothing."""
         self.holds(0)
-        self._memory.accounts.remove(self)
+        if self in self._memory.accounts:
+            self._memory.accounts.remove(self)
 
 
 class RowMemory:

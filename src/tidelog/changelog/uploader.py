@@ -58,6 +58,21 @@ class _Waiter:
 
 
 @dataclass(slots=True)
+class UploadRoom:
+    """The bytes that the uploaders of a process may hold together."""
+
+    limit_bytes: int
+    held_bytes: int = 0
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when bytes have become durable."""
+
+    @property
+    def full(self) -> bool:
+        """Writers have to wait."""
+        return self.held_bytes > self.limit_bytes
+
+
+@dataclass(slots=True)
 class Uploader:
     """Uploads log blocks continuously; `run` as a task does so until it is cancelled."""
 
@@ -69,11 +84,14 @@ class Uploader:
     cadence: Cadence
     config: UploadConfig = field(default_factory=UploadConfig)
     metrics: UploadMetrics = field(default_factory=UploadMetrics)
+    shared_room: UploadRoom | None = None
+    """That of several uploaders; None: this one has the limit of its `config` to itself."""
+    _room: UploadRoom = field(init=False)
+    _over: bool = False
     _queue: list[_Queued] = field(default_factory=list)
     _waiters: list[_Waiter] = field(default_factory=list)
     _uploads: set[asyncio.Task[None]] = field(default_factory=set)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _room: asyncio.Event = field(default_factory=asyncio.Event)
     _held_bytes: int = 0
     _packed_bytes: int = 0
     """Bytes of the segments that are being uploaded: copies of pieces that are held, too."""
@@ -83,6 +101,9 @@ class Uploader:
     """After a failure no upload starts before this time, unless a checkpoint asks for one."""
     _waits_logged_at: float = -math.inf
     _defect: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self._room = self.shared_room or UploadRoom(self.config.limit_bytes)
 
     def submit(self, chain: SubtaskLogChain, batch: ChangeBatch) -> None:
         """Take over the changes of one flush."""
@@ -103,6 +124,12 @@ class Uploader:
             self._queued_bytes = sum(e.piece.raw_bytes for e in self._queue)
             self._release(withdrawn)
 
+    def leave(self) -> None:
+        """Nothing is uploaded any more: others that share the room have it to themselves."""
+        self._over = True
+        self._count()
+        self._room.freed.set()
+
     def _submit(self, chain: SubtaskLogChain, piece: Piece) -> None:
         chain.append(piece)
         before = self._due_in()
@@ -116,7 +143,7 @@ class Uploader:
     @property
     def full(self) -> bool:
         """Writers have to wait until bytes held are durable."""
-        return self._held_bytes + self._packed_bytes > self.config.limit_bytes
+        return self._room.full
 
     async def admit(self) -> None:
         """Wait until the bytes held are below the limit (back-pressure)."""
@@ -125,11 +152,11 @@ class Uploader:
         started = self.effects.clock.monotonic()
         if started >= self._waits_logged_at + WAITS_LOGGED_EVERY_S:
             self._waits_logged_at = started
-            held, limit = self.metrics.queued_bytes, self.config.limit_bytes
+            held, limit = self._room.held_bytes, self._room.limit_bytes
             Event.WRITERS_WAIT.log(logger, held_bytes=held, limit_bytes=limit)
         while self.full:
-            self._room.clear()
-            await self._room.wait()
+            self._room.freed.clear()
+            await self._room.freed.wait()
         self.metrics.backpressured_s += self.effects.clock.monotonic() - started
 
     async def persist(self, capture: ChainCapture) -> ChainState:
@@ -273,7 +300,7 @@ class Uploader:
         self._uploads.discard(upload)
         self._packed_bytes -= packed
         self._count()
-        self._room.set()
+        self._room.freed.set()
         if not upload.cancelled() and upload.exception() is not None:
             self._defect = upload.exception()
         # Again, because `run`, woken by the upload itself, may have found it still counted.
@@ -330,10 +357,12 @@ class Uploader:
     def _release(self, taken: list[_Queued]) -> None:
         self._held_bytes -= sum(entry.piece.raw_bytes for entry in taken)
         self._count()
-        self._room.set()
+        self._room.freed.set()
 
     def _count(self) -> None:
-        self.metrics.queued_bytes = self._held_bytes + self._packed_bytes
+        held = 0 if self._over else self._held_bytes + self._packed_bytes
+        self._room.held_bytes += held - self.metrics.queued_bytes
+        self.metrics.queued_bytes = held
 
 
 def _seal(pieces: Sequence[Piece]) -> None:

@@ -7,6 +7,7 @@ Invariants:
 - a decline, a timeout or a storage error discards the whole checkpoint (Carbone et al., 2015);
 - the final checkpoint is the one under way when all tasks have ended if it contains the finish of
   all, else one triggered at once; nothing is triggered after it;
+- when nothing has changed since the last checkpoint, none is due before the next interval ends;
 - every task that has not exited takes part, and gets the barrier either from the coordinator or
   from a predecessor that takes part (Flink's FLIP-147);
 - one savepoint at most is asked for at a time; it is the next checkpoint, and its failure is
@@ -215,8 +216,11 @@ class Coordinator(Generic[Task, State]):
             return None if self._running.storing else late
         return self._due
 
-    def tick(self, now: float) -> list[Decision[Task, State]]:
-        """Time passed: a checkpoint may be due, or the one in progress late."""
+    def tick(self, now: float, *, unchanged: bool = False) -> list[Decision[Task, State]]:
+        """Time passed: a checkpoint may be due, or the one in progress late.
+
+        `unchanged`: one that is due now would hold what the last one does, and is not taken.
+        """
         running = self._running
         if running is not None:
             # The same sum as in `next_event_at`: a rounding error between them would spin.
@@ -227,6 +231,9 @@ class Coordinator(Generic[Task, State]):
                 return self._fail(now, f"timed out after {running.timeout} s: {waiting}")
             return []
         if self._done or now < self._due:
+            return []
+        if unchanged and not self._savepoint_due():
+            self._due = now + self._schedule.interval
             return []
         return self._trigger(now)
 

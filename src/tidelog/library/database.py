@@ -11,10 +11,16 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, overload
+from typing import Any, Final
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
-from tidelog.errors import CheckpointFailedError, ConfigError, StorageError, UserFunctionError
+from tidelog.errors import (
+    CheckpointFailedError,
+    ConfigError,
+    StorageError,
+    TidelogError,
+    UserFunctionError,
+)
 from tidelog.events import Event
 from tidelog.library.baton import Baton
 from tidelog.library.declarations import State
@@ -22,98 +28,17 @@ from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates
 from tidelog.library.program import Program
 from tidelog.library.scan import scanned
-from tidelog.library.view import View, open_view
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.control.server import serve_control
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import Sink
-from tidelog.storage.open import open_store
+from tidelog.runtime.subtasks.resources import Resources
 from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
 
 _OPERATOR: Final = "state"
-
-
-@overload
-def open(  # as in sqlite3 and shelve: `tidelog.open`
-    url: str,
-    state: Mapping[str, State],
-    *,
-    sinks: Mapping[str, Sink] | None = None,
-    name: str = "database",
-    config: JobConfig | None = None,
-    options: Mapping[str, Any] | None = None,
-    log_url: str | None = None,
-) -> "Database": ...
-
-
-@overload
-def open(
-    url: str,
-    state: Mapping[str, State] | None = None,
-    *,
-    at: str | int,
-    operator: str | None = None,
-    config: JobConfig | None = None,
-    options: Mapping[str, Any] | None = None,
-    log_url: str | None = None,
-) -> View: ...
-
-
-def open(
-    url: str,
-    state: Mapping[str, State] | None = None,
-    *,
-    sinks: Mapping[str, Sink] | None = None,
-    name: str = "database",
-    at: str | int | None = None,
-    operator: str | None = None,
-    config: JobConfig | None = None,
-    options: Mapping[str, Any] | None = None,
-    log_url: str | None = None,
-) -> "Database | View":
-    """Open the state at `url`, or begin it, and go on from its last checkpoint.
-
-    `state` declares every state by name. `name` is that of the application: another one finds no
-    state of this one. `config`, `options` and `log_url` are those of jobs and stores. `sinks` are
-    what the program writes to with `Database.write`, by name: any `Sink`, with its guarantee.
-
-    Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
-    StorageError. Another program that has the same state open is fenced: its next checkpoint fails.
-
-    With `at` it is a `View` of a checkpoint, to be read alone: "latest", the number of a slot, or
-    the name of a savepoint. It fences nobody and needs no `state`, which is checked if it is given.
-    The store may be that of any job; `operator` says which one's states, if several have some.
-    Raises ConfigError and ObjectNotFoundError for what is not there, and what a restore raises.
-    """
-    config = config or JobConfig()
-    if at is not None:
-        return open_view(url, at, state, operator, config, options, log_url)
-    if state is None:
-        raise ConfigError(
-            f"the states of {url}",
-            expected="state={name: Value(...), ...}",
-            found="nothing",
-            action='declare them; to read what is stored, pass at="latest"',
-        )
-    beside = EventLoop()
-    try:
-        store = open_store(
-            url,
-            beside.effects,
-            policy=config.retry,
-            options=options,
-            log_url=log_url,
-            encryption_key=config.encryption_key,
-        )
-        database = Database(store, state, name, config, beside, beside.close, sinks)
-    except BaseException:
-        beside.close()
-        raise
-    beside.ask(database._start())
-    return database
 
 
 class Database:
@@ -131,12 +56,21 @@ class Database:
         beside: EventLoop,
         on_closed: Callable[[], None],
         sinks: Mapping[str, Sink] | None = None,
+        *,
+        label: str | None = None,
+        resources: Resources | None = None,
     ) -> None:
-        sinks = dict(sinks or {})
-        self._program = Program(dict(state), sinks, Baton(beside.lock), self._ending)
+        """`label` is what errors call it when it is a partition, of those that share `resources`;
+        a partition takes no checkpoints while nothing changes.
+        """
+        self._partition = label is not None
+        self.label = label or f"database {store.url}"
+        """What errors call it."""
+        sinks, baton = dict(sinks or {}), Baton(beside.lock)
+        self._program = Program(dict(state), sinks, baton, self._ending, thrifty=self._partition)
         job = Job(name)
         job.called_by(self._program, name=_OPERATOR, sinks=sinks)
-        self._runner = JobRunner(job, store, config, beside.effects)
+        self._runner = JobRunner(job, store, config, beside.effects, resources=resources)
         self._beside = beside
         self._on_closed = on_closed
         self._running: concurrent.futures.Future[None] | None = None
@@ -144,6 +78,16 @@ class Database:
         self._job: asyncio.Task[None] | None = None
         self._broken: Exception | None = None
         """Why a step broke off."""
+
+    @property
+    def ended(self) -> bool:
+        """It is closed, or something has ended it: operations raise what."""
+        return self._running is None or self._running.done()
+
+    @property
+    def in_own_step(self) -> bool:
+        """The calling thread has changed something since its last step ended."""
+        return self._program.in_own_step
 
     @property
     def position(self) -> dict[Any, Any] | None:
@@ -275,7 +219,9 @@ class Database:
             raise
         if running.done():
             await self._end()
-            running.result()
+            if not running.cancelled() and (error := running.exception()) is not None:
+                raise self._named(error)
+            raise self._ending()
 
     async def _live(self, ended: "concurrent.futures.Future[None]") -> None:
         try:
@@ -309,6 +255,20 @@ class Database:
         except StorageError as error:
             Event.CONTROL_UNAVAILABLE.log(logger, error=error)
 
+    async def _settle(self) -> None:
+        """In the event loop: a checkpoint, unless it would be the last one again."""
+        incarnation, job = self._runner.incarnation, self._job
+        if self.ended:
+            raise self._ending()
+        assert incarnation is not None and job is not None
+        if incarnation.driver.unchanged:
+            return
+        try:
+            await incarnation.driver.checkpoint()
+        except CheckpointFailedError as error:
+            await asyncio.wait([job])
+            raise self._ending() from error
+
     async def _checkpoint(self) -> Checkpoint:
         incarnation = self._runner.incarnation
         assert incarnation is not None
@@ -321,7 +281,7 @@ class Database:
 
     def _check(self) -> None:
         """Raise what has ended the database."""
-        if self._running is None or self._running.done():
+        if self.ended:
             raise self._ending()
 
     def _ending(self) -> Exception:
@@ -332,13 +292,25 @@ class Database:
         if running is not None:
             concurrent.futures.wait([running])
             if not running.cancelled() and (error := running.exception()) is not None:
-                return error if isinstance(error, Exception) else RuntimeError(str(error))
+                return self._named(error)
+        if self._partition:
+            return ConfigError(
+                self.label,
+                expected="a partition that this process has",
+                found="one that was taken from it, or stopped by `tidelog stop`",
+                action="leave its input to the process that has it now",
+            )
         return ConfigError(
-            f"database {self._runner.store.url}",
+            self.label,
             expected="one that is open",
             found="one that was closed, or stopped by `tidelog stop`",
             action="open it again",
         )
+
+    def _named(self, error: BaseException) -> Exception:
+        if self._partition and isinstance(error, TidelogError):
+            return error.within(self.label)
+        return error if isinstance(error, Exception) else RuntimeError(str(error))
 
     def _stop(self) -> None:
         try:

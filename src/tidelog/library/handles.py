@@ -37,6 +37,10 @@ class Access:
     written: int = 0
     """Changes since `look` was called."""
 
+    def look_at_next(self) -> None:
+        """The next change calls `look`."""
+        self.written = _LOOK_EVERY - 1
+
     def enter(self) -> None:
         """Take the baton; raises what has ended the database."""
         baton = self.baton

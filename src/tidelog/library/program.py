@@ -68,8 +68,12 @@ class Program:
         sinks: Iterable[str],
         baton: Baton,
         ending: Callable[[], Exception],
+        *,
+        thrifty: bool = False,
     ) -> None:
         self.baton = baton
+        self.thrifty = thrifty
+        """As `Caller.thrifty`."""
         self._ending = ending
         self.began: Future[None] = Future()
         """Done when the states are restored."""
@@ -160,6 +164,15 @@ class Program:
     def end(self) -> None:
         """As `Caller.end`."""
         self.baton.end()
+
+    def rest(self) -> None:
+        """As `Caller.rest`."""
+        self.access.look_at_next()
+
+    @property
+    def moved(self) -> bool:
+        """As `Caller.moved`."""
+        return bool(self._moved) or any(self._emitted.values())
 
     @property
     def in_step(self) -> str:

@@ -79,27 +79,42 @@ class Speed:
             self._bytes_per_s += (size / (seconds - self._latency_s) - self._bytes_per_s) / 2
 
 
-class Lane:
-    """The way of table files to the store, one for all subtasks of a process."""
+class Link:
+    """The link of a process to its stores, as far as it carries table files."""
 
     def __init__(
-        self,
-        clock: Clock,
-        cadence: Cadence | None = None,
-        bytes_per_s: float | None = None,
-        limit_bytes: int = HELD_BYTES,
+        self, clock: Clock, bytes_per_s: float | None = None, limit_bytes: int = HELD_BYTES
     ) -> None:
         self.speed = Speed()
+        self.pace = Pace(clock, bytes_per_s)
+        self.transfers = 0
         self.held_bytes = 0
         """Files in memory, on their way or waiting for a gap."""
+        self.door = asyncio.Lock()
+        """First come, first served: a large file is not overtaken for ever by small ones."""
+        self.left = asyncio.Event()
+        """Set when a file has left."""
+        self._limit_bytes = limit_bytes
+
+    def has_room(self, size: int) -> bool:
+        """Whether a file of `size` bytes may be read."""
+        if self.transfers == 0:
+            return True
+        return self.transfers < TRANSFERS and self.held_bytes + size <= self._limit_bytes
+
+
+class Lane:
+    """The way of a job's table files to the store, beside its checkpoints; one for all subtasks.
+
+    Jobs of one process share the `link`.
+    """
+
+    def __init__(
+        self, clock: Clock, cadence: Cadence | None = None, link: Link | None = None
+    ) -> None:
+        self.link = link or Link(clock)
         self._clock = clock
         self._cadence = cadence
-        self._pace = Pace(clock, bytes_per_s)
-        self._limit_bytes = limit_bytes
-        self._transfers = 0
-        self._door = asyncio.Lock()
-        """First come, first served: a large file is not overtaken for ever by small ones."""
-        self._left = asyncio.Event()
 
     @asynccontextmanager
     async def place(self, size: int, remaining: Remaining | None) -> AsyncIterator[None]:
@@ -108,37 +123,34 @@ class Lane:
         A file of a materialization keeps to the pace and out of the way of checkpoints; with None
         it is part of a checkpoint and hurries.
         """
+        link = self.link
         if remaining is not None:
-            await self._pace.spend(size)
-        async with self._door:
-            while not self._has_room(size):
-                self._left.clear()
-                await self._left.wait()
-            self._transfers += 1
-            self.held_bytes += size
+            await link.pace.spend(size)
+        async with link.door:
+            while not link.has_room(size):
+                link.left.clear()
+                await link.left.wait()
+            link.transfers += 1
+            link.held_bytes += size
         try:
             if remaining is not None:
                 await self._gap(size, remaining)
             started = self._clock.monotonic()
             yield
-            self.speed.observed(size, self._clock.monotonic() - started)
+            link.speed.observed(size, self._clock.monotonic() - started)
             if remaining is not None:
                 remaining.files -= 1
                 remaining.bytes -= size
         finally:
-            self._transfers -= 1
-            self.held_bytes -= size
-            self._left.set()
-
-    def _has_room(self, size: int) -> bool:
-        if self._transfers == 0:
-            return True
-        return self._transfers < TRANSFERS and self.held_bytes + size <= self._limit_bytes
+            link.transfers -= 1
+            link.held_bytes -= size
+            link.left.set()
 
     async def _gap(self, size: int, remaining: Remaining) -> None:
         """Wait for a moment that disturbs no checkpoint, as long as the table has time."""
         if self._cadence is None:
             return
-        rest = self.speed.seconds(remaining.bytes, remaining.files + 1)
+        speed = self.link.speed
+        rest = speed.seconds(remaining.bytes, remaining.files + 1)
         patience = remaining.patience(self._clock.monotonic(), rest)
-        await self._cadence.room_for(self.speed.seconds(size), patience)
+        await self._cadence.room_for(speed.seconds(size), patience)

@@ -6,7 +6,7 @@ the next start resumes from the last slot.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +33,10 @@ from tidelog.runtime.restore.choose import (
 from tidelog.runtime.restore.fit import RestorePlan, fit
 from tidelog.runtime.restore.rehearsal import rehearse
 from tidelog.runtime.subtasks.incarnation import Blueprint, Incarnation
+from tidelog.runtime.subtasks.resources import Resources
 from tidelog.runtime.subtasks.work_dir import open_work_dir, remove_work_dir
 from tidelog.runtime.supervise import run_until_done
+from tidelog.runtime.tasks.task import Task
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 
@@ -69,14 +71,19 @@ class JobRunner:
         *,
         restore_slot: Slot | None = None,
         restore_from: RestoreFrom | None = None,
+        resources: Resources | None = None,
     ) -> None:
-        """Raises ConfigError and its kinds for a job that cannot run with this configuration."""
+        """Raises ConfigError and its kinds for a job that cannot run with this configuration.
+
+        `resources` are those of the process, when other jobs of it share them.
+        """
         self.job = job
         self.store = store
         self.config = config or JobConfig()
         self.effects = effects or Effects()
         self.restore_slot = restore_slot
         self.restore_from = restore_from
+        self._resources = resources
         self.generation: Generation | None = None
         """The number of this start; None until the store is taken over."""
         self.incarnation: Incarnation | None = None
@@ -114,6 +121,8 @@ class JobRunner:
         finally:
             self.running = False
             if self.incarnation is not None:
+                if self.incarnation.uploader is not None:
+                    self.incarnation.uploader.leave()
                 self.incarnation.deployment.close(quietly=not ended)
             remove_work_dir(directory)
 
@@ -234,6 +243,7 @@ class JobRunner:
             ledger,
             directory,
             await self._local_copies(history, ledger),
+            self._resources,
         ).assemble()
         await incarnation.deployment.build(lambda: slots.prove_newest(Slot(generation), generation))
         # A start that is refused changes nothing of what it found.
@@ -263,7 +273,7 @@ class JobRunner:
         lives = [deployment.live(task) for task in deployment.tasks]
         services = [
             incarnation.collector.run(deployment.live_objects),
-            self._tick(incarnation),
+            self._tick([task for task in deployment.tasks if task.ticks]),
             warn_of_lag(
                 lambda: states.materializers, self.config.materialize.interval, self.effects.clock
             ),
@@ -272,10 +282,10 @@ class JobRunner:
             services.append(incarnation.uploader.run())
         await run_until_done([incarnation.driver.run(), *lives], services)
 
-    async def _tick(self, incarnation: Incarnation) -> None:
-        while True:
+    async def _tick(self, tasks: Sequence[Task]) -> None:
+        while tasks:
             await self.effects.clock.sleep(TICK_S)
-            for task in incarnation.deployment.tasks:
+            for task in tasks:
                 if not task.exited:
                     task.time_passed()
 

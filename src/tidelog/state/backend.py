@@ -182,6 +182,11 @@ class KeyedBackend:
             size += self.behind.waiting_bytes + self.behind.waiting * ROW_SLOT_BYTES
         return size
 
+    @property
+    def buffered(self) -> bool:
+        """Changes wait for the next flush."""
+        return len(self._buffer) > 0
+
     def flush_due(self) -> bool:
         """The buffer is full or old.
 

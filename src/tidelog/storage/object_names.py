@@ -10,6 +10,7 @@ did not build, so foreign objects are never mistaken for ours.
     probe/<token>/<leaf>
     log-store.json, log-of.json
     keys/<number>.json
+    application.json, partitions/<partition>/<names of a store>
 """
 
 import re
@@ -31,6 +32,12 @@ LOG_OF: Final = "log-of.json"
 KEYS: Final = "keys/"
 """The keys of an encrypted store; the only objects of it that are not encrypted."""
 
+APPLICATION: Final = "application.json"
+"""What holds for all partitions of an application, above the stores of these."""
+PARTITIONS: Final = "partitions/"
+MOST_PARTITIONS: Final = 100_000
+"""One more than the highest number of a partition can be."""
+
 _SLOT_DIGITS: Final = 8
 _COUNTER_DIGITS: Final = 10
 
@@ -45,6 +52,7 @@ _GENERATION_NAMES: Final = (
     re.compile(rf"{TABLES}{_SLOT}/{_LABEL}\.sst"),
     re.compile(rf"{MATERIALIZATIONS}{_SLOT}/{_LABEL}-\d+-\d+\.json"),
 )
+_PARTITION_NAME: Final = re.compile(rf"{PARTITIONS}(\d{{5}})/.+")
 _FORBIDDEN_PARTS: Final = frozenset({"", ".", ".."})
 
 
@@ -82,6 +90,17 @@ def materialization(
 def probe(token: str, leaf: str) -> str:
     """Name of an object `tidelog doctor` writes and removes."""
     return f"{PROBE}{_label('probe token', token)}/{leaf}"
+
+
+def partition_path(partition: int) -> str:
+    """Where the store of a partition is, below the URL of its application."""
+    return f"{PARTITIONS}{partition:05}"
+
+
+def partition_of(name: str) -> int | None:
+    """The partition whose store an object is in; None for any other name."""
+    match = _PARTITION_NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def key_document(number: int) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from tidelog.credentials import hide
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, optional_library
+from tidelog.storage.below import StoreBelow
 from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
@@ -40,6 +41,8 @@ def open_store(
     metrics: RequestMetrics | None = None,
     log_url: str | None = None,
     encryption_key: str | None = None,
+    path: str | None = None,
+    connections: "Connections | None" = None,
 ) -> ObjectStore:
     """Open the store at `url`; nothing is contacted before the first call.
 
@@ -51,8 +54,9 @@ def open_store(
     `log_url` chooses where the log of a new store goes, for ever; a store that exists knows where
     its log is. `encryption_key` says where the key of an encrypted store
     comes from: a file, `env:NAME` or `aws-kms:KEY`; with it an empty store becomes an encrypted
-    one. Raises ConfigError for an unknown scheme, a missing library, a malformed URL or one with
-    credentials in it, or a key that cannot be read.
+    one. With a `path` it is the store at `url/path`, its log at `log_url/path`, over `connections`
+    that other paths share and that stay open. Raises ConfigError for an unknown scheme, a missing
+    library, a malformed URL or one with credentials in it, or a key that cannot be read.
     """
     counted = metrics or RequestMetrics()
     hide(options or {})
@@ -60,16 +64,46 @@ def open_store(
     _check_endpoints(options or {}, os.environ)
     encrypted = None if encryption_key is None else _encryption(encryption_key, effects)
 
-    def opened(where: str) -> ObjectStore:
+    def connected(where: str) -> ObjectStore:
         check_url("store URL", where)
         given = options if _scheme(where) == _scheme(url) else None
-        store = _open(_scheme(where), where, effects, given or {})
+        return _open(_scheme(where), where, effects, given or {})
+
+    def opened(where: str) -> ObjectStore:
+        store = (connections or Connections()).below(where, path, connected)
         tried = _policy_for(where, policy or RetryPolicy())
         retrying = RetryingStore(store, tried, effects, counted)
         return retrying if encrypted is None else encrypted(retrying)
 
-    chosen = None if log_url is None else opened(log_url)
-    return StoreWithLog(opened(url), opened, effects.token, chosen)
+    chosen = None if log_url is None else opened(_at(log_url, path))
+    return StoreWithLog(opened(_at(url, path)), opened, effects.token, chosen)
+
+
+def _at(url: str, path: str | None) -> str:
+    return url if path is None else f"{url.rstrip('/')}/{path}"
+
+
+class Connections:
+    """Connections to stores, each for many stores below one URL."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, ObjectStore] = {}
+
+    def below(
+        self, url: str, path: str | None, connect: Callable[[str], ObjectStore]
+    ) -> ObjectStore:
+        """The store at `url`, over the connection of what lies above the `path` at its end."""
+        if path is None or not url.endswith(f"/{path}"):
+            return connect(url)
+        above = url.removesuffix(f"/{path}")
+        if above not in self._made:
+            self._made[above] = connect(above)
+        return StoreBelow(self._made[above], path)
+
+    async def close(self) -> None:
+        """Close all of them, when no store uses them any more."""
+        for store in self._made.values():
+            await store.close()
 
 
 def _check_endpoints(options: Mapping[str, Any], environment: Mapping[str, str]) -> None:

@@ -79,7 +79,7 @@ class StoreReader:
     async def _slots(self) -> Slots:
         sizes = await list_slots(self.store)
         if not sizes:
-            raise no_slots(self.store.url)
+            raise await no_slots(self.store)
         known = self._entries
         self._entries = {s: known[s] for s, n in sizes.items() if s in known and known[s][0] == n}
         unreadable: dict[Slot, TidelogError] = {}

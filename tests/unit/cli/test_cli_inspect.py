@@ -17,6 +17,7 @@ from tests.support.damage import (
     truncated,
 )
 from tests.support.jobs import filled
+from tidelog import Value, open_partitions
 
 VICTIMS = {
     "segment": last_segment(filled(), 9),
@@ -79,3 +80,38 @@ def test_without_any_usable_checkpoint_only_a_backup_helps(tmp_path: Path) -> No
     result = tidelog("inspect", lay_out(tmp_path, objects))
     assert result.exit_code == 1
     assert "no other checkpoint can be restored" in result.stdout
+
+
+def test_the_stores_of_all_partitions_are_checked(tmp_path: Path) -> None:
+    url, states = str(tmp_path / "store"), {"n": Value(int)}
+    with open_partitions(url, states, partitions=12) as app:
+        assert tidelog("inspect", url).stdout.splitlines()[-1].startswith("0 partitions of 12")
+        for partition in app.assign([10, 2]):
+            app[partition].key("k").n.set(partition)
+    found = tidelog("inspect", url, "--deep")
+    assert found.exit_code == 0
+    assert [line.split()[:2] for line in found.stdout.splitlines()[1:3]] == [
+        ["2", "1"],
+        ["10", "1"],
+    ]
+    newest = tmp_path / "store/partitions/00010/checkpoints/00000001.json"
+    newest.write_bytes(newest.read_bytes()[:-9])
+    hurt = tidelog("inspect", url, "--json")
+    document = json.loads(hurt.stdout)
+    assert hurt.exit_code == 1
+    assert [(s["partition"], s["problems"]) for s in document["stores"]] == [(2, 0), (10, 1)]
+    assert (document["partitions"], document["job"]) == (12, "database")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["log"], ["verify"], ["sweep"], ["checkpoints", "list"], ["report"], ["savepoint"], ["ui"]],
+    ids=" ".join,
+)
+def test_other_commands_ask_for_one_partition(command: list[str], tmp_path: Path) -> None:
+    with open_partitions(str(tmp_path), {"n": Value(int)}) as app:
+        app.assign(range(5))
+    result = tidelog(*command, tmp_path)
+    assert result.exit_code == 2
+    assert "an application with 5 partitions" in result.stderr
+    assert "/partitions/00000, " in result.stderr and "00002, ..." in result.stderr

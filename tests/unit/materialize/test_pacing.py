@@ -98,7 +98,7 @@ def test_a_lane_holds_few_files_and_few_bytes_in_the_order_they_came() -> None:
         first = list(range(TRANSFERS))
         assert seen == [first, [TRANSFERS], [TRANSFERS + 1], [TRANSFERS + 2]]
         await asyncio.gather(*each)
-        assert lane.held_bytes == 0
+        assert lane.link.held_bytes == 0
 
     asyncio.run(steps(VirtualClock(auto=False)))
 
@@ -118,6 +118,6 @@ def test_a_place_is_free_again_when_its_transfer_fails_or_is_cancelled() -> None
         await asyncio.gather(waiting, return_exceptions=True)
         await holding[0].__aexit__(None, None, None)
         async with lane.place(HELD_BYTES, None):
-            assert lane.held_bytes == HELD_BYTES
+            assert lane.link.held_bytes == HELD_BYTES
 
     scenario(steps)

@@ -1,5 +1,6 @@
 """Every store that needs no server keeps the port's promises."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -10,6 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance
 from tidelog.effects import Effects, InlineOffload, SystemClock
+from tidelog.storage.below import StoreBelow
 from tidelog.storage.faulty import FaultyStore
 from tidelog.storage.fsspec_store import FsspecStore
 from tidelog.storage.local import LocalStore
@@ -67,6 +69,23 @@ class TestRetryingLocalStore(StoreConformance, RaceConformance):
     @pytest.fixture
     def opener(self, tmp_path: Path) -> Opener:
         return lambda: RetryingStore(LocalStore(tmp_path, INLINE), LOCAL_POLICY, INLINE)
+
+
+class TestStoreBelow(StoreConformance, RaceConformance):
+    """Its neighbours in the whole store are not seen."""
+
+    @pytest.fixture
+    def opener(self) -> Opener:
+        whole = MemoryStore()
+        for name in (
+            "name",
+            "a",
+            "partitions/00006/name",
+            "partitions/00007x",
+            "partitions/00008/a",
+        ):
+            asyncio.run(whole.put(name, b"of another"))
+        return lambda: StoreBelow(whole, "partitions/00007")
 
 
 class TestFsspecStore(StoreConformance, RaceConformance):

@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 
+from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.cli.store.options import EXIT_OK, StoreCommand, add_options, on_store, option
 from tidelog.cli.values import duration
+from tidelog.errors import ControlError
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import Done, Progress, Request
 
@@ -101,7 +103,11 @@ async def _carry_out(invocation: StoreCommand, request: Request, what: str) -> i
         def show(progress: Progress) -> None:
             step(progress.durable, progress.subtasks)
 
-        done = await ask(request, show)
+        try:
+            done = await ask(request, show)
+        except ControlError:
+            await refuse_application(invocation.store)
+            raise
     if output.as_json:
         output.document({"url": request.store, **_fields(done, request)})
     else:

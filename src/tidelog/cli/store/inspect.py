@@ -7,6 +7,7 @@ import click
 from tidelog.catalog.audit import AuditReport, SlotVerdict, audit
 from tidelog.checkpoint.finding import Finding
 from tidelog.cli.output import Output, fields_of
+from tidelog.cli.store.inspect_partitions import inspect_partitions, partitions_at
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
 from tidelog.cli.values import size
 
@@ -18,9 +19,12 @@ async def command(invocation: StoreCommand, deep: bool) -> int:
     """Check every invariant of the store at URL; nothing is written.
 
     Names the checkpoints that can be restored, and for each problem those that cannot because
-    of it. Exits with 1 when there is a problem.
+    of it. Exits with 1 when there is a problem. For an application that several processes share the
+    stores of all partitions are checked, and one line says what was found of each.
     """
     output = invocation.output
+    if (found := await partitions_at(invocation)) is not None:
+        return await inspect_partitions(invocation, *found, deep=deep)
     with output.progress("inspecting") as progress:
         report = await audit(invocation.store, deep=deep, progress=progress)
     if output.as_json:

@@ -204,8 +204,21 @@ class CheckpointDriver:
             if self.coordinator.finished:
                 break
             await self._wait()
-            self._decide(self.coordinator.tick(self._now()))
+            self._tick()
         self.finished.set()
+
+    @property
+    def unchanged(self) -> bool:
+        """A checkpoint would hold what the last durable one does."""
+        return all(task.unchanged for task in self.tasks)
+
+    def _tick(self) -> None:
+        idle, unchanged = self.coordinator.in_progress is None, self.unchanged
+        due_at = self.coordinator.next_event_at()
+        self._decide(self.coordinator.tick(self._now(), unchanged=unchanged))
+        if idle and unchanged and due_at != self.coordinator.next_event_at():
+            self._expect_next()
+            self.metrics.next_since = self._now()  # nobody waits in vain for one
 
     def _decide(self, decisions: Iterable[Decision[SubtaskId, SubtaskState]]) -> None:
         self._todo.extend(decisions)

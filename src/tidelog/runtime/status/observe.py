@@ -74,12 +74,12 @@ def _memory(
     incarnation: Incarnation, operators: Sequence[OperatorStatus], budget: int
 ) -> MemoryStatus:
     states, uploader = incarnation.deployment.states, incarnation.uploader
-    factories = states.factories.values()
+    factories = states.resources.factories.values()
     return MemoryStatus(
         budget_bytes=budget,
-        rows_bytes=states.rows.used_bytes,
+        rows_bytes=states.resources.rows.used_bytes,
         log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
-        files_bytes=states.lane.held_bytes,
+        files_bytes=states.lane.link.held_bytes,
         channels_bytes=sum(task.input_bytes for each in operators for task in each.tasks),
         memtables_bytes=sum(each.memtable_bytes for each in factories),
         block_cache_bytes=sum(each.block_cache_bytes for each in factories),

@@ -143,6 +143,8 @@ class Deployment:
 
         `quietly` when there is an error already that says more than that of closing.
         """
+        for subtask in self.states.subtasks.values():
+            subtask.backend.release()  # other jobs of the process may use the memory
         closings = [table.close for table in self.states.open_tables]
         closings += [partial(self._close_task, task) for task in self._opened]
         close_all(f"job {self.job.name!r}", closings, quietly=quietly)

@@ -24,6 +24,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.in_flight.record_types import RecordTypes
 from tidelog.runtime.restore.fit import RestorePlan
 from tidelog.runtime.subtasks.build import Deployment
+from tidelog.runtime.subtasks.resources import Resources
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.sink_output import transactions_of
 from tidelog.runtime.tasks.task import Task
@@ -64,6 +65,8 @@ class Blueprint:
     """For tables and snapshots; worthless after a crash."""
     copies: LocalFirstStore | None = None
     """As in `Incarnation`."""
+    resources: Resources | None = None
+    """Those of the process, which other jobs share; None: there are no others."""
 
     @property
     def _objects(self) -> ObjectStore:
@@ -73,11 +76,14 @@ class Blueprint:
         """Make all parts and connect them."""
         config, plan, author = self.config, self.plan, self.author
         cadence, collector = Cadence(self.effects.clock), self._collector()
+        resources = self.resources or self._own_resources()
         registries = {vertex.id: plan.registry_of(vertex) for vertex in plan.vertices}
-        uploader = self._uploader(cadence) if config.changelog or config.overtakes else None
+        uploader = (
+            self._uploader(cadence, resources) if config.changelog or config.overtakes else None
+        )
         # Both refer to the tasks: the driver sends them barriers, and they report to the driver.
         tasks: list[Task] = []
-        driver = self._driver(collector, cadence, registries, tasks)
+        driver = self._driver(collector, cadence, registries, tasks, resources.phase())
         stored = [state for _, state in plan.checkpoint.subtasks()] if plan.checkpoint else []
         states = SubtaskStates(
             plan=plan,
@@ -94,6 +100,7 @@ class Blueprint:
             progress=RestoreProgress.of(
                 self.effects.clock, [state for state in stored if not state.finished]
             ),
+            resources=resources,
         )
         deployment = Deployment(
             job=self.job,
@@ -110,7 +117,13 @@ class Blueprint:
         )
         return Incarnation(plan, self.copies, uploader, collector, driver, deployment)
 
-    def _uploader(self, cadence: Cadence) -> Uploader:
+    def _own_resources(self) -> Resources:
+        vertices = self.plan.vertices
+        subtasks = sum(vertex.parallelism for vertex in vertices)
+        tables = sum(each.parallelism for each in vertices if each.head.keyed)
+        return Resources.of(self.config, self.effects.clock, subtasks=subtasks, tables=tables)
+
+    def _uploader(self, cadence: Cadence, resources: Resources) -> Uploader:
         return Uploader(
             store=self._objects,
             effects=self.effects,
@@ -119,6 +132,7 @@ class Blueprint:
             process=self.author.attempt,
             cadence=cadence,
             config=self.config.memory_parts.upload(self.config.upload),
+            shared_room=resources.room,
         )
 
     def _collector(self) -> Collector:
@@ -141,6 +155,7 @@ class Blueprint:
         cadence: Cadence,
         registries: dict[str, StateRegistry],
         tasks: list[Task],
+        phase: float,
     ) -> CheckpointDriver:
         config, plan, restored = self.config, self.plan, self.plan.checkpoint
         savepoints = Savepoints()
@@ -153,7 +168,7 @@ class Blueprint:
                 predecessors(plan.vertices),
                 config.checkpoint,
                 next_id,
-                self.effects.clock.monotonic(),
+                self.effects.clock.monotonic() - phase * config.checkpoint.interval,
                 plan.finished,
             ),
             effects=self.effects,

@@ -11,20 +11,20 @@ from pathlib import Path
 
 from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
-from tidelog.changelog.row_memory import RowMemory
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import Generation, SeqNo, SubtaskId
-from tidelog.materialize.materializer import Materializer, Turns
-from tidelog.materialize.pacing import HELD_BYTES, Lane
+from tidelog.materialize.materializer import Materializer
+from tidelog.materialize.pacing import Lane
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.restore.fit import RestorePlan
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
+from tidelog.runtime.subtasks.resources import Resources
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import EventTime
@@ -37,7 +37,6 @@ from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
-from tidelog.table.rocksdb import RocksTableFactory
 from tidelog.table.write_behind import WriteBehind
 
 
@@ -70,24 +69,19 @@ class SubtaskStates:
     cadence: Cadence
     directory: Path
     progress: RestoreProgress
+    resources: Resources
+    """Shared by all subtasks, and by those of other jobs of the process."""
     copies: LocalFirstStore | None = None
     """The store, when it keeps copies on local disk."""
     loaded: dict[SubtaskId, RestoredSubtask] = field(default_factory=dict)
     """What was restored for subtasks that are not built yet."""
     subtasks: dict[SubtaskId, Subtask] = field(default_factory=dict)
     """The subtasks built so far, in the order of the job."""
-    factories: dict[str, TableFactory] = field(default_factory=dict)
-    """For each kind of table; tables of one factory share cache and write-buffer budget."""
-    rows: RowMemory = field(init=False)
-    """Shared by all subtasks, as is the lane: they share the memory and the bandwidth."""
     lane: Lane = field(init=False)
-    _turns: Turns = field(default_factory=Turns)
     _rows: RowUploads = field(init=False)
 
     def __post_init__(self) -> None:
-        parts, rate = self.config.memory_parts, self.config.materialize.bytes_per_s
-        self.rows = RowMemory(parts.rows)
-        self.lane = Lane(self.effects.clock, self.cadence, rate, min(parts.files, HELD_BYTES))
+        self.lane = Lane(self.effects.clock, self.cadence, self.resources.link)
         self._rows = RowUploads(
             self.store, self.effects, self.ledger, self.generation, self.config.upload
         )
@@ -206,7 +200,7 @@ class SubtaskStates:
             monotonic=self.effects.clock.monotonic,
             config=self.config.flush,
             cadence=self.cadence,
-            memory=self.rows,
+            memory=self.resources.rows,
         )
 
     def _snapshots(
@@ -255,21 +249,13 @@ class SubtaskStates:
             snapshots=snapshots,
             config=self.config.materialize,
             effects=self.effects,
-            turns=self._turns,
-            rank=len(self.materializers),
-            subtasks=sum(vertex.parallelism for vertex in self.plan.vertices),
+            turns=self.resources.turns,
+            rank=self.resources.rank(),
+            subtasks=self.resources.subtasks,
         )
 
     def _factory(self, vertex: Vertex) -> TableFactory:
-        kind = self.config.table_of(keyed=vertex.head.keyed)
-        if kind not in self.factories:
-            tables = sum(each.parallelism for each in self.plan.vertices if each.head.keyed)
-            self.factories[kind] = (
-                RocksTableFactory(self.config.memory_parts.rocksdb(self.config.rocksdb, tables))
-                if kind == "rocksdb"
-                else MemoryTableFactory()
-            )
-        return self.factories[kind]
+        return self.resources.factory(self.config.table_of(keyed=vertex.head.keyed))
 
 
 async def _discard(loading: Iterable[asyncio.Task[RestoredSubtask]]) -> None:

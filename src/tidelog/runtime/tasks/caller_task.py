@@ -3,7 +3,7 @@
 Invariants: nobody but this task and the caller touches the backend, and never at the same time; the
 caller waits while a checkpoint captures what it wrote, so that a checkpoint holds whole steps of
 it, and sinks get what was emitted in these before the barrier and nothing else; it waits as well
-while memory is full or a sink has no room.
+while memory is full or a sink has no room. A caller that changes nothing costs nothing.
 """
 
 import asyncio
@@ -12,9 +12,10 @@ from collections import deque
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
+from tidelog.checkpoint.manifest import MaterializationRef
 from tidelog.effects import wait_for
 from tidelog.events import Event
-from tidelog.ids import CheckpointId
+from tidelog.ids import CheckpointId, SeqNo
 from tidelog.runtime.channels.messages import Barrier, SideBatch
 from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.tasks.parts import TaskParts
@@ -23,7 +24,10 @@ from tidelog.runtime.tasks.task import Task
 logger = logging.getLogger(__name__)
 
 _LOOKS_EVERY_S: Final = 0.05
-"""So often it is seen to that buffered rows are flushed in time, when nothing wakes the task."""
+"""So often it is seen to that buffered rows are flushed in time, while there are any."""
+
+_Mark = tuple[SeqNo, MaterializationRef | None]
+"""How far the state of a checkpoint goes, and which table it builds on."""
 
 
 class Caller(Protocol):
@@ -66,6 +70,20 @@ class Caller(Protocol):
         """The states are about to be closed: nobody may touch them any more."""
         ...
 
+    def rest(self) -> None:
+        """Nothing is left to flush: the caller is to set `wake` with its next change."""
+        ...
+
+    @property
+    def moved(self) -> bool:
+        """It has something to write when a checkpoint captures its states."""
+        ...
+
+    @property
+    def thrifty(self) -> bool:
+        """It wants no checkpoint while nothing has changed."""
+        ...
+
     @property
     def in_step(self) -> str:
         """Who has not ended a step, for messages."""
@@ -79,6 +97,8 @@ class Caller(Protocol):
 class CallerTask(Task):
     """Takes part in checkpoints for a caller."""
 
+    ticks = False
+
     def __init__(self, parts: TaskParts, caller: Caller) -> None:
         super().__init__(parts)
         self._caller = caller
@@ -87,6 +107,8 @@ class CallerTask(Task):
         self._given_up = asyncio.Event()
         """The checkpoint is given up whose barrier waits for the caller."""
         self._taking: CheckpointId | None = None
+        self._captured_marks: dict[CheckpointId, _Mark] = {}
+        self._durable = self._mark()
 
     def _start(self, barrier: Barrier) -> None:
         self._barriers.append(barrier)
@@ -98,6 +120,23 @@ class CallerTask(Task):
     async def complete(self, checkpoint: CheckpointId) -> None:
         await super().complete(checkpoint)
         self._caller.completed(checkpoint)
+        for each in [each for each in self._captured_marks if each <= checkpoint]:
+            self._durable = self._captured_marks.pop(each)
+
+    @property
+    def unchanged(self) -> bool:
+        if not self._caller.thrifty or self._caller.moved or self.parts.backend.buffered:
+            return False
+        return self._mark() == self._durable
+
+    def _mark(self) -> _Mark:
+        return self.parts.backend.seqno, self.parts.snapshotter.materialization
+
+    @property
+    def _resting(self) -> bool:
+        """Nothing is to be done before the caller or a checkpoint wakes the task."""
+        backend = self.parts.backend
+        return not (backend.buffered or backend.sweeps or self._caller.moved)
 
     def abort(self, checkpoint: CheckpointId) -> None:
         super().abort(checkpoint)
@@ -109,7 +148,9 @@ class CallerTask(Task):
         self._caller.begin(self._wake)
         try:
             while not self._leaving:
-                await wait_for(self._wake, clock, _LOOKS_EVERY_S)
+                if resting := self._resting:
+                    self._caller.rest()
+                await wait_for(self._wake, clock, None if resting else _LOOKS_EVERY_S)
                 self._wake.clear()
                 while self._barriers:
                     await self._captured(self._barriers.popleft())
@@ -133,6 +174,7 @@ class CallerTask(Task):
                     await self.parts.output.emit(batch)
                 self._caller.capture(barrier.checkpoint)
                 await self._checkpoint(barrier, seen_at)
+                self._captured_marks[barrier.checkpoint] = self._mark()
             else:
                 Event.STEP_OPEN.log(
                     logger, checkpoint=barrier.checkpoint, threads=self._caller.in_step

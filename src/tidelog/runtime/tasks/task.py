@@ -31,6 +31,8 @@ class Task(ABC):
 
     is_source = False
     """Whether its vertex reads splits, also when this subtask has none left."""
+    ticks = True
+    """Whether it has to learn that processing time passed."""
 
     def __init__(self, parts: TaskParts) -> None:
         self.parts = parts
@@ -58,6 +60,11 @@ class Task(ABC):
     def idle(self) -> bool:
         """Event time has no input of this task to wait for: all are idle or have ended."""
         return self._idle
+
+    @property
+    def unchanged(self) -> bool:
+        """Its part of a checkpoint would be that of the last durable one."""
+        return False
 
     @property
     def waiting(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 from typing import Final, Literal
 
+from tidelog.catalog.application import refuse_application
 from tidelog.errors import ObjectNotFoundError
 from tidelog.spark.checkpoint.checkpoint import COMMITS, LOG, OFFSETS
 from tidelog.storage import object_names
@@ -23,14 +24,15 @@ async def find_layout(store: ObjectStore, chosen: Layout | None = None) -> Layou
     """The layout at a store's root, or `chosen` if that is there.
 
     A job has slots: other objects in the folder of its checkpoints make no job. Raises
-    ObjectNotFoundError for anything else, so a mistyped URL is never an empty store, and what the
-    store raises.
+    ObjectNotFoundError for anything else, so a mistyped URL is never an empty store, ConfigError
+    for an application with a store for each partition, and what the store raises.
     """
     for layout in _PLACES if chosen is None else (chosen,):
         for prefix in _PLACES[layout]:
             async for info in store.list(prefix):
                 if layout == "query" or object_names.slot_of(info.name) is not None:
                     return layout
+    await refuse_application(store)
     raise ObjectNotFoundError(
         f"location {store.url}",
         expected="checkpoints/ of a tidelog job, or commits/ and offsets/ of a Spark query"

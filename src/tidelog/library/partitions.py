@@ -1,0 +1,275 @@
+"""Partitions: the state of one application, shared by processes that each have some of it.
+
+Invariants: a partition is a database of its own, with its own log, checkpoints and fence, so that
+of two processes that open it only the later one goes on; its positions are in the same checkpoints
+as its state, so whoever opens it goes on exactly there. Partitions of a process share its event
+loop, its memory and its link.
+"""
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final
+
+from tidelog.catalog.application import Application, check_partition
+from tidelog.concurrency import together
+from tidelog.errors import CheckpointFailedError, ConfigError
+from tidelog.events import Event
+from tidelog.library.database import Database
+from tidelog.library.event_loop import EventLoop
+from tidelog.state.key_groups import encode_key, key_group
+from tidelog.storage.open import Connections
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE: Final = 8
+"""Partitions that are restored side by side."""
+_CLOSED_AT_ONCE: Final = 32
+
+
+class Partitions:
+    """The partitions of an application that this process has, each a `Database` by its number.
+
+    Operations may come from any thread. What is done to one partition, also by a newer owner that
+    fences it, is none of the others' business.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        application: Application,
+        beside: EventLoop,
+        connections: Connections,
+        make: Callable[[int, Callable[[], None]], Database],
+    ) -> None:
+        self.url = url
+        self._application = application
+        self._beside = beside
+        self._connections = connections
+        self._make = make
+        self._open: dict[int, Database] = {}
+        self._changing = threading.RLock()
+        """Held by whoever opens or closes partitions."""
+        self._over = False
+
+    @property
+    def partitions(self) -> int | None:
+        """How many partitions the application has; None when it was never said."""
+        return self._application.partitions
+
+    def partition_of(self, key: Any) -> int:
+        """The partition that a key belongs to, the same in all processes and for ever.
+
+        For applications with a fixed number of partitions and an input that has none; raises
+        ConfigError for others.
+        """
+        if self._application.partitions is None:
+            raise ConfigError(
+                f"partitions of {self.url}",
+                expected="a fixed number",
+                found="as many as the input has, which says itself where a key belongs",
+                action="take the partition of the message, or begin another application with "
+                "open_partitions(..., partitions=...)",
+            )
+        return key_group(encode_key(key), self._application.partitions)
+
+    def assign(self, partitions: Iterable[int]) -> dict[int, Database]:
+        """Open the partitions, those that are open already excepted, and return them all.
+
+        Each goes on from its last checkpoint: read on from its `position`. Whoever had it before is
+        fenced. When one cannot be opened none is, and its error is raised: ConfigError,
+        StateSchemaError, RestoreError, StorageError, FencedError when another process opens it now.
+        """
+        wanted = sorted(set(partitions))
+        for each in wanted:
+            check_partition(each, self._application)
+        with self._changing:
+            self._check_open()
+            self._close([each for each in wanted if each in self and self[each].ended], None)
+            opened = {each: self._made(each) for each in wanted if each not in self}
+            self._beside.ask(_started(opened.values()))
+            self._open |= opened
+            return {each: self._open[each] for each in wanted}
+
+    def revoke(self, partitions: Iterable[int], *, timeout_s: float = 30.0) -> None:
+        """Close partitions that another process is about to get: after a checkpoint, so that it
+        finds all that was done.
+
+        A partition whose checkpoint fails or takes longer than `timeout_s` is closed without, and
+        so is one in which a step of the calling thread is open: the next owner does again what came
+        after the checkpoint before, and a warning is logged. Numbers of others are passed over.
+        """
+        for label, error in self._close(partitions, timeout_s).items():
+            Event.PARTITION_GIVEN_UP.log(logger, partition=label, reason=error)
+
+    def lose(self, partitions: Iterable[int]) -> None:
+        """Close partitions that another process may have already: without a checkpoint.
+
+        What was done since the last one is gone, and will be done again by whoever has them.
+        """
+        self._close(partitions, None)
+
+    def checkpoint(self) -> None:
+        """Wait until all that was changed is durable, in all partitions, and end the steps of the
+        calling thread. It is a checkpoint of each partition, not one of all at the same moment.
+
+        Raises the first error, such as FencedError of a partition that another process has, when
+        all others are durable.
+        """
+        self._check_open()
+        databases = list(self._open.values())
+        for each in databases:
+            each._program.end_step()
+        self._raise_first(self._beside.ask(_outcomes({d.label: d._settle() for d in databases})))
+
+    def close(self) -> None:
+        """Close all partitions, after a checkpoint of each. Raises as `checkpoint`; all are closed.
+
+        A step that is open is part of its checkpoint.
+        """
+        for each in self._open.values():
+            each._program.end_step()
+        self._end(timeout_s=math.inf)
+
+    def __getitem__(self, partition: int) -> Database:
+        try:
+            return self._open[partition]
+        except KeyError:
+            mine = ", ".join(map(str, self)) or "none"
+            raise ConfigError(
+                f"partition {partition} of {self.url}",
+                expected=f"one that this process has: {mine}",
+                found="one that it was not given, or that was taken from it",
+                action="call assign when it is given to this process, and leave the input of other "
+                "partitions to those who have them",
+            ) from None
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._open
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._open))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __enter__(self) -> "Partitions":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:  # whatever broke the loop broke a step: the next start goes on from the last one
+            self._end(timeout_s=None)
+
+    def _made(self, partition: int) -> Database:
+        def forget() -> None:
+            if self._open.get(partition) is database:
+                del self._open[partition]
+
+        database = self._make(partition, forget)
+        return database
+
+    def _close(self, partitions: Iterable[int], timeout_s: float | None) -> dict[str, Exception]:
+        """Close partitions, with a last checkpoint within a time or, for None, without.
+
+        Answers why there is no checkpoint of some, by their labels.
+        """
+        with self._changing:
+            taken = [self._open.pop(each) for each in set(partitions) if each in self._open]
+            return self._beside.ask(
+                _outcomes(
+                    {each.label: _closed(each, timeout_s, each.in_own_step) for each in taken}
+                )
+            )
+
+    def _end(self, timeout_s: float | None) -> None:
+        with self._changing:
+            if self._over:
+                return
+            self._over = True
+            try:
+                errors = self._close(list(self._open), timeout_s)
+                self._beside.ask(self._connections.close())
+            finally:
+                self._beside.close()
+        self._raise_first(errors)
+
+    def _raise_first(self, errors: Mapping[str, Exception]) -> None:
+        if errors:
+            first, *others = errors.values()
+            for each in others:
+                first.add_note(str(each))
+            raise first
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise ConfigError(
+                f"application {self.url}",
+                expected="one that is open",
+                found="one that was closed",
+                action="call open_partitions again",
+            )
+
+
+async def _started(databases: Iterable[Database]) -> None:
+    """Open all of them, or none."""
+    starting = list(databases)
+    try:
+        await together((each._start() for each in starting), AT_ONCE)
+    except BaseException:
+        await together(each._end() for each in starting)
+        raise
+
+
+async def _closed(database: Database, timeout_s: float | None, in_step: bool) -> None:
+    """Close a partition, with a last checkpoint unless there is no time for one."""
+    try:
+        if timeout_s is not None:
+            await _last_checkpoint(database, timeout_s, in_step)
+    finally:
+        await database._end()
+
+
+async def _last_checkpoint(database: Database, timeout_s: float, in_step: bool) -> None:
+    if in_step:
+        raise _no_checkpoint(database, "a step of the thread that closes it is open")
+    settling = asyncio.ensure_future(database._settle())
+    try:
+        await asyncio.wait([settling], timeout=None if timeout_s == math.inf else timeout_s)
+        if not settling.done():
+            raise _no_checkpoint(database, f"none after {timeout_s:g} s")
+        settling.result()
+    finally:
+        settling.cancel()
+
+
+def _no_checkpoint(database: Database, reason: str) -> CheckpointFailedError:
+    return CheckpointFailedError(
+        database.label,
+        expected="a last checkpoint",
+        found=reason,
+        action="let the next owner go on from the checkpoint before; nothing is lost or doubled",
+    )
+
+
+async def _outcomes(work: Mapping[str, Coroutine[Any, Any, None]]) -> dict[str, Exception]:
+    """Do everything, whatever fails; the errors of what failed, by its name."""
+    errors: dict[str, Exception] = {}
+
+    async def tried(name: str, each: Coroutine[Any, Any, None]) -> None:
+        try:
+            await each
+        except Exception as error:
+            errors[name] = error
+
+    await together((tried(name, each) for name, each in work.items()), _CLOSED_AT_ONCE)
+    return errors

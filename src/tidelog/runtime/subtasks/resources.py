@@ -1,0 +1,69 @@
+"""What all subtasks of a process share, of one job or of several: memory, the link, and turns.
+
+Invariant: however many jobs there are, together they keep to the one budget of memory.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.changelog.row_memory import RowMemory
+from tidelog.changelog.uploader import UploadRoom
+from tidelog.effects import Clock
+from tidelog.materialize.materializer import Turns
+from tidelog.materialize.pacing import HELD_BYTES, Link
+from tidelog.runtime.config import JobConfig, TableKind
+from tidelog.table.memory import MemoryTableFactory
+from tidelog.table.port import TableFactory
+from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_options import RocksOptions
+
+_SPREAD: Final = (5**0.5 - 1) / 2
+"""Multiples of it, without their whole parts, lie far from each other however many there are."""
+
+
+@dataclass(slots=True)
+class Resources:
+    """The resources of one process."""
+
+    rows: RowMemory
+    link: Link
+    room: UploadRoom
+    subtasks: int
+    """About how many subtasks have tables: their uploads are spread over the interval."""
+    rocksdb: RocksOptions
+    turns: Turns = field(default_factory=Turns)
+    factories: dict[str, TableFactory] = field(default_factory=dict)
+    """For each kind of table; tables of one factory share cache and write-buffer budget."""
+    _ranks: int = 0
+    _jobs: int = 0
+
+    @classmethod
+    def of(cls, config: JobConfig, clock: Clock, *, subtasks: int, tables: int) -> "Resources":
+        """Those that a configuration grants, for so many subtasks, and tables of RocksDB."""
+        parts = config.memory_parts
+        return cls(
+            rows=RowMemory(parts.rows),
+            link=Link(clock, config.materialize.bytes_per_s, min(parts.files, HELD_BYTES)),
+            room=UploadRoom(parts.upload(config.upload).limit_bytes),
+            subtasks=subtasks,
+            rocksdb=parts.rocksdb(config.rocksdb, tables),
+        )
+
+    def factory(self, kind: TableKind) -> TableFactory:
+        """What makes tables of a kind."""
+        if kind not in self.factories:
+            rocksdb = kind == "rocksdb"
+            self.factories[kind] = (
+                RocksTableFactory(self.rocksdb) if rocksdb else MemoryTableFactory()
+            )
+        return self.factories[kind]
+
+    def rank(self) -> int:
+        """The turn of another subtask to upload its table, below `subtasks`."""
+        self._ranks += 1
+        return (self._ranks - 1) % self.subtasks
+
+    def phase(self) -> float:
+        """When the checkpoints of another job come, as a part of the interval: not all at once."""
+        self._jobs += 1
+        return (self._jobs - 1) * _SPREAD % 1.0

@@ -1,0 +1,300 @@
+"""Partitions of one application: state and positions follow them from process to process."""
+
+import logging
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tidelog import ConfigError, FencedError, JobConfig, Partitions, Schedule, Value
+
+STATES = {"count": Value(int), "bytes": Value(bytes)}
+NEVER = JobConfig(checkpoint=Schedule(interval=3600))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+def opened(url: str, partitions: int | None = 4, config: JobConfig = NEVER) -> Partitions:
+    return tidelog.open_partitions(url, STATES, partitions=partitions, config=config)
+
+
+def count(app: Partitions, partition: int, key: str, position: int) -> None:
+    state = app[partition].key(key).count
+    state.set((state.get() or 0) + 1)
+    app[partition].advance("input", position)
+
+
+def found(app: Partitions, partition: int, key: str = "k") -> tuple[int | None, object]:
+    position = app[partition].position
+    return app[partition].key(key).count.get(), position and position["input"]
+
+
+def slots(url: str, partition: int) -> list[str]:
+    return sorted(p.name for p in Path(url, f"partitions/{partition:05}/checkpoints").iterdir())
+
+
+def test_a_revoked_partition_goes_on_elsewhere_with_its_position(url: str) -> None:
+    with opened(url) as one, opened(url) as two:
+        one.assign([0, 3])
+        count(one, 0, "k", 1)
+        count(one, 3, "k", 7)
+        count(one, 3, "k", 8)
+        one.revoke([3])
+        assert list(one) == [0] and 3 not in one
+        assert list(two.assign([3])) == [3]
+        assert found(two, 3) == (2, 8)
+        count(two, 3, "k", 9)
+        count(one, 0, "k", 2)
+    with opened(url) as app:
+        app.assign(range(4))
+        assert [found(app, p) for p in app] == [(2, 2), (None, None), (None, None), (3, 9)]
+
+
+def test_a_lost_partition_is_closed_as_it_is(url: str) -> None:
+    with opened(url) as app:
+        app.assign([1])
+        count(app, 1, "k", 1)
+        app.checkpoint()
+        count(app, 1, "k", 2)
+        app.lose([1, 2])
+        app.assign([1])
+        assert found(app, 1) == (1, 1)
+
+
+def test_a_zombie_is_fenced_in_the_partition_that_it_lost_alone(url: str) -> None:
+    with opened(url) as zombie, opened(url) as owner:
+        zombie.assign([0, 1])
+        count(zombie, 0, "k", 1)
+        zombie.checkpoint()
+        owner.assign([0])
+        assert found(owner, 0) == (1, 1)
+        count(zombie, 0, "k", 2)
+        count(zombie, 1, "k", 5)
+        with pytest.raises(FencedError, match=r"partition 0 of .*store"):
+            zombie.checkpoint()
+        for use in (
+            zombie[0].key("k").count.get,
+            lambda: zombie[0].key("k").count.set(1),
+            lambda: zombie[0].advance("input", 3),
+        ):
+            with pytest.raises(FencedError, match=r"partition 0 of .*store"):
+                use()
+        count(zombie, 1, "k", 6)
+        zombie.lose([0])
+        zombie.checkpoint()
+        count(owner, 0, "k", 2)
+        owner.checkpoint()
+        zombie.assign([0])
+        assert found(zombie, 0) == (2, 2) and found(zombie, 1) == (2, 6)
+        owner.lose([0])
+
+
+def test_a_fenced_partition_that_is_assigned_again_is_opened_again(url: str) -> None:
+    with opened(url) as one, opened(url) as two:
+        one.assign([0])
+        two.assign([0])
+        count(one, 0, "k", 1)
+        with pytest.raises(FencedError):
+            one.checkpoint()
+        one.assign([0])
+        assert found(one, 0) == (None, None)
+        two.lose([0])
+
+
+def test_the_partitions_of_others_are_told_from_ours(url: str) -> None:
+    with opened(url) as app:
+        database = app.assign([2])[2]
+        app.assign([2])
+        assert app[2] is database and len(app) == 1
+        with pytest.raises(ConfigError, match=r"partition 1 of .*store; expected one that .*: 2;"):
+            app[1]
+        for wrong in ([4], [-1], ["0"]):
+            with pytest.raises(ConfigError, match="expected a number from 0 to 3"):
+                app.assign(wrong)  # type: ignore[arg-type]
+        app.revoke([2, 3])
+        with pytest.raises(ConfigError, match=r"partition 2 of .*; found one that was taken"):
+            database.key("k").count.set(1)
+    with pytest.raises(ConfigError, match="found one that was closed"):
+        app.assign([1])
+
+
+def test_the_number_of_partitions_is_said_once_and_for_ever(url: str) -> None:
+    with opened(url, 4), opened(url, None) as again:
+        assert again.partitions == 4
+    with pytest.raises(ConfigError, match=r"partitions of .*store; expected 4, as at .*found 5"):
+        opened(url, 5)
+    with pytest.raises(ConfigError, match=r"name of application .*expected 'database'"):
+        tidelog.open_partitions(url, STATES, name="other")
+    with opened(f"{url}-open", None) as app:
+        app.assign([99_999])
+        with pytest.raises(ConfigError, match="expected a fixed number"):
+            app.partition_of("k")
+        with pytest.raises(ConfigError, match="expected a number from 0 to 99999"):
+            app.assign([100_000])
+    with pytest.raises(ConfigError, match="expected a number that was never said"):
+        opened(f"{url}-open", 3)
+
+
+def test_an_application_and_a_database_do_not_share_a_place(url: str) -> None:
+    with opened(url):
+        pass
+    with pytest.raises(ConfigError, match="found an application"):
+        tidelog.open(url, STATES)
+    with tidelog.open(f"{url}-alone", STATES, config=NEVER) as db:
+        db.checkpoint()
+    with pytest.raises(ConfigError, match="expected a place for the stores of partitions"):
+        opened(f"{url}-alone")
+
+
+def test_the_partition_of_a_key_never_changes_and_all_have_as_many(url: str) -> None:
+    with opened(url, 7) as app:
+        assert [app.partition_of(key) for key in ("a", "b", 1, ("a", 2), b"x", None)] == [
+            2,
+            4,
+            5,
+            2,
+            0,
+            3,
+        ]
+        shares = Counter(app.partition_of(number) for number in range(7000))
+        assert set(shares) == set(range(7)) and max(shares.values()) < 1200
+
+
+def test_a_partition_without_changes_writes_nothing(url: str) -> None:
+    often = JobConfig(checkpoint=Schedule(interval=0.01))
+    with opened(url, config=often) as app:
+        app.assign([0, 1])
+        count(app, 1, "k", 1)
+        before = slots(url, 0)
+        for position in range(2, 8):
+            reached = app[1].position
+            count(app, 1, "k", position)
+            while app[1].position == reached:
+                pass
+        app.checkpoint()
+        assert len(before) == 1 and slots(url, 0) == before
+        app.revoke([0])
+        assert slots(url, 0) == before
+        at = app[1].position
+        app[1].advance("input", 100)  # a position alone is a change as well
+        app.checkpoint()
+        assert app[1].position == {"input": 100} != at
+
+
+def test_a_step_that_is_open_when_its_partition_is_revoked_is_done_again(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(url) as app:
+        app.assign([0])
+        count(app, 0, "k", 1)
+        app.checkpoint()
+        app[0].key("k").count.set(17)
+        with caplog.at_level(logging.WARNING, "tidelog"):
+            app.revoke([0])
+        assert "partition 0 of" in caplog.text and "a step of the thread" in caplog.text
+        app.assign([0])
+        assert found(app, 0) == (1, 1)
+
+
+def test_a_revocation_waits_for_the_steps_of_other_threads_and_not_for_ever(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def step(app: Partitions) -> None:
+        app[0].key("k").count.set(17)
+        began.set()
+        end.wait()
+
+    with opened(url) as app:
+        app.assign([0, 1])
+        count(app, 0, "k", 1)
+        app.checkpoint()
+        thread = threading.Thread(target=step, args=(app,))
+        thread.start()
+        began.wait()
+        with caplog.at_level(logging.WARNING, "tidelog"):
+            app.revoke([0], timeout_s=0.01)
+        end.set()
+        thread.join()
+        assert "found none after 0.01 s" in caplog.text
+        app.assign([0])
+        assert found(app, 0) == (1, 1)
+
+
+def test_steps_in_two_partitions_do_not_wait_for_each_other(url: str) -> None:
+    """Each of two threads has a step open in one partition and goes on in the other, while both
+    partitions wait for the end of all steps.
+    """
+    begun, go_on = threading.Barrier(3), threading.Event()
+
+    def both(app: Partitions, first: int, second: int) -> None:
+        app[first].key("k").count.set(1)
+        begun.wait()
+        go_on.wait()
+        app[second].key("k").count.set(2)
+        app[first].advance("input", 1)
+        app[second].advance("input", 2)
+
+    with opened(url) as app:
+        app.assign([0, 1])
+        threads = [threading.Thread(target=both, args=(app, *each)) for each in ((0, 1), (1, 0))]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        threads.append(threading.Thread(target=app.checkpoint))
+        threads[-1].start()
+        while any(each._program.baton._wanted is None for each in (app[0], app[1])):
+            pass
+        go_on.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_program_that_breaks_off_leaves_every_partition_at_its_last_checkpoint(url: str) -> None:
+    with pytest.raises(ZeroDivisionError), opened(url) as app:
+        app.assign([0, 1])
+        count(app, 0, "k", 1)
+        app.checkpoint()
+        count(app, 0, "k", 2)
+        count(app, 1, "k", 1)
+        raise ZeroDivisionError
+    with opened(url) as app:
+        app.assign([0, 1])
+        assert (found(app, 0), found(app, 1)) == ((1, 1), (None, None))
+
+
+def test_partitions_that_are_closed_give_back_the_memory_that_they_share(url: str) -> None:
+    with opened(url) as app:
+        resources = app.assign([0])[0]._runner._resources
+        assert resources is not None
+        for partition in (1, 2):
+            app.assign([partition])
+            app[partition].key("k").bytes.set(bytes(100_000))
+            app.checkpoint()
+            assert resources.rows.used_bytes > 0
+            app.revoke([partition])
+        app.lose([0])
+        assert (resources.rows.used_bytes, resources.rows.accounts) == (0, [])
+        assert (resources.room.held_bytes, resources.link.held_bytes) == (0, 0)
+
+
+def test_a_partition_that_cannot_be_opened_opens_none(url: str) -> None:
+    with opened(url) as app:
+        app.assign([1])
+        count(app, 1, "k", 1)
+        app.revoke([1])
+        newest = Path(url, "partitions/00001/checkpoints", slots(url, 1)[-1])
+        intact = newest.read_bytes()
+        newest.write_bytes(intact[:-20])
+        with pytest.raises(tidelog.CorruptObjectError, match=r"partition 1 of"):
+            app.assign([0, 1])
+        assert list(app) == []
+        newest.write_bytes(intact)
+        app.assign([0, 1])
+        assert found(app, 1) == (1, 1)
