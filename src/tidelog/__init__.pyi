@@ -6,6 +6,7 @@ from .connectors.files import Files as Files
 from .connectors.files import JsonLines as JsonLines
 from .connectors.files import ParquetFiles as ParquetFiles
 from .connectors.files import TextFiles as TextFiles
+from .connectors.iceberg import Iceberg as Iceberg
 from .connectors.program import Callback as Callback
 from .connectors.program import Emitter as Emitter
 from .connectors.program import PushSource as PushSource

@@ -22,7 +22,8 @@ from tidelog.checkpoint.manifest import Checkpoint, StateInfo, decode_descriptor
 from tidelog.connectors import transactions
 from tidelog.connectors.files.parts import Part
 from tidelog.connectors.sql.sqlite import stored_transaction
-from tidelog.connectors.sql.staging import Staged, TransactionId
+from tidelog.connectors.sql.staging import Staged
+from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import CorruptObjectError
 from tidelog.runtime.control.protocol import (
     Done,

@@ -1,21 +1,58 @@
-"""Transactions as the bytes a checkpoint keeps.
+"""Transactions: their names, and the bytes that a checkpoint keeps of them.
 
 Invariant: a transaction is decoded by the kind of sink that made it, or the restore fails.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from tidelog.errors import RestoreError
+from tidelog.runtime.sink import SinkContext
 
 T = TypeVar("T")
 
 _DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 encode = msgspec.msgpack.encode
+
+
+class Start(NamedTuple):
+    """One start of a job, as one subtask of a sink knows it."""
+
+    sink: str
+    subtask: int
+    generation: int
+    attempt: str
+
+
+class TransactionId(NamedTuple):
+    """The name of a sink's transaction, in the order of the columns of a database's tables."""
+
+    sink: str
+    subtask: int
+    generation: int
+    attempt: str
+    checkpoint: int
+
+    @property
+    def start(self) -> Start:
+        """The start of the job that wrote the transaction."""
+        return Start(*self[:-1])
+
+    def __str__(self) -> str:
+        name = f"{self.generation}-{self.attempt}-{self.checkpoint}"
+        return f"transaction {name} of sink {self.sink!r}, subtask {self.subtask}"
+
+
+def sink_name(context: SinkContext, table: str) -> str:
+    """The name of a sink in what all jobs share that write to a database or a table.
+
+    Jobs that share a database and a sink's name differ at least in their tables.
+    """
+    return f"{context.job}/{context.name}/{table}"
 
 
 def decode(sink: str, kind: type[T], transaction: bytes) -> T:

@@ -11,13 +11,8 @@ from typing import Any
 from tidelog.connectors.sql.postgres_database import Database
 from tidelog.connectors.sql.postgres_tables import Tables
 from tidelog.connectors.sql.records import RowShape
-from tidelog.connectors.sql.staging import (
-    StagingTables,
-    StagingWriter,
-    Start,
-    TransactionId,
-    sink_name,
-)
+from tidelog.connectors.sql.staging import StagingTables, StagingWriter
+from tidelog.connectors.transactions import Start, TransactionId, sink_name
 from tidelog.errors import FencedError
 from tidelog.runtime.sink import Sink, SinkContext
 

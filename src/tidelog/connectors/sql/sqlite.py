@@ -15,14 +15,8 @@ import msgspec
 from tidelog.connectors import transactions
 from tidelog.connectors.sql.sqlite_columns import Columns
 from tidelog.connectors.sql.sqlite_database import Database
-from tidelog.connectors.sql.staging import (
-    Staged,
-    StagingTables,
-    StagingWriter,
-    Start,
-    TransactionId,
-    sink_name,
-)
+from tidelog.connectors.sql.staging import Staged, StagingTables, StagingWriter
+from tidelog.connectors.transactions import Start, TransactionId, sink_name
 from tidelog.runtime.sink import Sink, SinkContext
 
 _OF_TX: Final = "WHERE sink = ? AND subtask = ? AND tx = ?"

@@ -9,42 +9,15 @@ newest commit is recorded, for as long as a retained checkpoint names one of tha
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tidelog.connectors import transactions
+from tidelog.connectors.transactions import Start, TransactionId
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
-
-
-class Start(NamedTuple):
-    """One start of a job, as one subtask of a sink knows it."""
-
-    sink: str
-    subtask: int
-    generation: int
-    attempt: str
-
-
-class TransactionId(NamedTuple):
-    """The name of a sink's transaction, in the order of the columns of the sink's tables."""
-
-    sink: str
-    subtask: int
-    generation: int
-    attempt: str
-    checkpoint: int
-
-    @property
-    def start(self) -> Start:
-        """The start of the job that wrote the transaction."""
-        return Start(*self[:-1])
-
-    def __str__(self) -> str:
-        name = f"{self.generation}-{self.attempt}-{self.checkpoint}"
-        return f"transaction {name} of sink {self.sink!r}, subtask {self.subtask}"
 
 
 class Staged(msgspec.Struct, frozen=True, array_like=True):
@@ -193,14 +166,6 @@ class StagingWriter(SinkWriter):
         for start in tables.committed(connection):
             if start not in starts and may_abort(start.generation, start.subtask):
                 tables.forget(connection, start)
-
-
-def sink_name(context: SinkContext, table: str) -> str:
-    """The name of a sink in the tables that all jobs of a database share.
-
-    Jobs that share a database and a sink's name differ at least in their tables.
-    """
-    return f"{context.job}/{context.name}/{table}"
 
 
 def _lost(staged: Staged, found: int) -> ObjectNotFoundError:

@@ -8,8 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.support.iceberg import Lake
 from tests.unit.connectors.sinks.job import context
 from tidelog.connectors.files import Files
+from tidelog.connectors.iceberg import Iceberg
+from tidelog.connectors.iceberg.staged import Place
 from tidelog.connectors.sql import Postgres, Sqlite
 from tidelog.connectors.sql.staging import StagingWriter
 from tidelog.ids import CheckpointId
@@ -31,6 +34,10 @@ def sqlite_sink(root: Path) -> Sqlite:
 def postgres_sink(root: Path) -> Postgres:
     """How to connect is in a file."""
     return Postgres((root / "conninfo").read_text(), "out", {"line": "text"})
+
+
+def iceberg_sink(root: Path) -> Iceberg:
+    return Iceberg(Lake(root).catalog, "lake.out")
 
 
 def write_files(root: Path, phase: Phase, step: int) -> None:
@@ -81,6 +88,30 @@ def write_to_server(root: Path, phase: Phase, step: int) -> None:
         cursors.copy = copy_or_die
 
     writer = postgres_sink(root).open(context())
+    writer.write([(record,) for record in RECORDS])
+    _run(writer, root, phase, step, trap)
+
+
+def write_lake(root: Path, phase: Phase, step: int) -> None:
+    """Dies before the given call into the catalogue or the table's files."""
+
+    def trap(at_step: Callable[[], None]) -> None:
+        for owner, names in [
+            (import_module("pyiceberg.catalog.sql").SqlCatalog, ("load_table", "commit_table")),
+            (import_module("pyiceberg.io.pyarrow").PyArrowFileIO, ("new_output", "new_input")),
+            (Place, ("announce", "settled")),
+        ]:
+            for name in names:
+                setattr(owner, name, or_die(getattr(owner, name), at_step))
+
+    def or_die(effect: Callable[..., Any], at_step: Callable[[], None]) -> Callable[..., Any]:
+        def called(*args: Any, **options: Any) -> Any:
+            at_step()
+            return effect(*args, **options)
+
+        return called
+
+    writer = iceberg_sink(root).open(context())
     writer.write([(record,) for record in RECORDS])
     _run(writer, root, phase, step, trap)
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.iceberg import Lake
 from tests.support.postgres import query
-from tidelog import Files, Postgres, Sqlite
+from tidelog import Files, Iceberg, Postgres, Sqlite
 from tidelog.connectors.sql.postgres_tables import Tables
 from tidelog.runtime.sink import Sink
 
-KINDS = ("files", "sqlite", "postgres")
+KINDS = ("files", "sqlite", "postgres", "iceberg")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ def output(kind: str, request: pytest.FixtureRequest, number: int = 0) -> Output
         return _files(directory / f"out-{number}")
     if kind == "sqlite":
         return _sqlite(directory / f"out-{number}.db")
+    if kind == "iceberg":
+        return iceberg(directory, f"lake.numbers_{number}")
     return _postgres(request.getfixturevalue("conninfo"), f"numbers_{number}")
 
 
@@ -73,4 +76,15 @@ def _postgres(conninfo: str, table: str) -> Output:
         lambda: [n for (n,) in query(conninfo, f"SELECT n FROM {table}")],
         lambda: int(query(conninfo, f"SELECT count(*) FROM {pending}")[0][0]),
         lambda: int(query(conninfo, "SELECT count(*) FROM _tidelog_committed")[0][0]),
+    )
+
+
+def iceberg(directory: Path, table: str) -> Output:
+    lake = Lake(directory)
+    lake.create(table, n="long")
+    return Output(
+        lambda: Iceberg(lake.catalog, table),
+        lambda: [row["n"] for row in lake.rows(table)],
+        lambda: len(lake.announced(table)) + len(lake.unreferenced(table)),
+        lambda: len(lake.recorded(table)),
     )

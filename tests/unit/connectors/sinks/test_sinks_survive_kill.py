@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.depth import more_in_depth
+from tests.support.iceberg import Lake
 from tests.support.postgres import query
 from tests.unit.connectors.sinks.job import context
 from tests.unit.connectors.sinks.killed import (
     RECORDS,
     Phase,
     files_sink,
+    iceberg_sink,
     postgres_sink,
     sqlite_sink,
     write_files,
+    write_lake,
     write_rows,
     write_to_server,
 )
@@ -115,3 +119,36 @@ def server_shown(conninfo: str) -> list[str]:
 def server_staged(conninfo: str) -> int:
     pending = Tables("out", {"line": "text"}).pending
     return int(query(conninfo, f"SELECT count(*) FROM {pending}")[0][0])
+
+
+# Load (2), manifest, manifest list (2), commit, load (2), metadata, settle; then all is done.
+@pytest.mark.parametrize("step", more_in_depth([8], range(11)))
+def test_files_of_a_killed_commit_are_in_an_iceberg_table_once(step: int, tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create("lake.out", line="string")
+    run_killed(write_lake, tmp_path, "commit", step)
+    assert lake_shown(lake) == (RECORDS if step >= 9 else [])
+    transaction = (tmp_path / "transaction").read_bytes()
+    for generation in (2, 3):
+        iceberg_sink(tmp_path).open(context(generation)).recover([transaction])
+        assert lake_shown(lake) == RECORDS
+        assert (lake.announced("lake.out"), lake.unreferenced("lake.out")) == ([], set())
+
+
+# Load (2), announce, write; step 4 is behind all of them.
+@pytest.mark.parametrize("step", more_in_depth([4], range(5)))
+def test_files_of_a_killed_pre_commit_are_removed_by_the_successor_from_an_iceberg_table(
+    step: int, tmp_path: Path
+) -> None:
+    lake = Lake(tmp_path)
+    lake.create("lake.out", line="string")
+    run_killed(write_lake, tmp_path, "pre_commit", step)
+    assert len(lake.announced("lake.out")) == (step >= 3)
+    assert len(lake.unreferenced("lake.out")) == (step == 4)
+    iceberg_sink(tmp_path).open(context(2)).recover([])
+    assert (lake_shown(lake), lake.announced("lake.out")) == ([], [])
+    assert lake.unreferenced("lake.out") == set()
+
+
+def lake_shown(lake: Lake) -> list[str]:
+    return sorted(row["line"] for row in lake.rows("lake.out"))

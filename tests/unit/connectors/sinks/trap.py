@@ -16,6 +16,7 @@ from typing import IO, Any, Literal
 
 import pytest
 
+from tidelog.connectors.iceberg.staged import Place
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 
@@ -96,7 +97,13 @@ class _TrappedWriter(SinkWriter):
 
 def lay(trap: Trap, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the calls of a kind of sink go through the trap."""
-    {"files": _of_files, "sqlite": _of_sqlite, "postgres": _of_postgres}[kind](trap, monkeypatch)
+    lay_of_kind = {
+        "files": _of_files,
+        "sqlite": _of_sqlite,
+        "postgres": _of_postgres,
+        "iceberg": _of_iceberg,
+    }
+    lay_of_kind[kind](trap, monkeypatch)
 
 
 def _of_files(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +168,19 @@ def _of_postgres(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
     error = psycopg.OperationalError("the server closed the connection")
     for name in ("execute", "copy"):
         _guard(trap, psycopg.RawCursor, name, error, monkeypatch)
+
+
+def _of_iceberg(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    catalog = import_module("pyiceberg.catalog.sql").SqlCatalog
+    files = import_module("pyiceberg.io.pyarrow").PyArrowFileIO
+    for owner, names in [
+        (catalog, ("load_table", "commit_table")),
+        (files, ("new_output", "new_input", "delete")),
+        (Place, ("announce", "announced", "settled", "remove", "sizes")),
+    ]:
+        for name in names:
+            _guard(trap, owner, name, error, monkeypatch)
 
 
 def _guard(

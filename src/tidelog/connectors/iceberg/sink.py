@@ -1,0 +1,134 @@
+"""An Iceberg table as a sink, exactly once: data files are written first and added on commit.
+
+Invariants: as `table` says; a record is in the batches of the open transaction, or in staged files,
+or in the table.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from threading import Lock
+from typing import Any
+
+from tidelog.connectors import transactions
+from tidelog.connectors.iceberg.columns import Columns
+from tidelog.connectors.iceberg.staged import Staged, ids
+from tidelog.connectors.iceberg.table import LakeTable
+from tidelog.connectors.transactions import TransactionId
+from tidelog.errors import ConfigError
+from tidelog.ids import CheckpointId
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+
+
+class Iceberg(Sink):
+    """Appends records to an Iceberg table.
+
+    `catalog` is the name of a catalogue that pyiceberg is configured for, or its properties;
+    `table` is `namespace.name` and must exist. Rows with field names and dicts are taken by name,
+    tuples by position. Rows are held in memory between checkpoints. Raises ConfigError.
+    """
+
+    def __init__(self, catalog: str | Mapping[str, str], table: str) -> None:
+        if "." not in table:
+            raise ConfigError(
+                "table",
+                expected="a namespace and a name, as in 'lake.counts'",
+                found=repr(table),
+                action="correct it",
+            )
+        self._catalog = catalog if isinstance(catalog, str) else dict(catalog)
+        self._table = table
+        self._commits = _GroupCommit()
+
+    def open(self, context: SinkContext) -> "IcebergWriter":
+        """Raises ConfigError when there is no such table, FencedError when a newer start of the job
+        writes already, and StorageErrors.
+        """
+        sink = f"{context.job}/{context.name}"
+        table = LakeTable(self._catalog, self._table, sink, context.generation)
+        return IcebergWriter(table, self._table, context, self._commits)
+
+
+class IcebergWriter(SinkWriter):
+    """Writes the data files of one subtask; raises as `LakeTable`."""
+
+    def __init__(
+        self, table: LakeTable, name: str, context: SinkContext, commits: "_GroupCommit"
+    ) -> None:
+        self._table = table
+        self._context = context
+        self._commits = commits
+        self._columns = Columns(name, table.schema.as_arrow())
+        self._batches: list[Any] = []
+        """The open transaction."""
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        """Commit these; remove the files of others that this subtask may abort."""
+        table, may_abort = self._table, self._context.may_abort
+        for transaction in transactions:
+            staged = table.place.decode(transaction)
+            table.check_files(staged)
+            self._commits.commit(table, staged)
+        if self._context.retained is not None:
+            table.tidy(ids((*self._context.retained, *transactions)), may_abort)
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Add records; raises UserFunctionError for one that does not fit the columns."""
+        if records:
+            self._batches.append(self._columns.batch(records))
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        """Write the data files."""
+        if not self._batches:
+            return None
+        context = self._context
+        tx = TransactionId(
+            self._table.sink, context.subtask, context.generation, context.attempt, checkpoint
+        )
+        data = import_module("pyarrow").Table.from_batches(self._batches)
+        staged = self._table.write(tx, data.combine_chunks())
+        self._batches = []
+        return transactions.encode(staged)
+
+    def commit(self, transaction: bytes) -> None:
+        """Add the files to the table."""
+        self._commits.commit(self._table, self._table.place.decode(transaction))
+
+    def close(self) -> None:
+        """Close the catalogue; what was not pre-committed is gone."""
+        self._batches = []
+        self._table.close()
+
+
+@dataclass(eq=False)
+class _Waiting:
+    table: LakeTable
+    staged: Staged
+    done: bool = False
+
+
+class _GroupCommit:
+    """Transactions of several subtasks that are ready at the same time share a snapshot."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting: list[_Waiting] = []
+
+    def commit(self, table: LakeTable, staged: Staged) -> None:
+        """Add the files of a transaction to the table, and of others of its start that wait."""
+        mine = _Waiting(table, staged)
+        self._waiting.append(mine)
+        try:
+            with self._lock:
+                if mine.done:
+                    return
+                group = [
+                    each
+                    for each in self._waiting
+                    if (each.table.sink, each.table.generation) == (table.sink, table.generation)
+                ]
+                table.commit([each.staged for each in group])
+                for each in group:
+                    each.done = True
+        finally:
+            self._waiting.remove(mine)

@@ -1,0 +1,198 @@
+"""Data files that are written and not in the table yet.
+
+Invariants: a transaction is announced before its first file is written, and its files lie in a
+directory of its own; so who lists what is announced knows all files that a crash may have left,
+without a look at those that were committed.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.connectors import transactions
+from tidelog.connectors.transactions import TransactionId
+from tidelog.errors import RestoreError
+
+_NAME: Final = re.compile(r"(\d+)-(.*)-(\d+)-(\d+)")
+
+
+class StagedFile(msgspec.Struct, frozen=True, array_like=True):
+    """A Parquet file, and what a manifest of Iceberg says of it."""
+
+    path: str
+    size: int
+    records: int
+    partition: tuple[bytes | None, ...]
+    column_sizes: dict[int, int]
+    value_counts: dict[int, int]
+    null_value_counts: dict[int, int]
+    nan_value_counts: dict[int, int]
+    lower_bounds: dict[int, bytes]
+    upper_bounds: dict[int, bytes]
+    split_offsets: list[int] | None
+
+
+class Staged(msgspec.Struct, frozen=True, array_like=True, tag="iceberg"):
+    """A pre-committed transaction: its files, and the table and partition spec they are for."""
+
+    tx: TransactionId
+    table: str
+    spec: int
+    files: tuple[StagedFile, ...]
+
+
+def described(file: Any, spec: Any, schema: Any) -> StagedFile:
+    """What a transaction keeps of a data file of the library."""
+    to_bytes = import_module("pyiceberg.conversions").to_bytes
+    kinds = [field.field_type for field in spec.partition_type(schema).fields]
+    values = [file.partition[at] for at in range(len(kinds))]
+    return StagedFile(
+        file.file_path,
+        file.file_size_in_bytes,
+        file.record_count,
+        tuple(
+            None if value is None else to_bytes(kind, value)
+            for kind, value in zip(kinds, values, strict=True)
+        ),
+        file.column_sizes,
+        file.value_counts,
+        file.null_value_counts,
+        file.nan_value_counts,
+        file.lower_bounds,
+        file.upper_bounds,
+        file.split_offsets,
+    )
+
+
+def data_file(staged: StagedFile, spec: Any, schema: Any) -> Any:
+    """The data file of the library again."""
+    manifest, typedef = import_module("pyiceberg.manifest"), import_module("pyiceberg.typedef")
+    from_bytes = import_module("pyiceberg.conversions").from_bytes
+    kinds = [field.field_type for field in spec.partition_type(schema).fields]
+    file = manifest.DataFile.from_args(
+        content=manifest.DataFileContent.DATA,
+        file_path=staged.path,
+        file_format=manifest.FileFormat.PARQUET,
+        partition=typedef.Record(
+            *(
+                None if value is None else from_bytes(kind, value)
+                for kind, value in zip(kinds, staged.partition, strict=True)
+            )
+        ),
+        file_size_in_bytes=staged.size,
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        record_count=staged.records,
+        column_sizes=staged.column_sizes,
+        value_counts=staged.value_counts,
+        null_value_counts=staged.null_value_counts,
+        nan_value_counts=staged.nan_value_counts,
+        lower_bounds=staged.lower_bounds,
+        upper_bounds=staged.upper_bounds,
+        split_offsets=staged.split_offsets,
+    )
+    file.spec_id = spec.spec_id
+    return file
+
+
+class Place:
+    """Where a sink's files lie: below `tidelog-…` of the table's directories."""
+
+    def __init__(self, sink: str, table: Any) -> None:
+        self._sink = sink
+        provider = table.location_provider()
+        own = f"tidelog-{hashlib.sha256(sink.encode()).hexdigest()[:16]}"
+        self._data = f"{provider.data_path}/{own}"
+        self._announced = f"{provider.metadata_path}/{own}"
+        self._io = import_module("pyiceberg.io.pyarrow").PyArrowFileIO(table.io.properties)
+
+    def data(self, tx: TransactionId) -> str:
+        """The directory of a transaction's files."""
+        return f"{self._data}/{name_of(tx)}"
+
+    def announce(self, tx: TransactionId) -> None:
+        """Say that there will be files of a transaction."""
+        system, path = self._at(self._announced)
+        system.create_dir(path, recursive=True)
+        with system.open_output_stream(f"{path}/{name_of(tx)}") as file:
+            file.write(self._sink.encode())
+
+    def announced(self) -> list[TransactionId]:
+        """The transactions that may have files which are not in the table."""
+        system, path = self._at(self._announced)
+        selector = import_module("pyarrow.fs").FileSelector(path, allow_not_found=True)
+        names = (info.base_name for info in system.get_file_info(selector))
+        return [tx for name in names if (tx := self._parsed(name)) is not None]
+
+    def settled(self, tx: TransactionId) -> None:
+        """The files of a transaction are in the table, or gone."""
+        system, path = self._at(f"{self._announced}/{name_of(tx)}")
+        if _exists(system, path):
+            system.delete_file(path)
+
+    def remove(self, tx: TransactionId) -> None:
+        """Delete the files of a transaction that is not in the table."""
+        system, path = self._at(self.data(tx))
+        if _exists(system, path):
+            system.delete_dir(path)
+        self.settled(tx)
+
+    def sizes(self, files: Sequence[StagedFile]) -> dict[str, int | None]:
+        """The sizes that files have now, None for one that is not there."""
+        found = {}
+        for file in files:
+            system, path = self._at(file.path)
+            [info] = system.get_file_info([path])
+            found[file.path] = info.size
+        return found
+
+    def decode(self, transaction: bytes) -> Staged:
+        """Raises RestoreError for a transaction that this sink did not write."""
+        staged = transactions.decode(self._sink, Staged, transaction)
+        own = self.data(staged.tx) + "/"
+        odd = [file.path for file in staged.files if not _is_below(file.path, own)]
+        if "/" in name_of(staged.tx) or odd or staged.tx.sink != self._sink:
+            raise RestoreError(
+                f"a transaction of sink {self._sink!r}",
+                expected=f"files of sink {self._sink!r} in {self._data}",
+                found=f"{odd or staged.tx}",
+                action="restore with the job, the sink's name and the table's location as before "
+                "and drain the job, then change them",
+            )
+        return staged
+
+    def _parsed(self, name: str) -> TransactionId | None:
+        found = _NAME.fullmatch(name)
+        if found is None:
+            return None
+        generation, attempt, subtask, checkpoint = found.groups()
+        return TransactionId(self._sink, int(subtask), int(generation), attempt, int(checkpoint))
+
+    def _at(self, location: str) -> tuple[Any, str]:
+        scheme, netloc, path = self._io.parse_location(location, self._io.properties)
+        return self._io.fs_by_scheme(scheme, netloc), path
+
+
+def ids(kept: Iterable[bytes]) -> set[TransactionId]:
+    """The transactions among those that checkpoints keep which this kind of sink wrote."""
+    return {staged.tx for staged in transactions.those_of(Staged, kept)}
+
+
+def name_of(tx: TransactionId) -> str:
+    """The name of a transaction in paths and summaries."""
+    return f"{tx.generation}-{tx.attempt}-{tx.subtask}-{tx.checkpoint}"
+
+
+def _exists(system: Any, path: str) -> bool:
+    [info] = system.get_file_info([path])
+    return bool(info.type != import_module("pyarrow.fs").FileType.NotFound)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path.startswith(directory) and ".." not in PurePosixPath(path).parts

@@ -1,0 +1,325 @@
+"""A table of Iceberg as a sink commits to it.
+
+Invariants: a commit adds files to the table and records the transaction in the table's properties,
+in one change of its metadata, so that a transaction is never added twice, whatever snapshots have
+expired; a commit is made on the very snapshot that was looked at, and every start moves the table
+to a snapshot of its own when it records its generation, so that nothing of an older start
+happens after a newer one has begun.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final
+
+from tidelog.connectors.iceberg.staged import Place, Staged, data_file, described, name_of
+from tidelog.connectors.transactions import Start, TransactionId
+from tidelog.errors import (
+    AccessDeniedError,
+    ConfigError,
+    FencedError,
+    RestoreError,
+    StorageError,
+    StoreUnreachableError,
+    TidelogError,
+    optional_library,
+)
+from tidelog.storage import errors
+
+_ATTEMPTS: Final = 100
+"""How often a commit is made that finds that another one was faster: somebody always gets on."""
+
+Catalog = str | Mapping[str, str]
+
+
+class LakeTable:
+    """One table; raises ConfigError, FencedError and StorageErrors."""
+
+    def __init__(self, catalog: Catalog, name: str, sink: str, generation: int) -> None:
+        self.sink = sink
+        self.generation = generation
+        self._name = name
+        self._properties = f"tidelog.{sink}."
+        self._where = f"Iceberg table {name!r}"
+        with self._failures():
+            self._catalog = _catalog(catalog)
+        try:
+            table = self._load()
+            self._check_partitions(table)
+            self.schema = table.schema()
+            self.place = Place(sink, table)
+            self._take_over()
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, tx: TransactionId, data: Any) -> Staged:
+        """Write data files that no snapshot has; `data` is a table of Arrow."""
+        library = import_module("pyiceberg.io.pyarrow")
+        with self._failures():
+            table = self._load()
+            properties = {
+                **table.metadata.properties,
+                "write.data.path": self.place.data(tx),
+                "write.object-storage.enabled": "false",
+                "write.format.default": "parquet",
+            }
+            properties.pop("write.py-location-provider.impl", None)
+            metadata = table.metadata.model_copy(update={"properties": properties})
+            self.place.announce(tx)
+            files = list(library._dataframe_to_data_files(metadata, data, table.io))
+            spec, schema = table.spec(), table.schema()
+            return Staged(
+                tx, self._name, spec.spec_id, tuple(described(f, spec, schema) for f in files)
+            )
+
+    def commit(self, group: Sequence[Staged]) -> None:
+        """Add the files of these transactions in one snapshot, but for those that have been."""
+        for _ in range(_ATTEMPTS):
+            table = self._load()
+            self._check_generation(table)
+            open_ = [staged for staged in group if not self.is_committed(table, staged.tx)]
+            if not open_ or self._added(table, open_):
+                with self._failures():
+                    for staged in group:
+                        self.place.settled(staged.tx)
+                return
+        raise self._too_many()
+
+    def check_files(self, staged: Staged) -> None:
+        """Raises StorageError when a file is not what was written; those of a committed transaction
+        may be gone.
+        """
+        if self.is_committed(self._load(), staged.tx):
+            return
+        with self._failures():
+            sizes = self.place.sizes(staged.files)
+        for file in staged.files:
+            if sizes[file.path] != file.size:
+                raise StorageError(
+                    f"data file {file.path} of {staged.tx}",
+                    expected=f"{file.size} bytes: a checkpoint names it",
+                    found="nothing" if sizes[file.path] is None else f"{sizes[file.path]} bytes",
+                    action="bring it back; its records are in no other file",
+                    retry_safe=False,
+                )
+
+    def tidy(self, named: set[TransactionId], may_abort: Callable[[int, int], bool]) -> None:
+        """Remove the files of transactions that were not committed and that no checkpoint names,
+        and what is recorded of commits that none asks for any more, of the generations and subtasks
+        that may be aborted.
+        """
+        table = self._load()
+        with self._failures():
+            for tx in self.place.announced():
+                if not may_abort(tx.generation, tx.subtask):
+                    continue
+                if self.is_committed(table, tx):
+                    self.place.settled(tx)
+                elif tx not in named:
+                    self.place.remove(tx)
+        starts = {tx.start for tx in named}
+        self._forget(
+            [
+                self._committed_by(start)
+                for start in self._starts(table)
+                if start not in starts and may_abort(start.generation, start.subtask)
+            ]
+        )
+
+    def _forget(self, keys: list[str]) -> None:
+        for _ in range(_ATTEMPTS if keys else 0):
+            table = self._load()
+            self._check_generation(table)
+            removed = import_module("pyiceberg.table.update").RemovePropertiesUpdate(removals=keys)
+            if self._change(table, [removed], []):
+                return
+        if keys:
+            raise self._too_many()
+
+    def _starts(self, table: Any) -> Iterator[Start]:
+        """The starts of the sink whose commits are recorded."""
+        prefix = f"{self._properties}committed."
+        for key in table.properties:
+            if key.startswith(prefix):
+                subtask, generation, attempt = key[len(prefix) :].split(".", 2)
+                yield Start(self.sink, int(subtask), int(generation), attempt)
+
+    def is_committed(self, table: Any, tx: TransactionId) -> bool:
+        """Whether the table has a transaction: those of one start are committed in order."""
+        upto = table.properties.get(self._committed_by(tx.start))
+        return upto is not None and int(upto) >= tx.checkpoint
+
+    def close(self) -> None:
+        """Close the catalogue."""
+        close = getattr(self._catalog, "close", None)
+        if close is not None:
+            close()
+
+    def _check_partitions(self, table: Any) -> None:
+        """Raises ConfigError for a partition that the library cannot make as it is installed."""
+        missing = import_module("pyiceberg.exceptions").NotInstalledError
+        for field in table.spec().fields:
+            try:
+                field.transform.pyarrow_transform(table.schema().find_type(field.source_id))
+            except missing as error:
+                raise ConfigError(
+                    f"{self._where}, partition {field.name!r} by {field.transform}",
+                    expected="the library pyiceberg-core, which computes it",
+                    found=str(error),
+                    action="pip install 'pyiceberg[pyiceberg-core]'",
+                ) from error
+
+    def _take_over(self) -> None:
+        """Record our generation in a snapshot that adds nothing."""
+        for _ in range(_ATTEMPTS):
+            table = self._load()
+            if self._recorded(table) == self.generation:
+                return
+            self._check_generation(table)
+            generation = {f"{self._properties}generation": str(self.generation)}
+            if self._append(table, [], {"tidelog.start": str(self.generation)}, generation):
+                return
+        raise self._too_many()
+
+    def _added(self, table: Any, group: Sequence[Staged]) -> bool:
+        spec, schema = table.spec(), table.schema()
+        for staged in group:
+            if staged.spec != spec.spec_id or staged.table != self._name:
+                raise RestoreError(
+                    str(staged.tx),
+                    expected=f"table {self._name!r} with the partition spec {spec.spec_id}",
+                    found=f"{staged.table!r} with the partition spec {staged.spec}",
+                    action="go back to the table and spec as they were and drain the job, then "
+                    "change them",
+                )
+        files = [data_file(file, spec, schema) for staged in group for file in staged.files]
+        committed = {
+            self._committed_by(tx.start): str(tx.checkpoint)
+            for tx in sorted((staged.tx for staged in group), key=lambda tx: tx.checkpoint)
+        }
+        names = ",".join(name_of(staged.tx) for staged in group)
+        return self._append(table, files, {"tidelog.transactions": names}, committed)
+
+    def _append(
+        self, table: Any, files: Sequence[Any], summary: dict[str, str], properties: dict[str, str]
+    ) -> bool:
+        updates = import_module("pyiceberg.table.update")
+        summary = {"tidelog.sink": self.sink, **summary}
+        with self._failures():
+            snapshot = table.transaction().update_snapshot(snapshot_properties=summary)
+            merges = table.properties.get("commit.manifest-merge.enabled", "false") == "true"
+            producer = snapshot.merge_append() if merges else snapshot.fast_append()
+            for file in files:
+                producer.append_data_file(file)
+            changes, requirements = producer._commit()
+        recorded = updates.SetPropertiesUpdate(updates=properties)
+        if self._change(table, [*changes, recorded], requirements):
+            return True
+        with self._failures():
+            _remove_manifests(table, changes[0].snapshot)
+        return False
+
+    def _change(self, table: Any, changes: Sequence[Any], requirements: Sequence[Any]) -> bool:
+        """Change the table's metadata; False when it is not as it was when it was loaded."""
+        updates = import_module("pyiceberg.table.update")
+        refused = import_module("pyiceberg.exceptions").CommitFailedException
+        current = table.current_snapshot()
+        same = (
+            updates.AssertTableUUID(uuid=table.metadata.table_uuid),
+            updates.AssertRefSnapshotId(
+                ref="main", snapshot_id=None if current is None else current.snapshot_id
+            ),
+        )
+        others = [r for r in requirements if type(r) not in {type(each) for each in same}]
+        with self._failures():
+            try:
+                table._do_commit(tuple(changes), (*same, *others))
+            except refused:
+                return False
+        return True
+
+    def _load(self) -> Any:
+        with self._failures():
+            return self._catalog.load_table(self._name)
+
+    def _recorded(self, table: Any) -> int | None:
+        found = table.properties.get(f"{self._properties}generation")
+        return None if found is None else int(found)
+
+    def _check_generation(self, table: Any) -> None:
+        found = self._recorded(table)
+        if found is not None and found > self.generation:
+            key = f"{self._properties}generation"
+            raise FencedError(
+                f"generation {self.generation} of sink {self.sink!r}",
+                expected="to be the newest one that writes to its table",
+                found=f"generation {found} in the table's property {key!r}",
+                action="let the newer start of the job go on; if there is none because the job "
+                "began again in a new store, remove the property with "
+                f"`table.transaction().remove_properties({key!r}).commit_transaction()` and "
+                "start it again",
+                retry_safe=False,
+            )
+
+    def _committed_by(self, start: Start) -> str:
+        return f"{self._properties}committed.{start.subtask}.{start.generation}.{start.attempt}"
+
+    def _too_many(self) -> StorageError:
+        return StorageError(
+            self._where,
+            expected="to commit to it",
+            found=f"that another writer was faster {_ATTEMPTS} times",
+            action="let other writers commit less often, then start again",
+        )
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except TidelogError:
+            raise
+        except OSError as error:
+            raise errors.from_os_error(error, self._where) from error
+        except Exception as error:
+            # A catalogue reports failures of its database and its HTTP client as they are.
+            raise _translated(error, self._where) from error
+
+
+def _catalog(catalog: Catalog) -> Any:
+    with optional_library(
+        "an Iceberg sink", expected="the library pyiceberg", action="pip install 'tidelog[iceberg]'"
+    ):
+        load_catalog = import_module("pyiceberg.catalog").load_catalog
+        import_module("pyarrow")
+    if isinstance(catalog, str):
+        return load_catalog(catalog)
+    return load_catalog(catalog.get("name", "default"), **catalog)
+
+
+def _remove_manifests(table: Any, snapshot: Any) -> None:
+    """Delete what was written for a snapshot that did not come to be."""
+    for manifest in snapshot.manifests(table.io):
+        if manifest.added_snapshot_id == snapshot.snapshot_id:
+            table.io.delete(manifest.manifest_path)
+    table.io.delete(snapshot.manifest_list)
+
+
+def _translated(error: Exception, where: str) -> TidelogError:
+    found = f"{type(error).__name__}: " + " ".join(str(error).split())
+    kinds: dict[str, tuple[type[TidelogError], str]] = {
+        "NoSuchTableError": (
+            ConfigError,
+            "create it with the columns of the records, or correct its name",
+        ),
+        "NoSuchNamespaceError": (ConfigError, "create the namespace and the table"),
+        "UnauthorizedError": (AccessDeniedError, "check the credentials of the catalogue"),
+        "ForbiddenError": (AccessDeniedError, "grant access to the table"),
+        "ServiceUnavailableError": (StoreUnreachableError, "wait until the catalogue is back"),
+        "ConnectionError": (StoreUnreachableError, "check that the catalogue can be reached"),
+    }
+    kind, action = kinds.get(
+        type(error).__name__,
+        (StorageError, "see the cause; start again when it is mended, which goes on where it was"),
+    )
+    return kind(where, found=found, action=action)

@@ -1,0 +1,368 @@
+"""The Iceberg sink: what readers of a table see, whenever they look and whatever crashed."""
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from tests.support.depth import more_in_depth
+from tests.support.iceberg import Lake
+from tests.unit.connectors.sinks.job import STEPS, SinkJob, context
+from tests.unit.connectors.sinks.test_rescaled_sinks import rescaled
+from tidelog import (
+    ConfigError,
+    FencedError,
+    Iceberg,
+    RestoreError,
+    Row,
+    StorageError,
+    UserFunctionError,
+)
+from tidelog.ids import CheckpointId
+from tidelog.runtime.sink import SinkContext
+
+TABLE = "lake.numbers"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(tmp_path)
+    made.create(TABLE, n="long")
+    return made
+
+
+def sink(lake: Lake, table: str = TABLE) -> Iceberg:
+    return Iceberg(lake.catalog, table)
+
+
+def shown(lake: Lake, table: str = TABLE) -> list[int]:
+    return sorted(row["n"] for row in lake.rows(table))
+
+
+def pre_committed(writer: Any, checkpoint: int = 1, *records: Any) -> bytes:
+    writer.write(records or [(1,), (2,)])
+    transaction = writer.pre_commit(CheckpointId(checkpoint))
+    assert isinstance(transaction, bytes)
+    return transaction
+
+
+@settings(max_examples=more_in_depth(4, 40), deadline=None)
+@given(steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=12))
+def test_no_record_is_seen_twice_or_missing_whatever_crashes(steps: list[str]) -> None:
+    with TemporaryDirectory() as directory:
+        lake = Lake(Path(directory))
+        lake.create(TABLE, n="long")
+        job = SinkJob(lambda: sink(lake), lambda: shown(lake))
+        job.run(steps)
+        job.crash()
+        job.check()
+        assert (lake.announced(TABLE), lake.unreferenced(TABLE)) == ([], set())
+
+
+def test_a_commit_is_done_once_also_when_its_snapshot_has_expired(lake: Lake) -> None:
+    writer = sink(lake).open(context())
+    transaction = pre_committed(writer)
+    assert (shown(lake), len(lake.unreferenced(TABLE))) == ([], 1)
+    for _ in range(2):
+        writer.commit(transaction)
+    table = lake.table(TABLE)
+    table.append(pa.table({"n": [7]}))
+    for snapshot in table.snapshots()[:-1]:
+        table.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
+    sink(lake).open(context(generation=2)).recover([transaction])
+    assert shown(lake) == [1, 2, 7]
+    found = [snapshot.summary for snapshot in lake.table(TABLE).snapshots()]
+    assert "tidelog.transactions" not in {key for s in found for key in s.additional_properties}
+
+
+def test_a_commit_that_meets_another_writers_is_made_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = sink(lake).open(context())
+    transaction = pre_committed(writer)
+    left = iter(range(3))
+    commit = SqlCatalog.commit_table
+
+    def behind_another(*args: Any) -> Any:
+        if (other := next(left, None)) is not None:
+            with pytest.MonkeyPatch.context() as inner:
+                inner.setattr(SqlCatalog, "commit_table", commit)
+                lake.table(TABLE).append(pa.table({"n": [100 + other]}))
+        return commit(*args)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", behind_another)
+    writer.commit(transaction)
+    assert shown(lake) == [1, 2, 100, 101, 102]
+    # What the attempts wrote that failed is gone: a manifest list of each snapshot, no more.
+    lists = list((lake.location(TABLE) / "metadata").glob("snap-*"))
+    assert len(lists) == len(lake.table(TABLE).snapshots()) == 5
+
+
+def test_an_older_start_commits_nothing_once_a_newer_one_has_begun(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the last moment: the older one has looked at the table, and asks the catalogue now."""
+    older = sink(lake).open(context())
+    transaction = pre_committed(older)
+    commit, newer = SqlCatalog.commit_table, []
+
+    def late(*args: Any) -> Any:
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+        newer.append(sink(lake).open(context(generation=2)))
+        newer[0].recover([])
+        return commit(*args)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", late)
+    with pytest.raises(FencedError, match=r"generation 1 of .*found generation 2 in the table's"):
+        older.commit(transaction)
+    assert shown(lake) == []
+    with pytest.raises(FencedError, match=r"remove_properties\('tidelog.job/sink.generation'\)"):
+        sink(lake).open(context())
+    newer[0].commit(pre_committed(newer[0]))
+    assert shown(lake) == [1, 2]
+
+
+def test_subtasks_that_are_ready_together_share_a_snapshot(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = sink(lake)
+    writers = [shared.open(context(subtask=subtask)) for subtask in range(4)]
+    tokens = [pre_committed(writer, 1, (n,)) for n, writer in enumerate(writers)]
+    commit = SqlCatalog.commit_table
+
+    def when_all_wait(*args: Any) -> Any:
+        while len(shared._commits._waiting) < 4:
+            pass
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+        return commit(*args)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", when_all_wait)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda pair: pair[0].commit(pair[1]), zip(writers, tokens, strict=True)))
+    assert shown(lake) == [0, 1, 2, 3]
+    assert len(lake.table(TABLE).snapshots()) == 3, "a start, the first commit, all others"
+    for writer, token in zip(writers, tokens, strict=True):
+        writer.commit(token)
+    assert (shown(lake), lake.announced(TABLE)) == ([0, 1, 2, 3], [])
+
+
+@pytest.mark.parametrize(
+    "shapes", more_in_depth([[2, 4, 3]], [[2, 5, 3], [7, 2, 1], [1, 4]]), ids=str
+)
+def test_a_table_holds_every_record_once_whatever_the_parallelism(
+    shapes: list[int], lake: Lake
+) -> None:
+    lake.create("lake.records", key="string", split="string", n="long")
+    expected = rescaled(lambda: sink(lake, "lake.records"), shapes)
+    rows = [(row["key"], row["split"], row["n"]) for row in lake.rows("lake.records")]
+    assert Counter(rows) == Counter(expected)
+    assert (lake.announced("lake.records"), lake.unreferenced("lake.records")) == ([], set())
+
+
+def test_what_a_subtask_left_that_is_no_more_is_its_successors(lake: Lake) -> None:
+    writer = sink(lake).open(context(subtask=3))
+    tokens = [pre_committed(writer, number, (number,)) for number in (1, 2)]
+    for subtask in (0, 1):
+        heir = SinkContext("job", "sink", subtask, 2, context(2).generation, "b")
+        sink(lake).open(heir).recover([token for token in tokens[:1] if heir.answers_for(3)])
+        if subtask == 0:
+            assert (shown(lake), len(lake.announced(TABLE))) == ([], 2), "not its business"
+    assert (shown(lake), lake.announced(TABLE), lake.unreferenced(TABLE)) == ([1], [], set())
+
+
+def test_a_committed_transaction_whose_announcement_stayed_keeps_its_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a crash between the commit and its tidying leaves it."""
+    writer = sink(lake).open(context())
+    transaction = pre_committed(writer)
+    with monkeypatch.context() as killed:
+        killed.setattr("tidelog.connectors.iceberg.staged.Place.settled", lambda *_: None)
+        writer.commit(transaction)
+    assert len(lake.announced(TABLE)) == 1
+    for generation in (2, 3):  # no checkpoint names it any more
+        sink(lake).open(context(generation)).recover([])
+    assert (shown(lake), lake.announced(TABLE), lake.recorded(TABLE)) == ([1, 2], [], [])
+
+
+def partitioned(lake: Lake, *transforms: Any) -> None:
+    fields = [
+        NestedField(1, "day", DateType()),
+        NestedField(2, "country", StringType()),
+        NestedField(3, "price", DecimalType(9, 2)),
+        NestedField(4, "at", TimestamptzType()),
+    ]
+    parts = [
+        PartitionField(at, 1000 + at, transform, f"part-{at}")
+        for at, transform in enumerate(transforms, 1)
+    ]
+    catalog = lake.table(TABLE).catalog
+    catalog.create_table("lake.parts", Schema(*fields), partition_spec=PartitionSpec(*parts))
+
+
+def test_a_partitioned_table_gets_its_values_by_partition(lake: Lake) -> None:
+    partitioned(lake, *[IdentityTransform()] * 4)
+    rows = [
+        {
+            "day": date(2026, 3, day),
+            "country": country,
+            "price": Decimal(f"{day}.00"),
+            "at": datetime(2026, 3, day, tzinfo=UTC),
+        }
+        for day in (1, 2)
+        for country in ("at", "b/c", None)
+    ]
+    writer = sink(lake, "lake.parts").open(context())
+    transaction = pre_committed(writer, 1, *rows)
+    sink(lake, "lake.parts").open(context(2)).recover([transaction])
+    table = lake.table("lake.parts")
+    for row_filter in ("country = 'b/c'", "country is null", "at >= '2026-03-02T00:00:00+00:00'"):
+        tasks = list(table.scan(row_filter=row_filter).plan_files())
+        assert len(tasks) == (3 if "at >=" in row_filter else 2)
+    found = [
+        {**row, "at": row["at"].astimezone(UTC)} for row in table.scan().to_arrow().to_pylist()
+    ]
+    assert sorted(map(str, found)) == sorted(map(str, rows))
+
+
+def test_a_partition_that_needs_another_library_says_so(lake: Lake) -> None:
+    partitioned(lake, DayTransform(), BucketTransform(2))
+    with pytest.raises(ConfigError, match=r"partition 'part-.*pip install 'pyiceberg\[pyiceberg-c"):
+        sink(lake, "lake.parts").open(context())
+
+
+def test_values_of_all_kinds_arrive(lake: Lake) -> None:
+    nested = {
+        "row": StructType(NestedField(11, "x", LongType()), NestedField(12, "y", StringType())),
+        "map": MapType(13, StringType(), 14, LongType(), value_required=False),
+        "list": ListType(15, StringType(), element_required=False),
+    }
+    lake.create("lake.kinds", day="date", id="uuid", small="int", at="timestamptz", **nested)
+    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    writer = sink(lake, "lake.kinds").open(context())
+    row = Row(
+        day=date(2026, 1, 1),
+        id=UUID(int=5),
+        small=-3,
+        at=at,
+        row=Row(x=1, y="a"),
+        map={"a": 1, "b": None},
+        list=("c", None),
+    )
+    writer.commit(pre_committed(writer, 1, row, {"small": 1}))
+    first, second = sorted(lake.rows("lake.kinds"), key=lambda row: row["small"])
+    assert (first["day"], first["id"], first["small"], first["at"]) == (row.day, row.id, -3, at)
+    assert (first["row"], dict(first["map"]), first["list"]) == (
+        {"x": 1, "y": "a"},
+        {"a": 1, "b": None},
+        ["c", None],
+    )
+    assert [value for value in second.values() if value is not None] == [1]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (("x", "b"), r"column 'n'; expected a value of type int64, required; found 'x'"),
+        ((None, "b"), r"column 'n'; .*required; found None"),
+        ((2**63, "b"), r"column 'n'; .*found 9223372036854775808"),
+        ((1, 2), r"column 's'; expected a value of type large_string; found 2"),
+        ({"s": "a"}, r"the columns \('n', 's'\), of which \('s',\) may .*found the fields \('s',"),
+        (Row(n=1, z=2), r"found the fields \('n', 'z'\)"),
+        ((1,), "found 1 values"),
+        (7, "found a int"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_an_error_with_its_column(
+    record: Any, message: str, lake: Lake
+) -> None:
+    lake.create("lake.strict", required=("n",), n="long", s="string")
+    writer = sink(lake, "lake.strict").open(context())
+    with pytest.raises(UserFunctionError, match=rf"table 'lake.strict'.*{message}"):
+        writer.write([(1, "a"), record])
+    writer.commit(pre_committed(writer, 1, (5, "good")))
+    assert lake.rows("lake.strict") == [{"n": 5, "s": "good"}]
+
+
+def test_a_table_that_is_not_there_is_an_error(lake: Lake) -> None:
+    with pytest.raises(ConfigError, match=r"Iceberg table 'lake.none'; .*create it with the"):
+        sink(lake, "lake.none").open(context())
+    with pytest.raises(ConfigError, match="a namespace and a name"):
+        sink(lake, "numbers")
+
+
+def test_a_catalogue_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/none/c.db", "warehouse": "file:///x"}
+    with pytest.raises(StorageError, match=r"Iceberg table 'a.b'; found OperationalError: .*open"):
+        Iceberg(catalog, "a.b").open(context())
+
+
+def test_a_data_file_that_is_gone_is_an_error_before_the_table_names_it(lake: Lake) -> None:
+    transaction = pre_committed(sink(lake).open(context()))
+    [file] = lake.unreferenced(TABLE)
+    content = file.read_bytes()
+    file.unlink()
+    with pytest.raises(StorageError, match=f"{file.name} of transaction .*bring it back"):
+        sink(lake).open(context(2)).recover([transaction])
+    file.write_bytes(content)
+    sink(lake).open(context(3)).recover([transaction])
+    assert shown(lake) == [1, 2]
+
+
+def changed(token: bytes, change: Callable[[list[Any]], object]) -> bytes:
+    found = msgspec.msgpack.decode(token)
+    change(found)
+    return msgspec.msgpack.encode(found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda token: token[4][0].__setitem__(0, "file:///etc/passwd"),
+        lambda token: token[4][0].__setitem__(0, token[4][0][0] + "/../../../x"),
+        lambda token: token[1].__setitem__(3, "../.."),
+        lambda token: token[1].__setitem__(0, "other/sink"),
+    ],
+)
+def test_a_forged_transaction_is_refused(change: Callable[[list[Any]], object], lake: Lake) -> None:
+    writer = sink(lake).open(context())
+    token = changed(pre_committed(writer), change)
+    with pytest.raises(RestoreError, match="a transaction of sink 'job/sink'"):
+        writer.commit(token)
+    with pytest.raises(RestoreError, match="a transaction of sink 'job/sink'"):
+        writer.commit(b"\x93\x01\x02\x03")
+
+
+def test_a_spec_that_changed_meanwhile_is_an_error(lake: Lake) -> None:
+    writer = sink(lake).open(context())
+    transaction = pre_committed(writer)
+    with lake.table(TABLE).update_spec() as update:
+        update.add_identity("n")
+    with pytest.raises(RestoreError, match=r"partition spec 1; found 'lake.numbers' .* spec 0"):
+        writer.commit(transaction)
