@@ -25,6 +25,7 @@ PROVED_ELSEWHERE = {
     "totals_complete": "a memory sink in complete mode",
     "tumbling_windows": "a file sink",
     "join_then_windows": "three_stateful_operators",
+    "join_by_a_processor": "the same class in Spark and embedded",
     "inner_join_format_2": "left_outer_join_format_2",
     "inner_join_format_3": "two queries of one application",
     "left_outer_join_format_3": "two queries of one application",

@@ -14,8 +14,9 @@ import pytest
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-from tests.spark.s3a import jars
 from tests.spark.s3a.access import AccessLog
+from tests.spark.s3a.jars import s3a_jars as fetched
+from tests.support.maven import JarsUnavailableError
 from tests.wire import servers
 from tests.wire.servers import S3Server
 from tidelog.spark.plugin.jar import plugin_jar
@@ -39,8 +40,8 @@ class LoggedServer:
 def s3a_jars() -> list[Path]:
     """Hadoop's S3A client; skipped, with the reason, where it cannot be had."""
     try:
-        return jars.s3a_jars()
-    except jars.JarsUnavailableError as error:
+        return fetched()
+    except JarsUnavailableError as error:
         pytest.skip(str(error))
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +18,7 @@ from typing import Self
 from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.place import Place
 from tests.spark.support.session import ROOT
+from tests.spark.support.zoo.query import Topics
 
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 DRIVER = b"org.apache.spark.deploy.SparkSubmit"
@@ -34,6 +35,8 @@ class Job:
     scheme: str = "file"
     follow: bool = False
     """Never ends by itself: waits for more input."""
+    topics: Topics | None = None
+    """Where the input is, if not in files of the place."""
 
     @property
     def request(self) -> dict[str, object]:
@@ -42,6 +45,7 @@ class Job:
             "query": self.query,
             "checkpoint": f"{self.scheme}://{self.place.checkpoint}",
             "follow": self.follow,
+            "topics": self.topics and asdict(self.topics),
         }
 
 

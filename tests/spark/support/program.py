@@ -17,6 +17,7 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import start
 from tests.spark.support.session import build
 from tests.spark.support.zoo.all import QUERIES
+from tests.spark.support.zoo.query import Topics
 
 
 def run(spark: SparkSession, job: dict[str, Any], restarts: int) -> bool:
@@ -30,6 +31,7 @@ def run(spark: SparkSession, job: dict[str, Any], restarts: int) -> bool:
                 place,
                 follow=job["follow"],
                 checkpoint=job["checkpoint"],
+                topics=job["topics"] and Topics(**job["topics"]),
             ).awaitTermination()
             return True
         except StreamingQueryException:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tests.spark.support.place import Place
-from tests.spark.support.zoo.query import Batch, Query, Sources
+from tests.spark.support.zoo.query import Batch, Query, Sources, Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,8 +24,9 @@ def start(
     place: Place,
     follow: bool = False,
     checkpoint: str | None = None,
+    topics: Topics | None = None,
 ) -> "StreamingQuery":
-    """Starts a query over the files that are there, or, with `follow`, over all that come."""
+    """Starts a query over the input that is there, or, with `follow`, over all that comes."""
     for key, value in query.settings.items():
         spark.conf.set(key, value)
 
@@ -33,7 +34,7 @@ def start(
         place.write(batch, [row.asDict(recursive=True) for row in frame.collect()])
 
     writer = (
-        query.build(Sources(spark, place, query.schema))
+        query.build(Sources(spark, place, query.schema, topics))
         .writeStream.outputMode(query.mode)
         .queryName(query.name)
         .option("checkpointLocation", checkpoint or str(place.checkpoint))

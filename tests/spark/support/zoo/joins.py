@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.support.place import Row
 from tests.spark.support.zoo.query import (
+    APART_S,
     END,
     LATE,
     Batch,
@@ -18,7 +19,6 @@ from tests.spark.support.zoo.query import (
 
 FORMATS = (2, 3, 4)
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"
-APART_S = 5
 
 
 def _sides(sources: Sources) -> tuple[DataFrame, DataFrame]:
@@ -39,6 +39,18 @@ def _join(how: str):  # type: ignore[no-untyped-def]
         return left.join(right, near, how).select("k", "t", "lv", "rv")
 
     return build
+
+
+def _by_processor(sources: Sources) -> DataFrame:
+    # Sparks of other interpreters have no tidelog, and do not run this query.
+    from tests.spark.support.zoo.pairs import OUTPUT, Pairs  # noqa: PLC0415
+    from tidelog.spark import transform  # noqa: PLC0415
+
+    left, right = (
+        sources.stream(side).select("k", "t", "v", F.lit(side).alias("side"))
+        for side in ("left", "right")
+    )
+    return transform(left.unionByName(right), Pairs, key="k", output_schema=OUTPUT)
 
 
 def batches_of(seed: int, number: int = 9) -> list[Batch]:
@@ -116,5 +128,6 @@ QUERIES = [
         )
         for version in FORMATS
     ),
+    Query("join_by_a_processor", _by_processor, lambda: batches_of(27), _inner),
     Query("join_then_windows", _then_counted, lambda: batches_of(25), _counted),
 ]

@@ -31,18 +31,49 @@ FIRST_S = 100
 BATCH_S = 10
 """Event time that one batch of `events` covers, in seconds."""
 
+APART_S = 5
+"""So far apart in event time may two rows be that are joined."""
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Input in Kafka: a topic for each source, with one JSON object a message."""
+
+    bootstrap: str
+    prefix: str
+    per_batch: int = 20
+
+    def name(self, source: str) -> str:
+        return f"{self.prefix}.{source}"
+
 
 @dataclass(frozen=True)
 class Sources:
-    """Opens the input of a query as streams, one batch per file."""
+    """Opens the input of a query as streams: one batch per file, or some messages of each topic."""
 
     spark: "SparkSession"
     place: Place
     schema: str
+    topics: Topics | None = None
 
     def stream(self, name: str = "events") -> "DataFrame":
-        reader = self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1)
-        return reader.json(str(self.place.source(name)))
+        reader = self.spark.readStream
+        if self.topics is None:
+            files = reader.schema(self.schema).option("maxFilesPerTrigger", 1)
+            return files.json(str(self.place.source(name)))
+        from pyspark.sql import functions as F  # noqa: PLC0415  (the tests skip without it)
+
+        messages = (
+            reader.format("kafka")
+            .option("kafka.bootstrap.servers", self.topics.bootstrap)
+            .option("subscribe", self.topics.name(name))
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", self.topics.per_batch)
+            .load()
+        )
+        return messages.select(
+            F.from_json(F.col("value").cast("string"), self.schema).alias("row")
+        ).select("row.*")
 
 
 @dataclass(frozen=True)
@@ -80,7 +111,7 @@ def records(batches: list[Batch], source: str = "events") -> list[Row]:
 
 
 def events(
-    seed: int, batches: int = 9, per_batch: int = 40, keys: int = 12, ends: bool = False
+    seed: int, batches: int = 9, per_batch: int = 20, keys: int = 12, ends: bool = False
 ) -> list[list[Row]]:
     """Records of which each batch covers its own ten seconds and ten before, in any order.
 
