@@ -37,6 +37,8 @@ from .errors import StoreUnreachableError as StoreUnreachableError
 from .errors import TidelogError as TidelogError
 from .errors import UnstorableError as UnstorableError
 from .errors import UserFunctionError as UserFunctionError
+from .library.async_database import AsyncDatabase as AsyncDatabase
+from .library.async_database import open_async as open_async
 from .library.database import Database as Database
 from .library.declarations import List as List
 from .library.declarations import Map as Map

@@ -20,6 +20,7 @@ from tidelog import Callback, Job, JobArguments, PushSource, Rate, open_store
 RUN_ELSEWHERE = {
     "README 0": "tests/unit/test_readme.py",
     "README 1": "tests/unit/test_readme.py",
+    "own-loop 5": "tests/process/own_loop_service.py",
     "sources 1": "tests/first_jobs/test_program_of_the_docs.py",
     "monitoring 0": "tests/unit/runtime/test_status_prometheus.py",
     "monitoring 1": "tests/unit/runtime/test_status_opentelemetry.py",

@@ -62,8 +62,8 @@ class Baton:
         self._wanted: Callable[[], None] | None = None
         """Called when the last open step has ended, while the baton is held back."""
         self._paused = False
-        self._steps: set[int] = set()
-        """Threads whose step is open."""
+        self._steps: set[Any] = set()
+        """Threads whose step is open; `CoroutineBaton`: tasks."""
 
     def begin(self) -> None:
         """For the loop: callers may take the baton from now on."""
@@ -75,13 +75,16 @@ class Baton:
         Waits while the baton is held back, unless a step of the caller is open: it has to end. In
         whichever database: two that wait for each other's steps would wait for ever.
         """
-        shared, me = self._shared, threading.get_ident()
-        while not self.over and (
-            shared.loop_waits
-            or self._paused
-            or (self._wanted is not None and not any(me in each._steps for each in shared.batons))
-        ):
+        shared, me = self._shared, _me()
+        while not self.over and (shared.loop_waits or self._closed_to(me)):
             shared.turn.wait()
+
+    def _closed_to(self, caller: Any) -> bool:
+        """Whether a caller has to wait before it may begin a step."""
+        return self._paused or (
+            self._wanted is not None
+            and not any(caller in each._steps for each in self._shared.batons)
+        )
 
     def changing(self) -> None:
         """A caller that has the baton changes state: its step is open from now on."""
@@ -89,14 +92,21 @@ class Baton:
 
     def end_step(self) -> None:
         """The step of a caller that has the baton has ended."""
-        self._steps.discard(threading.get_ident())
+        self._ended(_me())
+
+    def advanced(self) -> None:
+        """A caller that has the baton has noted a position: that ends its step."""
+        self.end_step()
+
+    def _ended(self, caller: Any) -> None:
+        self._steps.discard(caller)
         if self._wanted is not None and not self._steps:
             self._wanted()
 
     @property
     def in_step(self) -> bool:
-        """Whether the step of the calling thread is open."""
-        return threading.get_ident() in self._steps
+        """Whether the calling thread has changed something in a step that has not ended."""
+        return _me() in self._steps
 
     @property
     def open_steps(self) -> list[str]:

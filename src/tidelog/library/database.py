@@ -57,6 +57,7 @@ class Database:
         on_closed: Callable[[], None],
         sinks: Mapping[str, Sink] | None = None,
         *,
+        baton: Baton | None = None,
         label: str | None = None,
         resources: Resources | None = None,
     ) -> None:
@@ -66,7 +67,7 @@ class Database:
         self._partition = label is not None
         self.label = label or f"database {store.url}"
         """What errors call it."""
-        sinks, baton = dict(sinks or {}), Baton(beside.lock)
+        sinks, baton = dict(sinks or {}), baton or Baton(beside.lock)
         self._program = Program(dict(state), sinks, baton, self._ending, thrifty=self._partition)
         job = Job(name)
         job.called_by(self._program, name=_OPERATOR, sinks=sinks)
@@ -154,13 +155,7 @@ class Database:
             yield
         except BaseException as error:
             if self._program.in_own_step:
-                self._broken = UserFunctionError(
-                    f"a step of database {self._runner.store.url}",
-                    expected="to end",
-                    found=f"{type(error).__name__}: {error}",
-                    action="open the database again: it goes on from its last checkpoint",
-                )
-                self._beside.ask(self._cancel())
+                self._beside.ask(self._broken_by(error))
             raise
         self._program.end_step()
 
@@ -317,6 +312,16 @@ class Database:
             self._beside.ask(self._end())
         finally:
             self._on_closed()
+
+    async def _broken_by(self, error: BaseException) -> None:
+        """In the event loop: end it, as a step that has changed something broke off."""
+        self._broken = UserFunctionError(
+            f"a step of {self.label}",
+            expected="to end",
+            found=f"{type(error).__name__}: {error}",
+            action="open the database again: it goes on from its last checkpoint",
+        )
+        await self._cancel()
 
     async def _cancel(self) -> None:
         """In the event loop: end the job where it is, and wait for its end."""

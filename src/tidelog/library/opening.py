@@ -16,6 +16,7 @@ from tidelog.catalog.application import (
 )
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.errors import ConfigError
+from tidelog.library.baton import Baton
 from tidelog.library.database import Database
 from tidelog.library.declarations import State
 from tidelog.library.event_loop import EventLoop
@@ -98,27 +99,43 @@ def open(
         )
     beside = EventLoop()
     try:
-        store = open_store(
-            url,
-            beside.effects,
-            policy=config.retry,
-            options=options,
-            log_url=log_url,
-            encryption_key=config.encryption_key,
+        baton = Baton(beside.lock)
+        database = database_at(
+            url, state, sinks, name, config, options, log_url, beside=beside, baton=baton
         )
-        database = Database(store, state, name, config, beside, beside.close, sinks)
-    except BaseException:
-        beside.close()
-        raise
-    try:
-        beside.ask(_started(database))
+        beside.ask(started(database))
     except BaseException:
         beside.close()
         raise
     return database
 
 
-async def _started(database: Database) -> None:
+def database_at(
+    url: str,
+    state: Mapping[str, State],
+    sinks: Mapping[str, Sink] | None,
+    name: str,
+    config: JobConfig,
+    options: Mapping[str, Any] | None,
+    log_url: str | None,
+    *,
+    beside: EventLoop,
+    baton: Baton,
+) -> Database:
+    """The database that `open` gives, not started yet; nothing is contacted."""
+    store = open_store(
+        url,
+        beside.effects,
+        policy=config.retry,
+        options=options,
+        log_url=log_url,
+        encryption_key=config.encryption_key,
+    )
+    return Database(store, state, name, config, beside, beside.close, sinks, baton=baton)
+
+
+async def started(database: Database) -> None:
+    """In the event loop: restore the database; what cannot be started is closed."""
     try:
         await refuse_application(database._runner.store)
     except BaseException:

@@ -236,7 +236,7 @@ class Program:
             access.changing()
             self._positions[partition] = position
             self._moved.add(partition)
-            self.baton.end_step()
+            self.baton.advanced()
         finally:
             self.baton.give()
 

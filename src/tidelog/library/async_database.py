@@ -1,0 +1,166 @@
+"""A database for a program that is an event loop: what may take long is awaited.
+
+Invariant: nothing but the turns of tidelog's own event loop, which are milliseconds, holds up the
+program's.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint
+from tidelog.errors import CheckpointFailedError, ConfigError
+from tidelog.library.coroutines import CoroutineBaton
+from tidelog.library.database import Database
+from tidelog.library.declarations import State
+from tidelog.library.event_loop import EventLoop
+from tidelog.library.handles import KeyStates
+from tidelog.library.opening import database_at, started
+from tidelog.library.scan import scanned
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.sink import Sink
+
+T = TypeVar("T")
+
+_ROWS_AT_ONCE: Final = 64
+"""Rows of a scan after which other tasks of the program have a turn."""
+
+
+@asynccontextmanager
+async def open_async(
+    url: str,
+    state: Mapping[str, State],
+    *,
+    sinks: Mapping[str, Sink] | None = None,
+    name: str = "database",
+    config: JobConfig | None = None,
+    options: Mapping[str, Any] | None = None,
+    log_url: str | None = None,
+) -> AsyncIterator["AsyncDatabase"]:
+    """Open the state at `url` for an asyncio program, as `tidelog.open` does for others.
+
+    The end of the block takes a last checkpoint, unless an exception or a cancellation leaves it.
+    """
+    config, beside = config or JobConfig(), EventLoop()
+    baton = CoroutineBaton(beside.lock)
+    try:
+        make = partial(
+            database_at, url, state, sinks, name, config or JobConfig(), options, log_url
+        )
+        # In a thread: libraries of clouds take long to import.
+        core = await beside.effects.offload.run_to_end(partial(make, beside=beside, baton=baton))
+        try:
+            await _to_end(beside, started(core))
+            database = AsyncDatabase(core, baton, beside)
+            yield database
+            await database.checkpoint()
+        finally:
+            await _to_end(beside, core._end())
+    finally:
+        beside.close()
+
+
+async def _to_end(beside: EventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Run in tidelog's loop; who is cancelled meanwhile waits for the end all the same."""
+    running = asyncio.wrap_future(beside.start(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+class AsyncDatabase:
+    """Durable state by key for the tasks of one event loop.
+
+    Reads and changes of rows are ordinary calls, as they are short; whatever may take long is
+    awaited. All operations raise the error that ended the database, if one has.
+    """
+
+    def __init__(self, core: Database, baton: CoroutineBaton, beside: EventLoop) -> None:
+        self._core = core
+        self._baton = baton
+        self._beside = beside
+
+    @property
+    def position(self) -> dict[Any, Any] | None:
+        """The position of each partition in the last durable checkpoint; None when it has none."""
+        return self._core.position
+
+    def key(self, key: Any) -> KeyStates:
+        """The states of a key, as `Database.key` gives them; they are changed within `step`."""
+        return self._core.key(key)
+
+    def advance(self, partition: Any, position: Any) -> None:
+        """The step that is open has done all that belongs to a position of a partition."""
+        self._core.advance(partition, position)
+
+    def write(self, sink: str, record: Any) -> None:
+        """Write a record to one of the `sinks`, as a part of the step that is open."""
+        self._core.write(sink, record)
+
+    @asynccontextmanager
+    async def step(self) -> AsyncIterator[None]:
+        """The changes in the block are in one checkpoint, all of them, with its positions.
+
+        It begins when no checkpoint is about to capture what is there, and when memory and sinks
+        have room. Do not await in the block what may take long: a checkpoint waits for its end. A
+        block that breaks off after it has changed something, also by being cancelled, ends the
+        database: open it again, and it goes on from its last checkpoint.
+        """
+        await self._baton.begin_step()
+        try:
+            self._core._check()
+            yield
+        except BaseException as error:
+            if self._baton.in_step:
+                await _to_end(self._beside, self._core._broken_by(error))
+            raise
+        finally:
+            self._core._program.end_step()
+
+    async def scan(
+        self, name: str, *, prefix: Any = None, after: Any = None
+    ) -> AsyncIterator[tuple[Any, ...]]:
+        """The keys of a state with their values, as `Database.scan` gives them."""
+        self._core._check()
+        rows = scanned([self._core._program.part(name)], prefix, after)
+        await self._asked(self._core._flushed())
+        for number, row in enumerate(rows, 1):
+            yield row
+            if number % _ROWS_AT_ONCE == 0:
+                await self._beside.effects.clock.sleep(0)
+
+    async def checkpoint(self) -> Checkpoint:
+        """Wait until all that was changed is durable.
+
+        Tasks that wait at the same time share a checkpoint. Raises CheckpointFailedError and what
+        has ended the database.
+        """
+        self._between_steps()
+        try:
+            return await self._asked(self._core._checkpoint())
+        except CheckpointFailedError as error:
+            raise self._core._ending() from error
+
+    async def savepoint(self, name: str | None = None) -> Savepoint:
+        """Wait for a checkpoint that is kept until somebody drops it; raises
+        SavepointFailedError.
+        """
+        self._between_steps()
+        return await self._asked(self._core._runner.savepoint(name))
+
+    async def _asked(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(self._beside.start(work))
+
+    def _between_steps(self) -> None:
+        self._core._check()
+        if self._baton.has_begun:
+            raise ConfigError(
+                "a checkpoint",
+                expected="to be awaited after the step",
+                found="a step of this task that has not ended",
+                action="leave the block of `async with db.step():` first",
+            )

@@ -1,0 +1,230 @@
+"""An asyncio program has the same database, and its event loop is never held up for long."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tidelog import (
+    AsyncDatabase,
+    ConfigError,
+    FencedError,
+    JobConfig,
+    Map,
+    Schedule,
+    StateSchemaError,
+    UserFunctionError,
+    Value,
+)
+
+STATES = {"total": Value(int), "seen": Map(str, float)}
+OFTEN = JobConfig(checkpoint=Schedule(interval=0.02))
+NEVER = JobConfig(checkpoint=Schedule(interval=3600))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+def opened(
+    url: str, config: JobConfig = NEVER, **states: Any
+) -> AbstractAsyncContextManager[AsyncDatabase]:
+    return tidelog.open_async(url, states or STATES, config=config)
+
+
+class Broken(Exception):
+    """What a program breaks off with."""
+
+
+def test_what_was_changed_in_steps_is_there_again_with_the_position(url: str) -> None:
+    async def first() -> None:
+        async with opened(url) as db:
+            assert db.position is None
+            async with db.step():
+                db.key("a").total.set(7)
+                db.key("a").seen.set("x", 0.5)
+                db.advance("t", 1)
+                db.key("b").total.set(8)  # an advance does not end the step
+            taken = await db.checkpoint()
+            assert (await db.savepoint("kept")).slot == taken.slot + 1
+            assert db.position == {"t": 1}
+            async with db.step():
+                db.key("c").total.set(9)
+
+    async def second() -> None:
+        async with opened(url) as db:
+            assert db.position == {"t": 1}
+            assert db.key("a").seen.items() == [("x", 0.5)]
+            found = [row async for row in db.scan("total")]
+            assert found == [("a", 7), ("b", 8), ("c", 9)]
+
+    asyncio.run(first())
+    asyncio.run(second())
+    with tidelog.open(url, STATES) as db:
+        assert db.key("c").total.get() == 9
+
+
+def test_steps_of_many_tasks_are_whole_in_every_checkpoint(url: str) -> None:
+    async def count(db: AsyncDatabase, name: str) -> None:
+        for _ in range(400):
+            async with db.step():
+                for side in ("left", "right"):
+                    total = db.key(f"{name}-{side}").total
+                    total.set((total.get() or 0) + 1)
+                    if len(name) == 1:  # others have a turn in the middle of the step
+                        await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def program() -> None:
+        async with opened(url, OFTEN) as db:
+            await asyncio.gather(*(count(db, name) for name in ("a", "b", "cc", "dd")))
+            raise Broken
+
+    async def look() -> None:
+        async with opened(url) as db:
+            for name in ("a", "b", "cc", "dd"):
+                assert (
+                    len({db.key(f"{name}-{side}").total.get() for side in ("left", "right")}) == 1
+                )
+
+    for _ in range(3):
+        with pytest.raises(Broken):
+            asyncio.run(program())
+        asyncio.run(look())
+
+
+def test_a_change_outside_of_a_step_is_refused(url: str) -> None:
+    async def program() -> None:
+        async with opened(url) as db:
+            changes: list[Callable[[], object]] = [
+                lambda: db.key("a").total.set(1),
+                db.key("a").total.delete,
+                lambda: db.advance("t", 1),
+            ]
+            for change in changes:
+                with pytest.raises(ConfigError, match="a change outside of a step"):
+                    change()
+                with pytest.raises(ConfigError, match="a change outside of a step"):
+                    await asyncio.to_thread(change)
+
+            async def other() -> None:
+                db.key("a").total.set(1)
+
+            async with db.step():
+                with pytest.raises(ConfigError, match="by the task that has begun the step"):
+                    await asyncio.create_task(other())
+                with pytest.raises(ConfigError, match="after the step"):
+                    await db.checkpoint()
+                with pytest.raises(StateSchemaError, match="bigint"):
+                    db.key("a").total.set("text")
+            assert db.key("a").total.get() is None
+            await db.checkpoint()
+
+    asyncio.run(program())
+
+
+def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_something(url: str) -> None:
+    async def program() -> None:
+        async with opened(url) as db:
+            with pytest.raises(Broken):
+                async with db.step():
+                    raise Broken
+            async with db.step():
+                db.key("a").total.set(1)
+            await db.checkpoint()
+
+            async def cancelled() -> None:
+                async with db.step():
+                    db.key("a").total.set(2)
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(cancelled())
+            while db.key("a").total.get() == 1:
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(UserFunctionError, match="CancelledError"):
+                db.key("a").total.get()
+            with pytest.raises(UserFunctionError, match="open the database again"):
+                async with db.step():
+                    raise AssertionError("it has ended")
+
+    with pytest.raises(UserFunctionError, match="open the database again"):
+        asyncio.run(program())
+    with tidelog.open(url, STATES) as db:
+        assert db.key("a").total.get() == 1
+
+
+def test_a_second_start_fences_the_first(url: str) -> None:
+    async def program() -> None:
+        async with opened(url) as db:
+            async with db.step():
+                db.key("a").total.set(1)
+            await db.checkpoint()
+            async with opened(url) as second:
+                assert second.key("a").total.get() == 1
+                async with db.step():
+                    db.key("a").total.set(2)
+                uses: list[Callable[[], Awaitable[object]]] = [db.checkpoint, db.savepoint]
+                for use in uses:
+                    with pytest.raises(FencedError):
+                        await use()
+
+    with pytest.raises(FencedError):
+        asyncio.run(program())
+
+
+def test_what_cannot_be_opened_leaves_nothing(url: str) -> None:
+    async def program() -> None:
+        async with opened(url, total=Value(int)) as db, db.step():
+            db.key("a").total.set(1)
+        threads = threading.active_count()
+        with pytest.raises(StateSchemaError):
+            async with opened(url, total=Value(str)):
+                raise AssertionError("it was opened")
+        while threading.active_count() > threads:
+            await asyncio.sleep(0)
+
+    asyncio.run(program())
+
+
+def test_the_event_loop_goes_on_while_a_step_waits_for_room(url: str) -> None:
+    """Memory is full and a checkpoint is under way again and again; others have their turns."""
+    config = JobConfig(memory=48 << 20, checkpoint=Schedule(interval=0.1))
+    turns = 0
+
+    async def ticking() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def program() -> None:
+        nonlocal turns
+        async with tidelog.open_async(url, {"blob": Value(bytes)}, config=config) as db:
+            ticker = asyncio.create_task(ticking())
+            waited = 0
+            for number in range(4000):
+                before = turns
+                async with db.step():
+                    waited += turns - before > 1
+                    db.key(number).blob.set(number.to_bytes(8, "big") * 2500)
+                    db.advance("t", number)
+            assert waited  # it was awaited, and others went on
+            ticker.cancel()
+
+    async def look() -> None:
+        async with tidelog.open_async(url, {"blob": Value(bytes)}, config=config) as db:
+            assert db.position == {"t": 3999}
+            for number in range(0, 4000, 97):
+                assert db.key(number).blob.get() == number.to_bytes(8, "big") * 2500
+
+    asyncio.run(program())
+    asyncio.run(look())
