@@ -1,0 +1,159 @@
+"""Three library processes in one consumer group: some are killed, stopped and joined by others at
+random moments, and every message counts once.
+"""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+import tidelog
+from tests.process import harness
+from tests.support.depth import more_in_depth
+from tests.support.kafka import Topics
+from tidelog import Value
+
+PARTITIONS = 6
+MEMBERS = 3
+ROUNDS = more_in_depth(1, 8)
+PORTION = 1500
+"""Messages that come between two actions."""
+
+
+class Group:
+    """The processes of a consumer group, and the messages of its topic."""
+
+    def __init__(self, topics: Topics, directory: Path, strategy: str, rng: random.Random) -> None:
+        self.bootstrap, self.directory = topics.bootstrap, directory
+        self.topic, self.strategy, self.rng = topics.new(PARTITIONS), strategy, rng
+        self.producer = Producer({"bootstrap.servers": topics.bootstrap})
+        self.sent = Counter[tuple[int, bytes]]()
+        self.members: list[subprocess.Popen[bytes]] = []
+        self.stopped: list[subprocess.Popen[bytes]] = []
+
+    def start(self, strategy: str | None = None, group: str = "counting") -> None:
+        arguments = [self.bootstrap, f"{group}-{self.topic}", str(self.directory / "store")]
+        command = [sys.executable, "-m", "tests.kafka.group_worker", *arguments, self.topic]
+        with (self.directory / "errors.txt").open("ab") as errors:
+            self.members.append(
+                subprocess.Popen(
+                    [*command, strategy or self.strategy], cwd=harness.ROOT, stderr=errors
+                )
+            )
+
+    def send(self) -> None:
+        for _ in range(PORTION):
+            key, partition = b"u%d" % self.rng.randrange(50), self.rng.randrange(PARTITIONS)
+            self.sent[partition, key] += 1
+            self.producer.produce(self.topic, b"", key, partition)
+        assert self.producer.flush(harness.GIVE_UP_S) == 0
+
+    def positions(self) -> int:
+        """How many messages durable checkpoints say are done."""
+        done = 0
+        for path in self.directory.glob("store/partitions/*"):
+            try:
+                with tidelog.open(str(path), at="latest") as view:
+                    done += (view.position or {}).get(self.topic, 0)
+            except tidelog.TidelogError:
+                pass  # nothing is stored yet, or it was dropped while it was read
+        return done
+
+    def wait_for_progress(self) -> None:
+        """Until something more is durable, so that what comes next meets work."""
+        before = self.positions()
+        give_up = time.monotonic() + harness.GIVE_UP_S
+        while self.positions() <= before:
+            assert time.monotonic() < give_up, (self.directory / "errors.txt").read_text()
+            self.supervise()
+            time.sleep(0.2)
+
+    def supervise(self) -> None:
+        """Start again who has ended, such as one that was fenced."""
+        ended = [each for each in self.members if each.poll() is not None]
+        for each in ended:
+            self.members.remove(each)
+            self.start()
+
+    def join(self) -> None:
+        self.start()
+
+    def kill(self) -> None:
+        self.members.pop(self.rng.randrange(len(self.members))).kill()
+
+    def leave(self) -> None:
+        """Ctrl-C: it takes its last checkpoints and says so to the group."""
+        leaving = self.members.pop(self.rng.randrange(len(self.members)))
+        leaving.send_signal(signal.SIGINT)
+        assert leaving.wait(harness.GIVE_UP_S) == 0
+
+    def suspend(self) -> None:
+        """The lid of the laptop: down for longer than the group waits."""
+        zombie = self.members.pop(self.rng.randrange(len(self.members)))
+        zombie.send_signal(signal.SIGSTOP)
+        self.stopped.append(zombie)
+
+    def wake(self) -> None:
+        while self.stopped:
+            zombie = self.stopped.pop()
+            zombie.send_signal(signal.SIGCONT)
+            self.members.append(zombie)
+
+    def end(self) -> None:
+        for each in (*self.members, *self.stopped):
+            each.kill()
+            each.wait()
+        self.members.clear()
+        self.stopped.clear()
+
+
+@contextmanager
+def ended(group: Group) -> Iterator[Group]:
+    try:
+        yield group
+    finally:
+        group.end()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_every_message_is_counted_once_whatever_becomes_of_the_consumers(
+    strategy: str, topics: Topics, tmp_path: Path
+) -> None:
+    rng = random.Random(strategy)
+    with ended(Group(topics, tmp_path, strategy, rng)) as group:
+        for _ in range(MEMBERS):
+            group.start()
+        for _ in range(ROUNDS):
+            actions = [group.kill, group.suspend, group.leave, group.join]
+            rng.shuffle(actions)
+            for action in actions:
+                group.send()
+                group.wait_for_progress()
+                action()
+                if len(group.members) < MEMBERS:
+                    group.start()
+            group.send()
+            group.wait_for_progress()
+            group.wake()
+        group.send()
+        group.wait_for_progress()
+        group.end()
+        group.start("--to-the-end", "last")
+        errors = tmp_path / "errors.txt"
+        assert group.members[-1].wait(harness.GIVE_UP_S) == 0, errors.read_text()
+        sent, topic = group.sent, group.topic
+    with tidelog.open_partitions(str(tmp_path / "store"), {"orders": Value(int)}) as app:
+        app.assign(range(PARTITIONS))
+        found = {each: app[each[0]].key(each[1]).orders.get() for each in sent}
+        assert found == sent
+        for partition, db in ((each, app[each]) for each in app):
+            messages = sum(count for (where, _), count in sent.items() if where == partition)
+            assert db.position == {topic: messages}
