@@ -7,6 +7,9 @@ from .connectors.files import JsonLines as JsonLines
 from .connectors.files import ParquetFiles as ParquetFiles
 from .connectors.files import TextFiles as TextFiles
 from .connectors.iceberg import Iceberg as Iceberg
+from .connectors.kafka import DeadLetterTopic as DeadLetterTopic
+from .connectors.kafka import KafkaRecord as KafkaRecord
+from .connectors.kafka import KafkaSource as KafkaSource
 from .connectors.program import Callback as Callback
 from .connectors.program import Emitter as Emitter
 from .connectors.program import PushSource as PushSource

@@ -176,6 +176,16 @@ def loop_thread(
     return loop
 
 
+def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:
+    """A thread that does this work beside the event loop; the process ends without waiting for it.
+
+    For a client library that has to be asked all the time.
+    """
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 def hold_thread(seconds: float) -> None:
     """Keep the calling thread for so long, as a slow call into another system does."""
     time.sleep(seconds)

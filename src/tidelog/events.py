@@ -55,6 +55,23 @@ class Event(Enum):
     # Kafka.
     KAFKA_CLIENT_WARNED = (WARNING, "librdkafka: %(message)s")
     KAFKA_CLIENT_SAID = (DEBUG, "librdkafka: %(message)s")
+    KAFKA_AWAY = (WARNING, "no broker of %(cluster)s answers: the source waits, %(wait)s")
+    KAFKA_BACK = (INFO, "a broker of %(cluster)s answers again, after %(seconds).1f s")
+    KAFKA_OFFSET_MISSING = (
+        WARNING,
+        "%(where)s has no offset %(offset)d any more: reading goes on at %(found)d, as "
+        "on_missing_offset says",
+    )
+    KAFKA_MESSAGES_SKIPPED = (
+        WARNING,
+        "%(skipped)d messages since the start could not be decoded and were left out, the last one "
+        "in %(where)s: %(error)s",
+    )
+    KAFKA_OFFSETS_NOT_COMMITTED = (
+        WARNING,
+        "offsets were not committed to the consumer group in %(cluster)s, which only those miss "
+        "who watch it: %(error)s",
+    )
 
     # Programs with a loop of their own.
     STEP_OPEN = (

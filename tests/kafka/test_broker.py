@@ -1,4 +1,4 @@
-"""The broker of tests and examples: killed and started again it has its data and its address."""
+"""The broker of tests and examples: what it needs, and that it leaves nothing running."""
 
 import os
 import stat
@@ -9,31 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka import Topics, reason_without
+from tests.support.kafka import reason_without
 from tidelog.errors import ConfigError, StoreUnreachableError
 from tidelog.examples import kafka_broker, kafka_jars
 from tidelog.examples.kafka_broker import Broker
 
 
-@pytest.fixture(scope="module")
-def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Broker:
+def test_a_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     reason = reason_without()
     if reason is not None:
         pytest.skip(reason)
-    return Broker(tmp_path_factory.mktemp("broker") / "kafka")
-
-
-def test_a_killed_broker_comes_back_with_its_data_and_ends_with_its_starter(
-    own_broker: Broker, tmp_path: Path
-) -> None:
-    with own_broker:
-        topics = Topics(own_broker.bootstrap)
-        topic = topics.new()
-        topics.write(topic, ["before"])
-        own_broker.kill()
-        own_broker.start()
-        topics.write(topic, ["after"])
-        assert [message.value() for message in topics.read(topic, 2)] == [b"before", b"after"]
     program = """
         import os, sys
         from pathlib import Path

@@ -5,7 +5,7 @@ msgpack values; a reader is used by one task.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
@@ -13,7 +13,8 @@ class SplitReader(ABC):
     """Reads one split."""
 
     position: Any
-    """Where the next `read` goes on; stored in every checkpoint."""
+    """Where the next `read` goes on; stored in every checkpoint. A read without records may move
+    it, too."""
     at_end: bool = False
     """The next `read` would return None. A reader that knows saves a task one more turn for it."""
     delay_s: float = 0.0
@@ -57,6 +58,9 @@ class Source(ABC):
     splits_grow: bool = False
     """Splits have no end: those that an earlier run has read to their end are read on."""
 
+    new_split_position: Any = None
+    """Where splits begin that appear after the source has begun; None: where the first ones do."""
+
     @abstractmethod
     def discover(self) -> Iterable[str]:
         """Names of all splits there are now, in reading order."""
@@ -64,3 +68,13 @@ class Source(ABC):
     @abstractmethod
     def open(self, split: str, position: Any) -> SplitReader:
         """Read a split from a position; None is its start."""
+
+    def checkpointed(self, positions: Mapping[str, Any]) -> None:
+        """A completed checkpoint holds these positions of splits, those that have moved since the
+        one before: whoever watches the outside system may be told. Must not block.
+        """
+
+    def close(self) -> None:
+        """No split is read any more: release what they share. May block, and be followed by `open`
+        in another run.
+        """

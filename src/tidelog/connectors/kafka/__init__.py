@@ -1,1 +1,6 @@
 """Topics of Apache Kafka."""
+
+from tidelog.connectors.kafka.records import DeadLetterTopic, KafkaRecord
+from tidelog.connectors.kafka.source import KafkaSource
+
+__all__ = ["DeadLetterTopic", "KafkaRecord", "KafkaSource"]

@@ -34,6 +34,7 @@ class SourceTask(Task):
         self._splits = splits
         self._alignment = splits.alignment
         self._positions = SplitPositions(parts.backend)
+        splits.join(begun=any(True for _ in self._positions.started()))
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
         self._reads = SplitTurns(
@@ -74,6 +75,13 @@ class SourceTask(Task):
         super().abort(checkpoint)
         self._wake.set()
 
+    async def complete(self, checkpoint: CheckpointId) -> None:
+        await super().complete(checkpoint)
+        moved = self._positions.completed(checkpoint)
+        if moved:
+            with blame(self.id.operator):
+                self._source.checkpointed(moved)
+
     def _wake_up(self) -> None:
         self._wake.set()
 
@@ -105,6 +113,7 @@ class SourceTask(Task):
             try:
                 closings = [reading.close for reading in self._reads]
                 close_all(str(self.id), closings, quietly=not ended)
+                await self._splits.leave()
             finally:
                 await self._stop()
 
@@ -118,7 +127,9 @@ class SourceTask(Task):
     async def _handle_barriers(self) -> None:
         while self._barriers or (self._held is not None and not self._leaving):
             if self._barriers:
-                await self._checkpoint(self._barriers.popleft(), self._now())
+                barrier = self._barriers.popleft()
+                self._positions.at_barrier(barrier.checkpoint)
+                await self._checkpoint(barrier, self._now())
                 # Meanwhile there may be something to read.
                 for reading in self._reads:
                     reading.ask_again()
@@ -172,9 +183,10 @@ class SourceTask(Task):
     def _add(self, split: str, stored: StoredSplit, *, found: bool) -> None:
         if stored.done and not (found and self._source.splits_grow):
             return
-        reading = SplitReading(
-            split, self._source, stored.position, self.id.operator, self.parts.effects
-        )
+        position = stored.position
+        if position is None and self._splits.is_new(split):
+            position = self._source.new_split_position
+        reading = SplitReading(split, self._source, position, self.id.operator, self.parts.effects)
         reading.notify(self._wake.set)
         begins = self._reads.add(reading)
         event_time = self.parts.chain.event_time
@@ -228,6 +240,8 @@ class SourceTask(Task):
             self._finish_split(reading, portion)
             await self._follow_splits()
         elif not reading.queued:
+            if portion is not None and portion.position != reading.stored:
+                self._store(reading, portion)
             self._alignment.gone(reading.split)
             self._not_heard(reading)
             await self._follow_splits()
@@ -255,8 +269,7 @@ class SourceTask(Task):
     def _keep(self, reading: SplitReading, portion: Portion) -> None:
         """Keep a split's position behind records that were emitted, and what they tell of time."""
         event_time, split = self.parts.chain.event_time, reading.split
-        latest = event_time.latest(split) if event_time is not None else None
-        self._positions.put(split, StoredSplit(False, portion.position, latest))
+        self._store(reading, portion)
         if event_time is not None and event_time.heard():
             reading.heard()
             self._alignment.moved(split, event_time.watermark_of(split))
@@ -265,6 +278,12 @@ class SourceTask(Task):
             # Records that are filtered out before they have a time move no watermark.
             self._alignment.gone(split)
             self._not_heard(reading)
+
+    def _store(self, reading: SplitReading, portion: Portion) -> None:
+        event_time, split = self.parts.chain.event_time, reading.split
+        latest = event_time.latest(split) if event_time is not None else None
+        self._positions.put(split, StoredSplit(False, portion.position, latest))
+        reading.stored = portion.position
 
     def _finish_split(self, reading: SplitReading, portion: Portion) -> None:
         split = reading.split

@@ -59,6 +59,8 @@ class SplitReading:
         """When reads of the split began to give nothing, in seconds on the monotonic clock."""
         self.idle = False
         """The split has been quiet for so long that event time does not wait for it."""
+        self.stored = position
+        """The position that the task has stored."""
         self._source = source
         self._position = position
         self._task = task

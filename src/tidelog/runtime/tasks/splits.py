@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.changelog.change import prefix_end
 from tidelog.effects import Effects
+from tidelog.ids import CheckpointId
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.watermarks import LeastWatermark
 from tidelog.state.backend import KeyedBackend
@@ -28,7 +29,26 @@ class SourceSplits:
         self._found: list[str] | None = None
         self._found_at = 0.0
         self._lock = asyncio.Lock()
+        self._first: frozenset[str] | None = None
+        """What the first discovery of this run has found."""
+        self._begun = False
+        self._readers = 0
         self.alignment = SplitAlignment()
+
+    def join(self, *, begun: bool) -> None:
+        """One more subtask reads splits; `begun`: an earlier run has begun some of its."""
+        self._readers += 1
+        self._begun = self._begun or begun
+
+    async def leave(self) -> None:
+        """A subtask reads no more; after the last one the source is closed."""
+        self._readers -= 1
+        if self._readers == 0:
+            await self._effects.offload.wait(self._source.close)
+
+    def is_new(self, split: str) -> bool:
+        """Whether a split has appeared after the source began, in this run or an earlier one."""
+        return self._begun or (self._first is not None and split not in self._first)
 
     async def find(self) -> list[str]:
         """All splits known now; discovers again at the interval that the source asks for."""
@@ -38,6 +58,8 @@ class SourceSplits:
             if self._found is None or (again is not None and now - self._found_at >= again):
                 self._found = await self._effects.offload.wait(_discover, self._source)
                 self._found_at = now
+                if self._first is None:
+                    self._first = frozenset(self._found)
             return self._found
 
 
@@ -98,6 +120,10 @@ class SplitPositions:
         self._state = info.id.to_bytes(2, "big")
         decode = msgspec.msgpack.Decoder().decode
         self._rows = backend.rows(info, msgspec.msgpack.Encoder().encode, decode, scanned=True)
+        self._moved: dict[str, Any] = {}
+        """Positions that no barrier has passed yet."""
+        self._at_barriers: dict[CheckpointId, dict[str, Any]] = {}
+        """Positions that have moved before the barriers of checkpoints that are not complete."""
 
     def owns(self, split: str) -> bool:
         """Whether the split belongs to this subtask."""
@@ -110,8 +136,23 @@ class SplitPositions:
 
     def put(self, split: str, stored: StoredSplit) -> None:
         """Store how far a split is read."""
+        self._moved[split] = stored.position
         row = [stored.done, stored.position]
         self._rows.put(self._row(split), row if stored.latest is None else [*row, stored.latest])
+
+    def at_barrier(self, checkpoint: CheckpointId) -> None:
+        """The positions put so far are those of the checkpoint."""
+        if self._moved:
+            self._at_barriers[checkpoint] = self._moved
+            self._moved = {}
+
+    def completed(self, checkpoint: CheckpointId) -> dict[str, Any]:
+        """The positions in a completed checkpoint that have moved since the one before."""
+        moved: dict[str, Any] = {}
+        for earlier in sorted(self._at_barriers):
+            if earlier <= checkpoint:
+                moved.update(self._at_barriers.pop(earlier))
+        return moved
 
     def started(self) -> Iterable[str]:
         """Splits with a stored position."""

@@ -1,0 +1,307 @@
+"""One consumer for all partitions that a source reads: one connection to each broker, one thread.
+
+Invariants: the thread alone polls and assigns; what it has fetched and the job has not taken is
+bounded, and a partition that is not read holds no other one back for long; a missing offset is
+never silently a new beginning.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Event as Flag
+from typing import Any, Final
+
+from tidelog.connectors.kafka.client import Cluster, failures, library, translated
+from tidelog.connectors.kafka.offsets import (
+    EARLIEST,
+    MADE_AGAIN,
+    MissingOffset,
+    end_offsets,
+    gone,
+    oldest_offset,
+)
+from tidelog.connectors.kafka.partition import PartitionReader, Place
+from tidelog.connectors.kafka.records import Decoder
+from tidelog.effects import Clock, daemon_thread
+from tidelog.errors import ObjectNotFoundError, StorageError, StoreUnreachableError, TidelogError
+from tidelog.events import Event
+
+logger = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.1
+_MESSAGES: Final = 1000
+_MOST_RECORDS: Final = 8192
+"""Records of a partition that wait for the job before no more are fetched."""
+_MOST_BYTES: Final = 32 << 20
+"""Bytes of messages of all partitions that do, shared among them."""
+_PATIENCE_S: Final = 0.5
+"""How long a full partition may hold up the others before it is paused. What librdkafka has
+fetched of it by then is fetched again later, so a job that is merely slow is waited for."""
+_ASK_S: Final = 1.0
+_CLOSE_S: Final = 10.0
+
+
+class SharedConsumer:
+    """Reads partitions in a thread of its own, from `start` until `close`.
+
+    `outage_s` is how long all brokers may be away; None: as long as it takes.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        cluster: Cluster,
+        decoder: Decoder,
+        clock: Clock,
+        *,
+        on_missing: MissingOffset,
+        outage_s: float | None,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._decoder = decoder
+        self._clock = clock
+        self._on_missing = on_missing
+        self._outage_s = outage_s
+        self._readers: dict[Place, PartitionReader] = {}
+        self._requests: deque[Callable[[], None]] = deque()
+        self._taken = Flag()
+        self._closing = Flag()
+        self._away_since: float | None = None
+        self._ask_at = 0.0
+        self._kafka = library()
+        self._thread = daemon_thread(self._run, "tidelog-kafka")
+
+    def open(self, place: Place, position: Any, end: int | None) -> PartitionReader:
+        """In the event loop: read a partition from a position."""
+        reader = PartitionReader(place, position, end, self._taken, self._leave)
+        if not reader.at_end:
+            self._requests.append(lambda: self._assign(reader))
+        return reader
+
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        """Tell the consumer group, for those who watch it; nothing waits for it or reads it."""
+        given = [self._kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
+        self._requests.append(lambda: self._commit(given))
+
+    def away(self) -> None:
+        """In a poll: no broker answers."""
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
+            wait = "without end" if self._outage_s is None else f"{self._outage_s:g} s at most"
+            Event.KAFKA_AWAY.log(logger, cluster=self._cluster, wait=wait)
+
+    def close(self) -> bool:
+        """End the thread, after what was asked for; blocks. False: it is still at work."""
+        self._closing.set()
+        self._taken.set()
+        self._thread.join(_CLOSE_S)
+        return not self._thread.is_alive()
+
+    def _leave(self, reader: PartitionReader) -> None:
+        self._requests.append(lambda: self._unassign(reader))
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self._do_requests()
+                self._hold_back()
+                self._hand_out(self._fetch())
+                self._watch_outage()
+            self._do_requests()
+        except Exception as error:  # the job must not wait for a thread that is gone
+            self._fail(_ours(error, self._cluster))
+
+    def _do_requests(self) -> None:
+        while self._requests:
+            self._requests.popleft()()
+
+    def _fetch(self) -> Sequence[Any]:
+        waits = any(reader.paused for reader in self._readers.values())
+        first = self._client.poll(_POLL_S / 10 if waits else _POLL_S)
+        if first is None:
+            return ()
+        return [first, *self._client.consume(_MESSAGES, 0)]
+
+    def _hand_out(self, messages: Sequence[Any]) -> None:
+        of: dict[Place, list[Any]] = {}
+        for message in messages:
+            if message.topic() is None:
+                self._fail(translated(message.error(), "", self._cluster))
+            else:
+                of.setdefault(Place(message.topic(), message.partition()), []).append(message)
+        for place, some in of.items():
+            reader = self._readers.get(place)
+            if reader is not None:
+                try:
+                    self._take(reader, some)
+                except TidelogError as failure:
+                    self._give_up(reader, failure)
+
+    def _take(self, reader: PartitionReader, messages: Sequence[Any]) -> None:
+        """Hand messages of one partition over, as far as they are to be read."""
+        good: list[Any] = []
+        for message in messages:
+            if message.error() is None:
+                good.append(message)
+            else:
+                self._put(reader, good)
+                good = []
+                self._react(reader, message)
+        self._put(reader, good)
+
+    def _put(self, reader: PartitionReader, messages: list[Any]) -> None:
+        if not messages:
+            return
+        self._back()
+        if reader.end is not None:
+            wanted = [message for message in messages if message.offset() < reader.end]
+            position = reader.end if len(wanted) < len(messages) else messages[-1].offset() + 1
+        else:
+            wanted, position = messages, messages[-1].offset() + 1
+        try:
+            records = self._decoder.records(wanted)
+        except TidelogError:
+            # What is good before the bad one is read first, so that a restart begins there.
+            for message in wanted:
+                records = self._decoder.records([message])
+                reader.put(records, message.offset() + 1, len(message))
+            raise
+        reader.put(records, position, sum(map(len, wanted)))
+
+    def _react(self, reader: PartitionReader, message: Any) -> None:
+        """To what a poll says of a partition in place of a message."""
+        error, kinds = message.error(), self._kafka.KafkaError
+        if error.code() == kinds._PARTITION_EOF:
+            self._back()
+            reader.put([], message.offset(), 0)
+        elif error.code() == kinds._AUTO_OFFSET_RESET:
+            self._find_offset(reader, message.offset(), error)
+        elif error.code() not in self._passing():
+            raise translated(error, f"{reader.place}, offset {reader.fetched_to}", self._cluster)
+
+    def _passing(self) -> tuple[int, ...]:
+        """Errors after which librdkafka goes on by itself."""
+        kinds = self._kafka.KafkaError
+        return (kinds._TRANSPORT, kinds._ALL_BROKERS_DOWN, kinds._TIMED_OUT)
+
+    def _find_offset(self, reader: PartitionReader, offset: int, error: Any) -> None:
+        """The partition has no such offset; raises unless the user wants to go on all the same."""
+        place, ask = reader.place, (self._client, self._cluster, _ASK_S * 10)
+        offset = reader.fetched_to if isinstance(reader.fetched_to, int) else offset
+        oldest, end = oldest_offset(place, *ask), end_offsets([place], *ask)[place]
+        if offset > end:
+            raise gone(place, offset, f"an end at offset {end}: {MADE_AGAIN}", self._cluster)
+        if self._on_missing == "fail" or offset >= oldest:
+            raise ObjectNotFoundError(
+                f"{place}, offset {offset} in {self._cluster}",
+                expected="the message that the job is to read next",
+                found=f"messages from offset {oldest} to {end} ({error.str()})",
+                action="if retention has removed what the job had not read, go on without it: "
+                'pass on_missing_offset="earliest" or "latest"',
+                retry_safe=False,
+            )
+        found = oldest if self._on_missing == EARLIEST else end
+        Event.KAFKA_OFFSET_MISSING.log(logger, where=place, offset=offset, found=found)
+        self._unassign(reader)
+        reader.put([], found, 0)
+        self._assign(reader)
+
+    def _assign(self, reader: PartitionReader) -> None:
+        start = reader.fetched_to
+        offset = start if isinstance(start, int) else self._kafka.OFFSET_BEGINNING
+        with self._failures(reader):
+            self._client.incremental_assign([self._kafka.TopicPartition(*reader.place, offset)])
+            self._readers[reader.place] = reader
+
+    def _unassign(self, reader: PartitionReader) -> None:
+        if self._readers.pop(reader.place, None) is not None:
+            with self._failures(reader):
+                self._client.incremental_unassign([self._kafka.TopicPartition(*reader.place)])
+
+    def _give_up(self, reader: PartitionReader, failure: TidelogError) -> None:
+        self._unassign(reader)
+        reader.fail(failure)
+
+    def _failures(self, reader: PartitionReader) -> Any:
+        return failures(f"{reader.place}, offset {reader.fetched_to}", self._cluster)
+
+    def _hold_back(self) -> None:
+        """Wait while the job has enough to do; pause what it does not read meanwhile."""
+        give_up = self._clock.monotonic() + _PATIENCE_S
+        while (full := self._full()) and not self._closing.is_set():
+            left = give_up - self._clock.monotonic()
+            if left <= 0:
+                for reader in full:
+                    self._client.pause([self._kafka.TopicPartition(*reader.place)])
+                    reader.paused = True
+                break
+            self._taken.clear()
+            if self._full():
+                self._taken.wait(left)
+        for reader in self._readers.values():
+            if reader.paused and not self._is_full(reader, part=2):
+                self._client.resume([self._kafka.TopicPartition(*reader.place)])
+                reader.paused = False
+
+    def _full(self) -> list[PartitionReader]:
+        return [r for r in self._readers.values() if not r.paused and self._is_full(r)]
+
+    def _is_full(self, reader: PartitionReader, part: int = 1) -> bool:
+        records, size = reader.waiting
+        share = _MOST_BYTES // len(self._readers)
+        return records >= _MOST_RECORDS // part or size >= max(1, share // part)
+
+    def _watch_outage(self) -> None:
+        now = self._clock.monotonic()
+        if self._away_since is None or now < self._ask_at:
+            return
+        self._ask_at = now + _ASK_S
+        with suppress(self._kafka.KafkaException):
+            self._client.list_topics(timeout=_ASK_S)
+            self._back()
+        if self._away_since is None or self._outage_s is None:
+            return
+        if now - self._away_since >= self._outage_s:
+            self._fail(
+                StoreUnreachableError(
+                    str(self._cluster),
+                    expected=f"an answer within {self._outage_s:g} s, as outage_s says",
+                    found="none from any broker",
+                    action="start the job again when the brokers are back; it goes on from its "
+                    "last checkpoint",
+                )
+            )
+            self._away_since = None
+
+    def _back(self) -> None:
+        if self._away_since is not None:
+            seconds = self._clock.monotonic() - self._away_since
+            self._away_since = None
+            Event.KAFKA_BACK.log(logger, cluster=self._cluster, seconds=seconds)
+
+    def _fail(self, failure: TidelogError) -> None:
+        for reader in list(self._readers.values()):
+            reader.fail(failure)
+
+    def _commit(self, offsets: list[Any]) -> None:
+        if self._away_since is not None:
+            return
+        try:
+            # At the end there is no later poll in which an answer could come.
+            self._client.commit(offsets=offsets, asynchronous=not self._closing.is_set())
+        except self._kafka.KafkaException as error:
+            Event.KAFKA_OFFSETS_NOT_COMMITTED.log(logger, cluster=self._cluster, error=error)
+
+
+def _ours(error: Exception, cluster: Cluster) -> TidelogError:
+    if isinstance(error, TidelogError):
+        return error
+    if isinstance(error, library().KafkaException):
+        return translated(error.args[0], "", cluster)
+    return StorageError(
+        str(cluster),
+        found=f"{type(error).__name__}: {error}",
+        action="start the job again; if it happens again, report this",
+    )

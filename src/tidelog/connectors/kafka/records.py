@@ -1,0 +1,201 @@
+"""What a message of Kafka becomes for a job, and what happens to one that cannot be decoded.
+
+Invariant: a message is a record, an error that names its topic, partition and offset, or one that
+was skipped as the user wished: counted, and in the dead-letter topic before the job goes on.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tidelog.connectors.kafka.client import Cluster, library, translated
+from tidelog.effects import Clock
+from tidelog.errors import ConfigError, CorruptObjectError, StoreUnreachableError, TidelogError
+from tidelog.events import Event
+
+logger = logging.getLogger(__name__)
+
+
+class KafkaRecord(msgspec.Struct, frozen=True):
+    """One message, with key and value as they were decoded."""
+
+    key: Any
+    value: Any
+    """None also for a tombstone, a message without a value."""
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+    """Milliseconds since 1970: when it was produced or, if the topic says so, appended; -1 when
+    there is none."""
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class DeadLetterTopic:
+    """Messages that cannot be decoded go to this topic of the same cluster, as they came, with
+    headers that say where from and why.
+    """
+
+    topic: str
+
+
+Decode = Literal["bytes", "text", "json"] | Callable[[bytes], Any]
+OnError = Literal["fail", "skip"] | DeadLetterTopic
+
+_DECODERS: Final[dict[Any, Callable[[bytes], Any]]] = {
+    "bytes": bytes,
+    "text": bytes.decode,
+    "json": msgspec.json.Decoder().decode,
+}
+_LOG_EVERY_S: Final = 10.0
+_DELIVERY_S: Final = 60.0
+
+
+class Decoder:
+    """Makes records of messages; raises ConfigError for an unknown way to do so."""
+
+    def __init__(
+        self, key: Decode, value: Decode, on_error: OnError, cluster: Cluster, clock: Clock
+    ) -> None:
+        self._key, self._value = _decoder("key", key), _decoder("value", value)
+        if on_error not in ("fail", "skip") and not isinstance(on_error, DeadLetterTopic):
+            raise ConfigError(
+                "on_error",
+                expected="'fail', 'skip' or DeadLetterTopic('name')",
+                found=repr(on_error),
+                action="pass one of them",
+            )
+        self._on_error = on_error
+        self._letters = (
+            _DeadLetters(on_error.topic, cluster) if isinstance(on_error, DeadLetterTopic) else None
+        )
+        self._clock = clock
+        self._log_at: float | None = None
+        self.skipped = 0
+        """Messages that could not be decoded and did not stop the job."""
+
+    def records(self, messages: Sequence[Any]) -> list[KafkaRecord]:
+        """The records of messages; raises CorruptObjectError, and what dead letters raise."""
+        try:
+            return list(map(self._record, messages))
+        except Exception:  # whatever a function of the user raises
+            return self._one_by_one(messages)
+
+    def _record(self, message: Any) -> KafkaRecord:
+        key, value = message.key(), message.value()
+        return KafkaRecord(
+            None if key is None else self._key(key),
+            None if value is None else self._value(value),
+            tuple(message.headers() or ()),
+            message.timestamp()[1],
+            message.topic(),
+            message.partition(),
+            message.offset(),
+        )
+
+    def _one_by_one(self, messages: Sequence[Any]) -> list[KafkaRecord]:
+        records = []
+        for message in messages:
+            try:
+                records.append(self._record(message))
+            except Exception as error:
+                if self._on_error == "fail":
+                    raise CorruptObjectError(
+                        place_of(message),
+                        expected="a message that `key` and `value` of the source decode",
+                        found=f"{type(error).__name__}: {error}",
+                        action='correct the decoding, or pass on_error="skip" or '
+                        "on_error=DeadLetterTopic(...) to go on without such messages",
+                    ) from error
+                self._leave_out(message, error)
+        if self._letters is not None:
+            self._letters.deliver()
+        return records
+
+    def _leave_out(self, message: Any, error: Exception) -> None:
+        self.skipped += 1
+        if self._letters is not None:
+            self._letters.send(message, error)
+        now = self._clock.monotonic()
+        if self._log_at is None or now >= self._log_at:
+            self._log_at = now + _LOG_EVERY_S
+            Event.KAFKA_MESSAGES_SKIPPED.log(
+                logger, skipped=self.skipped, where=place_of(message), error=repr(error)
+            )
+
+
+class _DeadLetters:
+    """Writes to a dead-letter topic; at least once, as a restart reads such messages again."""
+
+    def __init__(self, topic: str, cluster: Cluster) -> None:
+        self._topic = topic
+        self._cluster = cluster
+        self._producer: Any = None
+        self._failed: Any = None
+
+    def send(self, message: Any, error: Exception) -> None:
+        if self._producer is None:
+            self._producer = self._cluster.producer({"enable.idempotence": True})
+        headers = [
+            *(message.headers() or ()),
+            ("tidelog.topic", message.topic().encode()),
+            ("tidelog.partition", str(message.partition()).encode()),
+            ("tidelog.offset", str(message.offset()).encode()),
+            ("tidelog.error", f"{type(error).__name__}: {error}".encode()),
+        ]
+        try:
+            self._producer.produce(
+                self._topic,
+                message.value(),
+                message.key(),
+                headers=headers,
+                on_delivery=self._delivered,
+            )
+        except BufferError:
+            self.deliver()
+            self.send(message, error)
+        except library().KafkaException as refused:
+            raise self._refused(refused.args[0]) from refused
+
+    def deliver(self) -> None:
+        """Wait until all are in the topic; raises when they are not."""
+        if self._producer is None:
+            return
+        left = self._producer.flush(_DELIVERY_S)
+        if self._failed is not None:
+            raise self._refused(self._failed)
+        if left:
+            raise StoreUnreachableError(
+                f"dead-letter topic {self._topic!r} in {self._cluster}",
+                expected=f"to take messages within {_DELIVERY_S:g} s",
+                found=f"{left} not taken",
+                action="see whether its brokers run",
+            )
+
+    def _refused(self, error: Any) -> TidelogError:
+        return translated(error, f"dead-letter topic {self._topic!r}", self._cluster)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed = error
+
+
+def place_of(message: Any) -> str:
+    """Topic, partition and offset of a message, as errors name it."""
+    return f"topic {message.topic()!r}, partition {message.partition()}, offset {message.offset()}"
+
+
+def _decoder(what: str, decode: Decode) -> Callable[[bytes], Any]:
+    found = _DECODERS.get(decode) if isinstance(decode, str) else decode
+    if found is None or not callable(found):
+        raise ConfigError(
+            f"{what} of a KafkaSource",
+            expected="'bytes', 'text', 'json' or a function of the bytes",
+            found=repr(decode),
+            action="pass one of them",
+        )
+    return found

@@ -1,0 +1,273 @@
+"""Topics of Kafka as a source: a split is a partition, its position an offset.
+
+Invariants: the checkpoint alone says where a job goes on, the consumer group is told afterwards; a
+partition that was begun and is gone is an error; one that appears later is read from its beginning.
+"""
+
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from tidelog.connectors.kafka.client import Cluster, library, translated
+from tidelog.connectors.kafka.consumer import SharedConsumer
+from tidelog.connectors.kafka.offsets import (
+    EARLIEST,
+    MADE_AGAIN,
+    MissingOffset,
+    Start,
+    check_start,
+    end_offsets,
+    first_offsets,
+    gone,
+)
+from tidelog.connectors.kafka.partition import PartitionReader, Place
+from tidelog.connectors.kafka.records import Decode, Decoder, OnError
+from tidelog.effects import Clock, SystemClock, hold_thread
+from tidelog.errors import StoreUnreachableError, require
+from tidelog.runtime.source import Source
+
+_TOPIC: Final = re.compile(r"[\w.-]{1,249}", re.ASCII)
+_SETTLE_S: Final = 3.0
+"""How long a topic may be unknown: a broker that has just started may not know it yet."""
+_ANSWER_S: Final = 10.0
+_SLICE_S: Final = 1.0
+
+_NO_GROUP: Final = "tidelog"
+"""Every consumer has a group; nothing is committed to this one, and nobody joins it."""
+_FIXED: Final = {
+    "group.id": "group=",
+    "enable.auto.commit": "nothing: offsets are committed after checkpoints",
+    "enable.auto.offset.store": "nothing: offsets are committed after checkpoints",
+    "auto.offset.reset": "start= and on_missing_offset=",
+    "enable.partition.eof": "stop=",
+    "error_cb": "the log",
+}
+_DEFAULTS: Final = {
+    "isolation.level": "read_committed",
+    # What librdkafka holds is fetched again after a pause, and is memory beside the job's.
+    "queued.max.messages.kbytes": 16_384,
+    # By default up to 10 s pass before a broker that is back is found.
+    "reconnect.backoff.max.ms": 1_000,
+}
+
+
+class KafkaSource(Source):
+    """Messages of one or several topics as `KafkaRecord`s.
+
+    - `start`: where the first run begins; later ones go on from their checkpoint.
+    - `stop`: "latest" ends the job at what is there when it starts; None: it never ends.
+    - `group`: offsets are committed to this consumer group when a checkpoint completes.
+    - `key`, `value`: "bytes", "text", "json", or a function of the bytes.
+    - `on_error`: what to do about messages that cannot be decoded: "fail", "skip", or a
+      `DeadLetterTopic`.
+    - `on_missing_offset`: what to do when retention was faster than the job: "fail", "earliest" or
+      "latest".
+    - `client`: settings of librdkafka.
+    - `connect_s`, `outage_s`: how long to wait for brokers at the start, and later on; None: as
+      long as it takes.
+    - `rediscover_s`: how often new partitions are looked for.
+
+    Raises ConfigError.
+    """
+
+    new_split_position = EARLIEST
+    splits_grow = True
+
+    def __init__(
+        self,
+        topics: str | Sequence[str],
+        *,
+        bootstrap: str | Sequence[str],
+        group: str | None = None,
+        start: Start = "earliest",
+        stop: Literal["latest"] | None = None,
+        key: Decode = "bytes",
+        value: Decode = "bytes",
+        on_error: OnError = "fail",
+        on_missing_offset: MissingOffset = "fail",
+        client: Mapping[str, Any] | None = None,
+        connect_s: float = 30.0,
+        outage_s: float | None = 600.0,
+        rediscover_s: float = 30.0,
+    ) -> None:
+        self._topics = sorted({topics} if isinstance(topics, str) else set(topics))
+        named = bool(self._topics) and all(map(_TOPIC.fullmatch, self._topics))
+        require("topics of a KafkaSource", topics, named, "a topic's name, or several")
+        check_start(start)
+        require("stop of a KafkaSource", stop, stop in (None, "latest"), "None or 'latest'")
+        ways = ("fail", "earliest", "latest")
+        require("on_missing_offset", on_missing_offset, on_missing_offset in ways, str(ways))
+        require("group of a KafkaSource", group, group != "", "a name, or None")
+        seconds = {"connect_s": connect_s, "rediscover_s": rediscover_s, "outage_s": outage_s or 1}
+        for name, wait in seconds.items():
+            require(f"{name} of a KafkaSource", wait, wait > 0, "more than 0 seconds")
+        self._cluster = Cluster(bootstrap, client, fixed=_FIXED)
+        self._clock: Clock = SystemClock()
+        self._decoder = Decoder(key, value, on_error, self._cluster, self._clock)
+        self._group = group
+        self._start, self._stop = start, stop
+        self._on_missing = on_missing_offset
+        self._connect_s, self._outage_s = connect_s, outage_s
+        self.rediscover_s = None if stop == "latest" else rediscover_s
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._looking = threading.Lock()
+        """Held while brokers are asked: the client must not be closed meanwhile."""
+        self._closing = False
+        self._client: Any = None
+        self._consumer: SharedConsumer | None = None
+        self._places: list[Place] = []
+        self._starts: dict[Place, int | str] = {}
+        self._ends: dict[Place, int] = {}
+        self._trouble: Any = None
+        """The last error of a connection."""
+
+    @property
+    def skipped(self) -> int:
+        """Messages that could not be decoded and were left out, in this process."""
+        return self._decoder.skipped
+
+    def discover(self) -> list[str]:
+        """Partitions as "topic/3". Raises StoreUnreachableError when no broker answers at the
+        start, and ObjectNotFoundError for a topic or a partition that is not there.
+        """
+        with self._looking:
+            return list(map(_split, self._discovered()))
+
+    def _discovered(self) -> list[Place]:
+        first = not self._places
+        if self._client is None:
+            self._client = self._new_client()
+        try:
+            places = self._known_places(self._connect_s if first else _ANSWER_S, poll=first)
+            if first:
+                ask = (self._client, self._cluster, self._connect_s)
+                self._starts = first_offsets(self._start, places, *ask)
+                self._ends = end_offsets(places, *ask) if self._stop is not None else {}
+        except StoreUnreachableError:
+            if first:
+                raise
+            return self._places  # the consumer waits for the brokers, too
+        self._places = places
+        return places
+
+    def open(self, split: str, position: Any) -> PartitionReader:
+        """Raises ObjectNotFoundError for a partition that is gone, or not of these topics."""
+        topic, _, number = split.rpartition("/")
+        place = Place(topic, int(number))
+        if place not in self._places:
+            raise gone(place, position, _count(place, self._places), self._cluster)
+        end = self._ends.get(place)
+        if end is not None and isinstance(position, int) and position > end:
+            raise gone(place, position, f"an end at offset {end}: {MADE_AGAIN}", self._cluster)
+        if self._consumer is None:
+            self._consumer = SharedConsumer(
+                self._client,
+                self._cluster,
+                self._decoder,
+                self._clock,
+                on_missing=self._on_missing,
+                outage_s=self._outage_s,
+            )
+        start = self._starts.get(place, EARLIEST) if position is None else position
+        return self._consumer.open(place, start, end)
+
+    def checkpointed(self, positions: Mapping[str, Any]) -> None:
+        if self._group is None or self._consumer is None:
+            return
+        offsets: dict[Place, int] = {}
+        for split, position in positions.items():
+            topic, _, number = split.rpartition("/")
+            if isinstance(position, int):
+                offsets[Place(topic, int(number))] = position
+        if offsets:
+            self._consumer.commit(offsets)
+
+    def close(self) -> None:
+        self._closing = True
+        with self._looking:
+            ended = self._consumer is None or self._consumer.close()
+            if self._client is not None and ended:  # a client in use cannot be closed
+                self._client.close()
+            self._begin_anew()
+
+    def _new_client(self) -> Any:
+        own = {
+            "group.id": self._group or _NO_GROUP,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "error_cb": self._noticed,
+        }
+        return self._cluster.consumer({**_DEFAULTS, **own})
+
+    def _noticed(self, error: Any) -> None:
+        """In a poll: a connection failed."""
+        kinds = library().KafkaError
+        if error.code() != kinds._ALL_BROKERS_DOWN:
+            self._trouble = error
+        elif self._consumer is not None:
+            self._consumer.away()
+
+    def _known_places(self, patience_s: float, *, poll: bool) -> list[Place]:
+        """All partitions of the topics; waits for brokers, and for topics a little."""
+        begun = self._clock.monotonic()
+        while True:
+            if self._closing:
+                return self._places
+            try:
+                found, missing = self._look(poll=poll)
+            except library().KafkaException as error:
+                if self._clock.monotonic() - begun < patience_s:
+                    continue
+                raise self._unreachable(error.args[0], patience_s) from error
+            lost = next((place for place in self._places if place not in found), None)
+            if missing is None and lost is None:
+                return found
+            if self._clock.monotonic() - begun >= _SETTLE_S:
+                if missing is not None:
+                    raise translated(missing[1], f"topic {missing[0]!r}", self._cluster)
+                assert lost is not None
+                raise gone(lost, "any", _count(lost, found), self._cluster)
+            hold_thread(0.2)
+
+    def _look(self, *, poll: bool) -> tuple[list[Place], Any]:
+        """The partitions that there are, and a topic that is not, with the error."""
+        found: list[Place] = []
+        for topic in self._topics:
+            try:
+                answer = self._client.list_topics(topic, timeout=_SLICE_S).topics[topic]
+            finally:
+                if poll:
+                    self._client.poll(0)
+            if answer.error is not None:
+                return found, (topic, answer.error)
+            found += [Place(topic, number) for number in sorted(answer.partitions)]
+        return found, None
+
+    def _unreachable(self, error: Any, patience_s: float) -> Exception:
+        """The reason for silence is what a connection has met, if that is known."""
+        known = self._trouble if self._trouble is not None else error
+        ours = translated(known, f"topic {self._topics[0]!r}", self._cluster)
+        if not isinstance(ours, StoreUnreachableError):
+            return ours
+        return StoreUnreachableError(
+            ours.what,
+            expected=f"an answer within {patience_s:g} s",
+            found=ours.found,
+            action=f"{ours.action}; connect_s says how long a start waits",
+        )
+
+
+def _split(place: Place) -> str:
+    return f"{place.topic}/{place.partition}"
+
+
+def _count(place: Place, found: Sequence[Place]) -> str:
+    of_topic = sum(each.topic == place.topic for each in found)
+    if not of_topic:
+        return "no such topic among those of the source"
+    return f"{of_topic} partition{'s' if of_topic > 1 else ''} of the topic: {MADE_AGAIN}"
