@@ -21,6 +21,8 @@ RUN_ELSEWHERE = {
     "README 0": "tests/unit/test_readme.py",
     "README 1": "tests/unit/test_readme.py",
     "own-loop 5": "tests/process/own_loop_service.py",
+    "kafka 0": "tests/kafka/test_guide.py",
+    "kafka 1": "tests/kafka/test_guide.py",
     "sources 1": "tests/first_jobs/test_program_of_the_docs.py",
     "monitoring 0": "tests/unit/runtime/test_status_prometheus.py",
     "monitoring 1": "tests/unit/runtime/test_status_opentelemetry.py",

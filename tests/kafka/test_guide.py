@@ -1,0 +1,63 @@
+"""The programs of the guide run as they are printed, but for the address of the broker."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.first_jobs.programs import rows_of, run
+from tests.support.documentation import BLOCKS
+from tests.support.kafka import Topics
+from tidelog import Job
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs write below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def job_of(block: str, topics: Topics) -> Job:
+    names: dict[str, Any] = {}
+    exec(BLOCKS[block].replace("localhost:9092", topics.bootstrap), names)
+    made: Job = names["job"]
+    return made
+
+
+def test_windows_fire_by_the_times_of_messages_though_a_partition_is_empty(
+    topics: Topics, here: Path
+) -> None:
+    topic = topics.new(3, "requests")
+    for partition, minutes in [(0, (1, 2, 11, 25)), (1, (9, 3, 12, 25))]:
+        for minute in minutes:
+            value = json.dumps({"server": "a"})
+
+            topics.write(topic, [value], partition=partition, timestamp=minute * MINUTE_MS)
+    run(job_of("kafka 0", topics), here / "store", lambda: len(rows_of(here / "counts")) == 2)
+    counts = {row["start_ms"]: row["requests"] for row in rows_of(here / "counts")}
+    # Minute 3 is late in its own partition once minute 9 was read, but its window is open.
+    assert counts == {0: 4, 600_000: 2}
+
+
+def test_two_topics_change_one_stock(topics: Topics, here: Path) -> None:
+    orders, returns = topics.new(2, "orders"), topics.new(1, "returns")
+    for number in range(6):
+        order = {"product": "oar", "pieces": number}
+        topics.write(orders, [json.dumps(order)], partition=number % 2)
+    topics.write(returns, ["3", "4"], key="oar")
+
+    def changes() -> list[int]:
+        if not (here / "stock.db").exists():
+            return []
+        with sqlite3.connect(here / "stock.db") as database:
+            exists = "SELECT 1 FROM sqlite_master WHERE name = 'changes'"
+            if not database.execute(exists).fetchone():
+                return []
+            return [n for (n,) in database.execute("SELECT pieces FROM changes ORDER BY rowid")]
+
+    run(job_of("kafka 1", topics), here / "store", lambda: changes()[-1:] == [-8])

@@ -1,0 +1,116 @@
+"""What the runtime tells a source: positions in completed checkpoints, where new splits begin, the
+end.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.first_jobs.programs import run
+from tidelog import Callback, Job, Source, SplitReader
+
+
+class Told(Source):
+    """Lists that grow, with notes of what the runtime says."""
+
+    rediscover_s = 0.01
+    new_split_position = "new"
+
+    def __init__(self, *splits: str) -> None:
+        self.splits = dict.fromkeys(splits, 0)
+        self.opened: dict[str, Any] = {}
+        self.positions: dict[str, Any] = {}
+        self.closed: list[list[str]] = []
+        self.reading: list[str] = []
+
+    def discover(self) -> list[str]:
+        return list(self.splits)
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        self.opened[split] = position
+        self.reading.append(split)
+        return _Reader(self, split, position)
+
+    def checkpointed(self, positions: Mapping[str, Any]) -> None:
+        assert not self.closed
+        self.positions.update(positions)
+
+    def close(self) -> None:
+        self.closed.append(list(self.reading))
+
+
+class _Reader(SplitReader):
+    def __init__(self, source: Told, split: str, position: Any) -> None:
+        self.position = position
+        self._source = source
+        self._split = split
+
+    def read(self) -> list[Any]:
+        wanted = self._source.splits[self._split]
+        if self.position == wanted:
+            return []
+        if wanted < 0:  # a position that moves without a record
+            self.position = wanted
+            return []
+        self.position = wanted
+        return [(self._split, wanted)]
+
+    def close(self) -> None:
+        self._source.reading.remove(self._split)
+
+
+def reading(source: Source, found: list[Any]) -> Job:
+    job = Job("told")
+    job.source(source).sink(Callback(found.append))
+    return job
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_source_hears_of_positions_when_their_checkpoint_is_complete_and_is_closed_once(
+    tmp_path: Path, parallelism: int
+) -> None:
+    source, found = Told("a", "b", "c"), []  # type: ignore[var-annotated]
+    source.splits.update(a=7, c=-3)
+
+    def both_heard() -> bool:
+        return source.positions == {"a": 7, "b": 0, "c": -3}
+
+    run(reading(source, found), tmp_path, both_heard, parallelism=parallelism)
+    assert sorted(found) == [("a", 7), ("b", 0)]
+    assert source.closed == [[]], "after the readers of all splits"
+
+
+def test_a_position_that_moved_without_a_record_is_where_the_next_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    source = Told("a")
+    source.splits.update(a=-5)
+    run(reading(source, []), tmp_path, lambda: source.positions == {"a": -5})
+    again = Told("a")
+    again.splits.update(a=-5)
+    run(reading(again, []), tmp_path, lambda: bool(again.opened))
+    assert again.opened == {"a": -5}
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_split_that_appears_later_begins_at_the_position_for_new_ones(
+    tmp_path: Path, parallelism: int
+) -> None:
+    source = Told("a")
+
+    def grown() -> bool:
+        if source.positions and len(source.splits) == 1:
+            source.splits.update(b=1)
+        return len(source.positions) == 2
+
+    run(reading(source, []), tmp_path, grown, parallelism=parallelism)
+    assert source.opened == {"a": None, "b": "new"}
+    again = Told("a", "b", "c")
+
+    def all_opened() -> bool:
+        return len(again.opened) == 3
+
+    run(reading(again, []), tmp_path, all_opened, parallelism=parallelism)
+    assert again.opened == {"a": 0, "b": 1, "c": "new"}
