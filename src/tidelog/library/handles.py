@@ -63,8 +63,10 @@ class Access:
     def changing(self) -> None:
         """Count a change that is about to be made; it opens the thread's step."""
         self.baton.changing()
-        self.written += 1
-        if self.written >= _LOOK_EVERY:
+        written = self.written + 1
+        if written < _LOOK_EVERY:
+            self.written = written
+        else:
             self.written = 0
             self.look()
 
@@ -116,38 +118,50 @@ class _OfKey:
 class ValueOfKey(_OfKey, Generic[V]):
     """The value of a key."""
 
-    __slots__ = ("_codec", "_row", "_rows")
+    __slots__ = (
+        "_baton",
+        "_changes",
+        "_give",
+        "_hold",
+        "_put",
+        "_read",
+        "_row",
+        "_stored",
+        "_take",
+    )
 
     def __init__(self, access: Access, prefix: bytes, key: bytes, named: NamedState) -> None:
         super().__init__(access, prefix, key, named)
         # Programs get and set values more often than anything else: nothing is looked up then.
-        keyed = named.state.keyed
-        self._rows, self._codec, self._row = keyed.rows, keyed.codec, keyed.row_of(prefix, key)
+        keyed, baton = named.state.keyed, access.baton
+        self._baton, self._take, self._give = baton, baton.take, baton.give
+        self._stored, self._put, self._changes = keyed.rows.get, keyed.rows.put, access.changing
+        self._hold, self._read = keyed.codec.hold, keyed.codec.read
+        self._row = keyed.row_of(prefix, key)
 
     def get(self) -> V | None:
         """The value; None when there is none."""
-        access = self._access
-        access.enter()
+        self._take()
+        if self._baton.busy:
+            self._access.after_you()
         try:
-            held = self._rows.get(self._row)
-            found = None if held is None else self._codec.read(held)
+            held = self._stored(self._row)
+            found = None if held is None else self._read(held)
         finally:
-            access.baton.give()
+            self._give()
         return None if found is None else self._value(found)
 
     def set(self, value: V) -> None:
         """Set the value; raises StateSchemaError when it is not of the declared type."""
-        held = self._codec.hold((value,))
-        access = self._access
-        baton = access.baton
-        baton.take()
-        if baton.busy:
-            access.after_you()
+        held = self._hold((value,))
+        self._take()
+        if self._baton.busy:
+            self._access.after_you()
         try:
-            access.changing()
-            self._rows.put(self._row, held)
+            self._changes()
+            self._put(self._row, held)
         finally:
-            baton.give()
+            self._give()
 
     def delete(self) -> None:
         """Remove the value, if there is one."""
