@@ -17,6 +17,7 @@ from .connectors.program import Rate as Rate
 from .connectors.program import Replayable as Replayable
 from .connectors.program import Stdout as Stdout
 from .connectors.sql import Postgres as Postgres
+from .connectors.sql import PostgresOutbox as PostgresOutbox
 from .connectors.sql import Sqlite as Sqlite
 from .effects import Effects as Effects
 from .errors import AccessDeniedError as AccessDeniedError

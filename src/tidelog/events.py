@@ -42,6 +42,11 @@ class Event(Enum):
         INFO,
         "input file %(path)s is not complete, and is looked at again until it is: %(error)s",
     )
+    SOURCE_AWAY = (
+        WARNING,
+        "%(source)s does not answer, and is asked again until it does: %(error)s",
+    )
+    SOURCE_BACK = (INFO, "%(source)s answers again")
 
     # Encryption.
     KEY_FILE_OPEN = (

@@ -23,7 +23,8 @@ RUN_ELSEWHERE = {
     "own-loop 5": "tests/process/own_loop_service.py",
     "kafka 0": "tests/kafka/test_guide.py",
     "kafka 1": "tests/kafka/test_guide.py",
-    "sources 1": "tests/first_jobs/test_program_of_the_docs.py",
+    "sources 0": "tests/first_jobs/test_killed_outbox.py",
+    "sources 2": "tests/first_jobs/test_program_of_the_docs.py",
     "monitoring 0": "tests/unit/runtime/test_status_prometheus.py",
     "monitoring 1": "tests/unit/runtime/test_status_opentelemetry.py",
     "spark 1": "tests/spark/test_metrics.py",
@@ -144,7 +145,7 @@ def test_topics_are_pushed_from_where_they_were_left(here: Path) -> None:
             yield offset, message
         await asyncio.Event().wait()  # for more
 
-    topics: type[PushSource] = names_of("sources 0", subscribe=subscribe)["Topics"]
+    topics: type[PushSource] = names_of("sources 1", subscribe=subscribe)["Topics"]
 
     def pushed(until: int) -> list[Any]:
         found: list[Any] = []

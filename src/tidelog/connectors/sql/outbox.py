@@ -1,0 +1,240 @@
+"""A PostgreSQL table as a source: an outbox, to which programs add rows with their other changes.
+
+Invariants: a row has the id of the transaction that added it, and only rows of transactions older
+than all that still run are read; whatever commits later therefore stands after the position, which
+is the transaction and the row that were read last; rows are deleted only when a completed
+checkpoint is behind them.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tidelog.connectors.sql.postgres_connection import PostgresConnection
+from tidelog.connectors.sql.records import quoted
+from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError
+from tidelog.events import Event
+from tidelog.runtime.source import Source, SplitReader
+from tidelog.state.schema.row import Row
+
+logger = logging.getLogger(__name__)
+
+POLL_S: Final = 0.5
+BATCH_ROWS: Final = 1000
+
+_OLDEST_VERSION: Final = 13
+_IDS: Final = frozenset({"smallint", "integer", "bigint"})
+_START: Final = (0, -(1 << 63))
+
+
+class PostgresOutbox(Source):
+    """Rows of a table as `Row`s; any server from version 13 on will do.
+
+    `xid` names a column of type xid8 that defaults to `pg_current_xact_id()`, `id` one of whole
+    numbers that grow within a transaction; an index on both, in this order, keeps reads cheap.
+    `columns` names those that are read, all without it. The table is looked at every `poll`
+    seconds, and at once after a NOTIFY on `channel`. With `delete` rows that a completed checkpoint
+    has behind it are removed. Raises ConfigError.
+    """
+
+    blocking = True
+
+    def __init__(
+        self,
+        conninfo: str,
+        table: str,
+        *,
+        id: str = "id",
+        xid: str = "xid",
+        columns: Sequence[str] | None = None,
+        schema: str | None = None,
+        delete: bool = False,
+        channel: str | None = None,
+        poll: float = POLL_S,
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
+        for option, value in (("poll", poll), ("batch_rows", batch_rows)):
+            if value <= 0:
+                raise ConfigError(
+                    option, expected="more than 0", found=str(value), action="raise it"
+                )
+        if columns is not None and (isinstance(columns, str) or not columns):
+            raise ConfigError(
+                "columns", expected="names of columns", found=repr(columns), action="pass a list"
+            )
+        self.conninfo = conninfo
+        self.table = table
+        self.target = quoted(table) if schema is None else f"{quoted(schema)}.{quoted(table)}"
+        self.id = id
+        self.xid = xid
+        self.columns = None if columns is None else tuple(columns)
+        self.delete = delete
+        self.channel = channel
+        self.poll = poll
+        self.batch_rows = batch_rows
+        self.completed: tuple[int, int] | None = None
+        """The newest position that a completed checkpoint of this run holds."""
+
+    def discover(self) -> list[str]:
+        """One split: the table."""
+        return [self.table]
+
+    def open(self, split: str, position: Any) -> "OutboxReader":
+        """Raises ConfigError for a table that is no outbox, RestoreError for a database that cannot
+        be the one that was read before, and as `PostgresConnection.transaction`.
+        """
+        return OutboxReader(self, position)
+
+    def checkpointed(self, positions: Mapping[str, Any]) -> None:
+        """Rows up to these positions are not read again: the next read removes them."""
+        for position in positions.values():
+            self.completed = tuple(position)
+
+
+class OutboxReader(SplitReader):
+    """Reads the table; a server that is away after the start is waited for."""
+
+    position: tuple[int, int]
+
+    def __init__(self, source: PostgresOutbox, position: Any) -> None:
+        listen = [] if source.channel is None else [f"LISTEN {quoted(source.channel)}"]
+        self._source = source
+        self._server = PostgresConnection(
+            source.conninfo,
+            "a PostgreSQL outbox",
+            "grant the user SELECT on the table, and DELETE where rows are deleted",
+            ["SET TimeZone = 'UTC'", *listen],
+        )
+        self._away = False
+        self.position = _START if position is None else tuple(position)
+        self._deleted: tuple[int, int] | None = None
+        # Of the checkpoint that was restored, whatever an earlier run of this process had.
+        source.completed = None if position is None else self.position
+        try:
+            self._names = self._checked()
+        except BaseException:
+            self.close()
+            raise
+        self._select = self._statement()
+
+    def read(self) -> list[Any] | None:
+        """The next rows; an empty list when there are none, or the server does not answer."""
+        try:
+            self._delete()
+            rows = self._rows()
+            if not rows and self._source.channel is not None and self._notified():
+                rows = self._rows()
+        except StoreUnreachableError as error:
+            if not self._away:
+                Event.SOURCE_AWAY.log(logger, source=self._server.where, error=error)
+            self._away = True
+            self.delay_s = self._source.poll
+            return []
+        if self._away:
+            Event.SOURCE_BACK.log(logger, source=self._server.where)
+        self._away = False
+        # Who listens has waited already.
+        self.delay_s = self._source.poll if self._source.channel is None else 0.001
+        if rows:
+            *_, xid, number = rows[-1]
+            self.position = (int(xid), number)
+        return [Row.of(self._names, row[:-2]) for row in rows]
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _rows(self) -> list[Any]:
+        xid, number = self.position
+        parameters = (str(xid), number, self._source.batch_rows)
+        with self._server.transaction() as connection:
+            rows: list[Any] = connection.execute(self._select, parameters).fetchall()
+        return rows
+
+    def _notified(self) -> bool:
+        with self._server.connection() as connection:
+            return any(True for _ in connection.notifies(timeout=self._source.poll, stop_after=1))
+
+    def _delete(self) -> None:
+        upto, source = self._source.completed, self._source
+        if not source.delete or upto is None or upto == self._deleted:
+            return
+        with self._server.transaction() as connection:
+            place = f"({quoted(source.xid)}, {quoted(source.id)})"
+            connection.execute(
+                f"DELETE FROM {source.target} WHERE {place} <= ($1::text::xid8, $2::bigint)",
+                (str(upto[0]), upto[1]),
+            )
+        self._deleted = upto
+
+    def _statement(self) -> str:
+        # Told apart from what is selected: by its name alone the text would be the order.
+        xid, number = f"o.{quoted(self._source.xid)}", f"o.{quoted(self._source.id)}"
+        names = "".join(f"o.{quoted(name)}, " for name in self._names)
+        # Transactions below the snapshot's xmin have ended, so none of them adds rows any more.
+        return (
+            f"SELECT {names}{xid}::text, {number}::bigint FROM {self._source.target} o "
+            f"WHERE ({xid}, {number}) > ($1::text::xid8, $2::bigint) "
+            f"AND {xid} < pg_snapshot_xmin(pg_current_snapshot()) "
+            f"ORDER BY {xid}, {number} LIMIT $3"
+        )
+
+    def _checked(self) -> tuple[str, ...]:
+        """The names of the columns that are read."""
+        source = self._source
+        where = f"table {source.table!r} in {self._server.where}"
+        with self._server.transaction() as connection:
+            version = connection.info.server_version // 10_000
+            if version < _OLDEST_VERSION:
+                raise ConfigError(
+                    self._server.where,
+                    expected=f"PostgreSQL {_OLDEST_VERSION} or newer",
+                    found=str(version),
+                    action="upgrade the server",
+                )
+            rows = connection.execute(
+                "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+                "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped "
+                "ORDER BY attnum",
+                (source.target,),
+            ).fetchall()
+            (next_xid,) = connection.execute(
+                "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
+            ).fetchone()
+        found = dict(rows)
+        if not found:
+            raise ConfigError(
+                where, expected="an outbox table", found="none", action="create it, or correct it"
+            )
+        if found.get(source.xid) != "xid8":
+            raise ConfigError(
+                where,
+                expected=f"a column {source.xid!r} of type xid8 that defaults to "
+                "pg_current_xact_id()",
+                found=str(found),
+                action=f"ALTER TABLE {source.target} ADD COLUMN {quoted(source.xid)} xid8 NOT NULL "
+                "DEFAULT pg_current_xact_id(), or name it in xid=",
+            )
+        if found.get(source.id) not in _IDS:
+            raise ConfigError(
+                where,
+                expected=f"a column {source.id!r} of type bigint, integer or smallint",
+                found=str(found),
+                action="name the one that orders rows within a transaction in id=",
+            )
+        missing = [name for name in source.columns or () if name not in found]
+        if missing:
+            raise ConfigError(
+                where,
+                expected=f"the columns {source.columns}",
+                found=f"no {missing}",
+                action="correct columns=",
+            )
+        if int(next_xid) <= self.position[0]:
+            raise RestoreError(
+                where,
+                expected=f"the database in which transaction {self.position[0]} was read",
+                found=f"one whose next transaction is {next_xid}",
+                action="bring that database back; one that was loaded from a dump counts anew: "
+                "start without this checkpoint then, with a table of what is not handled yet",
+            )
+        return source.columns or tuple(name for name in found if name != source.xid)

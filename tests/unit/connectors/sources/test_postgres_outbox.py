@@ -1,0 +1,322 @@
+"""The outbox: every committed row once, however transactions overlap, and none before its time."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from importlib import import_module
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.depth import more_in_depth
+from tests.support.postgres import query
+from tests.unit.connectors.sources.reading import stored
+from tidelog import (
+    AccessDeniedError,
+    ConfigError,
+    PostgresOutbox,
+    RestoreError,
+    Row,
+    StorageError,
+    StoreUnreachableError,
+)
+
+CREATE = """CREATE TABLE outbox (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    event text, PRIMARY KEY (xid, id))"""
+
+
+@pytest.fixture
+def outbox(conninfo: str) -> str:
+    query(conninfo, CREATE)
+    return conninfo
+
+
+class Program:
+    """A transaction of a program that adds rows."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._connection = import_module("psycopg").connect(conninfo)
+
+    def add(self, event: str) -> "Program":
+        self._connection.execute("INSERT INTO outbox (event) VALUES (%s)", (event,))
+        return self
+
+    def execute(self, statement: str) -> None:
+        self._connection.execute(statement)
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def rollback(self) -> None:
+        self._connection.rollback()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def programs(outbox: str) -> Iterator[list[Program]]:
+    made = [Program(outbox) for _ in range(4)]
+    yield made
+    for program in made:
+        program.close()
+
+
+def events(reader: Any) -> list[str]:
+    """All that can be read now."""
+    found = []
+    while batch := reader.read():
+        found += [row.event for row in batch]
+    return found
+
+
+def source(conninfo: str, **options: Any) -> PostgresOutbox:
+    return PostgresOutbox(conninfo, "outbox", **{"columns": ["event"], **options})
+
+
+def test_a_smaller_number_that_commits_later_is_not_passed_over(
+    outbox: str, programs: list[Program]
+) -> None:
+    reader = source(outbox).open("outbox", None)
+    slow, fast, *_ = programs
+    slow.add("first number")
+    fast.add("second number").commit()
+    assert query(outbox, "SELECT id, event FROM outbox") == [(2, "second number")]
+    assert events(reader) == [], "whoever read on from number 2 would lose number 1"
+    slow.add("third number").commit()
+    assert events(reader) == ["first number", "third number", "second number"]
+    reader.close()
+
+
+def test_transactions_that_wait_for_a_lock_first_come_in_the_order_of_their_commits(
+    outbox: str, programs: list[Program]
+) -> None:
+    """As the guide advises; the second one is there before the first one has written."""
+    first, second, *_ = programs
+    lock = "SELECT pg_advisory_xact_lock(7)"
+    first.execute(lock)
+    waiting = threading.Thread(target=lambda: (second.execute(lock), second.add("2")))
+    waiting.start()
+    while not query(outbox, "SELECT 1 FROM pg_locks WHERE NOT granted"):
+        pass
+    first.add("1").commit()
+    waiting.join()
+    second.commit()
+    reader = source(outbox).open("outbox", None)
+    assert events(reader) == ["1", "2"]
+    reader.close()
+
+
+@pytest.mark.parametrize("seed", range(more_in_depth(4, 60)))
+def test_every_committed_row_comes_once_whatever_overlaps(
+    seed: int, outbox: str, programs: list[Program]
+) -> None:
+    rng, seen, number = Random(seed), list[str](), 0
+    open_: dict[Program, list[str]] = {program: [] for program in programs}
+    committed: set[str] = set()
+    outbox_of = source(outbox, batch_rows=3)
+    reader = outbox_of.open("outbox", None)
+    for _ in range(120):
+        program, step = rng.choice(programs), rng.random()
+        if step < 0.45:
+            number += 1
+            program.add(f"{number}")
+            open_[program].append(f"{number}")
+        elif step < 0.65:
+            program.commit()
+            committed.update(open_[program])
+            open_[program] = []
+        elif step < 0.75:
+            program.rollback()
+            open_[program] = []
+        elif step < 0.95:
+            seen += [row.event for row in reader.read() or ()]
+        else:  # a restart
+            position = stored(reader.position)
+            reader.close()
+            reader = outbox_of.open("outbox", position)
+        assert set(seen) <= committed
+    for program in programs:
+        program.rollback()
+    seen += events(reader)
+    assert sorted(seen) == sorted(committed)
+    in_order = query(outbox, "SELECT event FROM outbox ORDER BY xid, id")
+    assert seen == [event for (event,) in in_order]
+    reader.close()
+
+
+def test_transactions_are_numbers_and_no_text(outbox: str) -> None:
+    query(outbox, "INSERT INTO outbox (xid, event) VALUES ('10', 'b'), ('9', 'a'), ('100', 'c')")
+    reader = source(outbox, batch_rows=1).open("outbox", None)
+    assert events(reader) == ["a", "b", "c"]
+    reader.close()
+
+
+def test_a_restart_from_every_position_gives_the_remaining_rows(outbox: str) -> None:
+    for transaction in range(3):
+        values = ", ".join(f"('{transaction}-{n}')" for n in range(3))
+        query(outbox, f"INSERT INTO outbox (event) VALUES {values}")
+    expected = [f"{transaction}-{n}" for transaction in range(3) for n in range(3)]
+    reader = source(outbox, batch_rows=2).open("outbox", None)
+    for done in range(0, 10, 2):
+        again = source(outbox).open("outbox", stored(reader.position))
+        assert events(again) == expected[done:]
+        again.close()
+        reader.read()
+    reader.close()
+
+
+def test_rows_have_the_columns_of_the_table_and_values_of_python(conninfo: str) -> None:
+    query(
+        conninfo,
+        'CREATE TABLE "odd %s" (tx xid8 DEFAULT pg_current_xact_id(), "Sub id" int, j jsonb, '
+        "at timestamptz, price numeric(9,2), key uuid, raw bytea, tags text[])",
+    )
+    query(
+        conninfo,
+        """INSERT INTO "odd %s" VALUES (DEFAULT, 1, '{"a": [1, null]}',
+        '2026-01-01 12:00+02', 1.5, '00000000-0000-0000-0000-000000000007', '\\x00ff', '{a,b}')""",
+    )
+    outbox = PostgresOutbox(conninfo, "odd %s", id="Sub id", xid="tx", schema="public")
+    reader = outbox.open("odd %s", None)
+    [row] = reader.read() or []
+    reader.close()
+    assert row.asDict() == {
+        "Sub id": 1,
+        "j": {"a": [1, None]},
+        "at": datetime(2026, 1, 1, 10, tzinfo=UTC),
+        "price": Decimal("1.50"),
+        "key": UUID(int=7),
+        "raw": b"\0\xff",
+        "tags": ["a", "b"],
+    }
+    assert isinstance(row, Row)
+
+
+def test_rows_behind_a_completed_checkpoint_are_deleted_and_no_others(outbox: str) -> None:
+    deleting = source(outbox, delete=True, batch_rows=1)
+    query(outbox, "INSERT INTO outbox (event) VALUES ('a'), ('b'), ('c')")
+
+    def left() -> list[str]:
+        return [event for (event,) in query(outbox, "SELECT event FROM outbox ORDER BY id")]
+
+    reader = deleting.open("outbox", None)
+    reader.read()
+    first = stored(reader.position)
+    reader.read()
+    assert left() == ["a", "b", "c"], "nothing is checkpointed"
+    deleting.checkpointed({"outbox": first})
+    reader.read()
+    assert left() == ["b", "c"]
+    last = stored(reader.position)
+    reader.close()
+    reader = source(outbox, delete=True).open("outbox", last)
+    assert (events(reader), left()) == ([], [])
+    reader.close()
+
+
+def test_a_notification_ends_the_wait_for_the_next_look(outbox: str) -> None:
+    # A look an hour: without the notification the test would not end.
+    reader = source(outbox, poll=3600, channel="Out box").open("outbox", None)
+    program = Program(outbox)
+
+    def add() -> None:
+        while not query(outbox, "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COMMIT%'"):
+            pass
+        program.add("at last").execute('NOTIFY "Out box"')
+        program.commit()
+
+    adding = threading.Thread(target=add)
+    adding.start()
+    assert [row.event for row in reader.read() or ()] == ["at last"]
+    adding.join()
+    program.close()
+    reader.close()
+
+
+def test_a_connection_that_broke_is_replaced(outbox: str) -> None:
+    reader = source(outbox).open("outbox", None)
+    assert reader.read() == []
+    query(
+        outbox,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'tidelog' AND datname = current_database()",
+    )
+    query(outbox, "INSERT INTO outbox (event) VALUES ('later')")
+    while not (batch := reader.read()):
+        pass
+    assert [row.event for row in batch] == ["later"]
+    reader.close()
+
+
+def test_a_server_that_is_away_is_asked_again_and_the_log_says_so(
+    outbox: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tidelog")
+    psycopg = import_module("psycopg")
+    reader = source(outbox, poll=0.25).open("outbox", None)
+    query(outbox, "INSERT INTO outbox (event) VALUES ('kept')")
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise psycopg.OperationalError("connection refused")
+
+    reader._server.close()
+    with monkeypatch.context() as away:
+        away.setattr(psycopg, "connect", refused)
+        assert [reader.read() for _ in range(3)] == [[], [], []]
+        assert reader.delay_s == 0.25
+        with pytest.raises(StoreUnreachableError, match="connection refused"):
+            source(outbox).open("outbox", None)
+    assert events(reader) == ["kept"]
+    reader.close()
+    said = [record.event for record in caplog.records if hasattr(record, "event")]
+    assert said == ["source_away", "source_back"]
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        ("none", {}, "table 'none' in database .*expected an outbox table; found none"),
+        ("plain", {}, 'a column \'xid\' of type xid8 .*ALTER TABLE "plain" ADD COLUMN "xid" xid8'),
+        ("outbox", {"id": "event"}, "a column 'event' of type bigint"),
+        ("outbox", {"columns": ["event", "who"]}, r"no \['who'\]. Next: correct columns="),
+        ("outbox", {"columns": "event"}, "columns"),
+        ("outbox", {"poll": 0}, "poll"),
+        ("outbox", {"batch_rows": 0}, "batch_rows"),
+    ],
+)
+def test_a_table_that_is_no_outbox_is_refused(
+    table: str, options: dict[str, Any], message: str, outbox: str
+) -> None:
+    query(outbox, "CREATE TABLE plain (id bigint, event text)")
+    with pytest.raises(ConfigError, match=message):
+        PostgresOutbox(outbox, table, **options).open(table, None)
+
+
+def test_a_database_that_counts_transactions_anew_is_refused(outbox: str) -> None:
+    with pytest.raises(RestoreError, match="transaction 99999999 was read; found one whose next"):
+        source(outbox).open("outbox", [99999999, 1])
+
+
+def test_a_right_that_is_missing_is_named(outbox: str) -> None:
+    query(outbox, "DROP ROLE IF EXISTS reader")
+    query(outbox, "CREATE ROLE reader LOGIN")
+    other = outbox.replace("user=tidelog", "user=reader")
+    reader = source(other).open("outbox", None)
+    with pytest.raises(AccessDeniedError, match=r"permission denied .*grant the user SELECT"):
+        reader.read()
+    reader.close()
+
+
+def test_a_table_that_is_dropped_is_an_error(outbox: str) -> None:
+    reader = source(outbox).open("outbox", None)
+    query(outbox, "DROP TABLE outbox")
+    with pytest.raises(StorageError, match="bring back the table"):
+        reader.read()
+    reader.close()
