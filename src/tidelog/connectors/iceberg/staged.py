@@ -110,7 +110,9 @@ class Place:
         own = f"tidelog-{hashlib.sha256(sink.encode()).hexdigest()[:16]}"
         self._data = f"{provider.data_path}/{own}"
         self._announced = f"{provider.metadata_path}/{own}"
-        self._io = import_module("pyiceberg.io.pyarrow").PyArrowFileIO(table.io.properties)
+        self.credentials = dict(table.io.properties)
+        """How the table's files are reached."""
+        self._io = import_module("pyiceberg.io.pyarrow").PyArrowFileIO(self.credentials)
 
     def data(self, tx: TransactionId) -> str:
         """The directory of a transaction's files."""

@@ -44,10 +44,11 @@ class LakeTable:
         with self._failures():
             self._catalog = _catalog(catalog)
         try:
-            table = self._load()
+            with self._failures():
+                table = self._catalog.load_table(name)
+                self.schema = table.schema()
+                self.place = Place(sink, table)
             self._check_partitions(table)
-            self.schema = table.schema()
-            self.place = Place(sink, table)
             self._take_over()
         except BaseException:
             self.close()
@@ -241,7 +242,10 @@ class LakeTable:
 
     def _load(self) -> Any:
         with self._failures():
-            return self._catalog.load_table(self._name)
+            table = self._catalog.load_table(self._name)
+            if table.io.properties != self.place.credentials:
+                self.place = Place(self.sink, table)  # a catalogue hands out some that expire
+            return table
 
     def _recorded(self, table: Any) -> int | None:
         found = table.properties.get(f"{self._properties}generation")

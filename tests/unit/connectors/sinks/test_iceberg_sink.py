@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -44,6 +45,7 @@ from tidelog import (
     StorageError,
     UserFunctionError,
 )
+from tidelog.connectors.iceberg.staged import Place
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext
 
@@ -101,9 +103,12 @@ def test_a_commit_is_done_once_also_when_its_snapshot_has_expired(lake: Lake) ->
     assert "tidelog.transactions" not in {key for s in found for key in s.additional_properties}
 
 
+@pytest.mark.parametrize("merges", ["false", "true"])
 def test_a_commit_that_meets_another_writers_is_made_again(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    merges: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    merging = {"commit.manifest-merge.enabled": merges, "commit.manifest.min-count-to-merge": "2"}
+    lake.table(TABLE).transaction().set_properties(merging).commit_transaction()
     writer = sink(lake).open(context())
     transaction = pre_committed(writer)
     left = iter(range(3))
@@ -119,6 +124,8 @@ def test_a_commit_that_meets_another_writers_is_made_again(
     monkeypatch.setattr(SqlCatalog, "commit_table", behind_another)
     writer.commit(transaction)
     assert shown(lake) == [1, 2, 100, 101, 102]
+    manifests = lake.table(TABLE).current_snapshot().manifests(lake.table(TABLE).io)
+    assert len(manifests) == (1 if merges == "true" else 4)
     # What the attempts wrote that failed is gone: a manifest list of each snapshot, no more.
     lists = list((lake.location(TABLE) / "metadata").glob("snap-*"))
     assert len(lists) == len(lake.table(TABLE).snapshots()) == 5
@@ -321,6 +328,31 @@ def test_a_catalogue_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/none/c.db", "warehouse": "file:///x"}
     with pytest.raises(StorageError, match=r"Iceberg table 'a.b'; found OperationalError: .*open"):
         Iceberg(catalog, "a.b").open(context())
+
+
+def test_credentials_that_the_catalogue_renews_are_used(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, used = SqlCatalog.load_table, []
+    announce = Place.announce
+    tokens = count()
+
+    def with_a_new_token(*args: Any) -> Any:
+        table = load(*args)
+        table.io.properties = {**table.io.properties, "s3.session-token": f"{next(tokens)}"}
+        return table
+
+    def announced(place: Place, *args: Any) -> None:
+        used.append(place.credentials["s3.session-token"])
+        announce(place, *args)
+
+    monkeypatch.setattr(SqlCatalog, "load_table", with_a_new_token)
+    monkeypatch.setattr(Place, "announce", announced)
+    writer = sink(lake).open(context())
+    for checkpoint in (1, 2):
+        writer.commit(pre_committed(writer, checkpoint))
+    assert len(set(used)) == 2
+    assert shown(lake) == [1, 1, 2, 2]
 
 
 def test_a_data_file_that_is_gone_is_an_error_before_the_table_names_it(lake: Lake) -> None:
