@@ -32,6 +32,7 @@ RUN_ELSEWHERE = {
     "verify 0": "tests/unit/verify/test_cli_verify.py",
     "sinks 1": "tests/unit/connectors/sinks/test_postgres_sink.py",
     "sinks 2": "tests/first_jobs/test_killed_iceberg.py",
+    "sinks 3": "tests/first_jobs/test_killed_iceberg.py",
     "data-source 0": "tests/spark/test_documented_blocks.py",
     "data-source 1": "tests/spark/test_documented_blocks.py",
     "data-source 2": "tests/spark/test_documented_blocks.py",

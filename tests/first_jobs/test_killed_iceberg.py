@@ -12,7 +12,7 @@ from tests.support.documentation import BLOCKS
 from tests.support.iceberg import Lake
 
 ORDERS_TOO = """
-orders.map(lambda row: (row.country, row.amount)).sink(Iceberg(catalog, "lake.orders"), name="raw")
+orders.map(lambda row: (row.country, row.amount)).sink(Iceberg(catalog, "sales.orders"), name="raw")
 """
 COUNTRIES = ("at", "de", "fr", "nl")
 RARELY = ("--checkpoint-interval", "150ms")  # a commit takes tens of milliseconds
@@ -20,10 +20,11 @@ ORDERS = 20_000
 
 
 def test_revenue_in_an_iceberg_table_is_exact_after_kills_and_rescales(tmp_path: Path) -> None:
-    (tmp_path / "revenue.py").write_text(BLOCKS["sinks 2"] + ORDERS_TOO)
-    lake = Lake(tmp_path)
-    lake.create("lake.revenue", required=("country",), country="string", amount="long")
-    lake.create("lake.orders", country="string", amount="long")
+    create, program = (BLOCKS[f"sinks {n}"].replace("/srv", str(tmp_path)) for n in (2, 3))
+    exec(create)
+    (tmp_path / "revenue.py").write_text(program + ORDERS_TOO)
+    lake = Lake(tmp_path, "lake.db", "lake", name="lake")
+    lake.create("sales.orders", country="string", amount="long")
     countries = [COUNTRIES[n % 7 % 4] for n in range(ORDERS)]
     amounts = [n % 1000 for n in range(ORDERS)]
     expected: Counter[str] = Counter()
@@ -39,10 +40,10 @@ def test_revenue_in_an_iceberg_table_is_exact_after_kills_and_rescales(tmp_path:
         process = start(tmp_path, "revenue:job", *RARELY, "--parallelism", str(parallelism))
         kill_at(process, checkpoints, last_slot(checkpoints) + 3)
     finish(start(tmp_path, "revenue:job", *RARELY, "--parallelism", "2"))
-    raw = Counter((row["country"], row["amount"]) for row in lake.rows("lake.orders"))
+    raw = Counter((row["country"], row["amount"]) for row in lake.rows("sales.orders"))
     assert raw == Counter(zip(countries, amounts, strict=True))
-    assert len({s.timestamp_ms for s in lake.table("lake.orders").snapshots()}) > 3
-    rows = [(row["country"], row["amount"]) for row in lake.rows("lake.revenue")]
+    assert len({s.timestamp_ms for s in lake.table("sales.orders").snapshots()}) > 3
+    rows = [(row["country"], row["amount"]) for row in lake.rows("sales.revenue")]
     assert sorted(rows) == sorted(expected.items())
-    for table in ("lake.revenue", "lake.orders"):
+    for table in ("sales.revenue", "sales.orders"):
         assert (lake.announced(table), lake.unreferenced(table)) == ([], set())

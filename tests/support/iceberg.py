@@ -18,12 +18,19 @@ KINDS = {
 class Lake:
     """Tables below a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        database: str = "catalogue.db",
+        warehouse: str = "warehouse",
+        name: str = "default",
+    ) -> None:
         self.catalog = {
             "type": "sql",
-            "uri": f"sqlite:///{directory / 'catalogue.db'}",
-            "warehouse": str(directory / "warehouse"),
+            "uri": f"sqlite:///{directory / database}",
+            "warehouse": str(directory / warehouse),
         }
+        self._name = name
         self._opened: Any = None
 
     def create(self, table: str, *, required: tuple[str, ...] = (), **columns: str | Any) -> Any:
@@ -70,7 +77,7 @@ class Lake:
     def _catalog(self) -> Any:
         if self._opened is None:
             load = import_module("pyiceberg.catalog").load_catalog
-            self._opened = load("default", **self.catalog)
+            self._opened = load(self._name, **self.catalog)
         return self._opened
 
 

@@ -23,9 +23,10 @@ from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 class Iceberg(Sink):
     """Appends records to an Iceberg table.
 
-    `catalog` is the name of a catalogue that pyiceberg is configured for, or its properties;
-    `table` is `namespace.name` and must exist. Rows with field names and dicts are taken by name,
-    tuples by position. Rows are held in memory between checkpoints. Raises ConfigError.
+    `catalog` is the name of a catalogue that pyiceberg is configured for, or its properties, `name`
+    among them; `table` is `namespace.name` and must exist. Rows with field names and dicts are
+    taken by name, tuples by position. Rows are held in memory between checkpoints. Raises
+    ConfigError.
     """
 
     def __init__(self, catalog: str | Mapping[str, str], table: str) -> None:

@@ -298,7 +298,8 @@ def _catalog(catalog: Catalog) -> Any:
         import_module("pyarrow")
     if isinstance(catalog, str):
         return load_catalog(catalog)
-    return load_catalog(catalog.get("name", "default"), **catalog)
+    # A catalogue in a database has the tables of several, by their names.
+    return load_catalog(**{"name": "default", **catalog})
 
 
 def _remove_manifests(table: Any, snapshot: Any) -> None:
@@ -314,7 +315,8 @@ def _translated(error: Exception, where: str) -> TidelogError:
     kinds: dict[str, tuple[type[TidelogError], str]] = {
         "NoSuchTableError": (
             ConfigError,
-            "create it with the columns of the records, or correct its name",
+            "create it with the columns of the records, or correct its name, or that of the "
+            "catalogue: the property 'name', 'default' without it",
         ),
         "NoSuchNamespaceError": (ConfigError, "create the namespace and the table"),
         "UnauthorizedError": (AccessDeniedError, "check the credentials of the catalogue"),
