@@ -21,6 +21,7 @@ from tidelog.changelog import segment as segments
 from tidelog.checkpoint.manifest import Checkpoint, StateInfo, decode_descriptor, decode_entry
 from tidelog.connectors import transactions
 from tidelog.connectors.files.parts import Part
+from tidelog.connectors.iceberg import staged as iceberg
 from tidelog.connectors.sql.sqlite import stored_transaction
 from tidelog.connectors.sql.staging import Staged
 from tidelog.connectors.transactions import TransactionId
@@ -267,6 +268,21 @@ PARSERS: dict[str, Parser] = {
     ),
     "transaction of a database": Parser(
         lambda data: transactions.decode("sink", Staged, data), packed(Staged(TX, 3, "INSERT"))
+    ),
+    "transaction of iceberg": Parser(
+        lambda data: transactions.decode("sink", iceberg.Staged, data),
+        packed(
+            iceberg.Staged(
+                TX,
+                "lake.t",
+                0,
+                (
+                    iceberg.StagedFile(
+                        "a", 1, 1, (b"x", None), {1: 2}, {}, {}, {}, {1: b"a"}, {}, [4]
+                    ),
+                ),
+            )
+        ),
     ),
     "transaction of sqlite": Parser(
         partial(stored_transaction, "sink"), packed(("sink", 0, "3-a-7", 3, "INSERT"))
