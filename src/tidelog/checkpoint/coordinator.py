@@ -17,7 +17,7 @@ Invariants:
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.ids import CheckpointId
@@ -26,6 +26,10 @@ from tidelog.options.kinds import ABOVE_ZERO, Duration, Range, Whole
 
 Task = TypeVar("Task", bound=Hashable)
 State = TypeVar("State")
+
+
+RETRY_S: Final = 1.0
+"""A checkpoint that somebody waits for and that failed is tried again after so long at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,8 @@ class Coordinator(Generic[Task, State]):
         self._done = self._exited >= predecessors.keys()
         self._hurried = False
         """Somebody waits for a checkpoint that begins after the one under way."""
+        self._promised: CheckpointId | None = None
+        """Somebody waits for a checkpoint from this id on."""
         self._wanted: SavepointRequest | None = None
         """The savepoint that is asked for and not triggered yet."""
         self.consecutive_failures = 0
@@ -252,6 +258,8 @@ class Coordinator(Generic[Task, State]):
 
     def hurry(self, now: float) -> tuple[CheckpointId, list[Decision[Task, State]]]:
         """Somebody waits for a checkpoint of what is there now: the id that it has at least."""
+        if self._promised is None:
+            self._promised = self._next_id
         if self._running is None and not self._done:
             return self._next_id, self._trigger(now)
         self._hurried = True
@@ -294,6 +302,8 @@ class Coordinator(Generic[Task, State]):
         assert running is not None and running.checkpoint == checkpoint and running.storing
         self._running = None
         self.consecutive_failures = 0
+        if self._promised is not None and self._promised <= checkpoint:
+            self._promised = None
         self._done = running.final or (running.savepoint is not None and running.savepoint.stop)
         self._done |= self._all_finish(running) and self._wanted is None
         exited = self._exits(running)
@@ -348,7 +358,10 @@ class Coordinator(Generic[Task, State]):
         savepoint = running.savepoint
         if savepoint is not None and savepoint.drain:
             self._wanted, savepoint = savepoint, None
-        self._due = now + max(self._schedule.interval, self._schedule.min_pause)
+        # Who waits is not left waiting for a long interval.
+        pause = self._schedule.interval
+        pause = pause if self._promised is None else min(pause, RETRY_S)
+        self._due = now + max(pause, self._schedule.min_pause)
         decisions: list[Decision[Task, State]] = [Abort(running.checkpoint, reason, savepoint)]
         if savepoint is None:
             self.consecutive_failures += 1

@@ -29,9 +29,9 @@ from tidelog.library.handles import KeyStates
 from tidelog.library.program import Program
 from tidelog.library.scan import scanned
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.control.server import serve_control
+from tidelog.runtime.control.server import control_until
 from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.storage.port import ObjectStore
@@ -236,19 +236,12 @@ class Database:
         try:
             await asyncio.wait([running, starting], return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
-                await self._answered(running)
+                await control_until(running, self._runner, _uncontrolled)
             await running
         finally:
             starting.cancel()
             running.cancel()
             await asyncio.gather(running, starting, return_exceptions=True)
-
-    async def _answered(self, running: "asyncio.Future[JobResult]") -> None:
-        try:
-            async with serve_control(self._runner):
-                await asyncio.wait([running])
-        except StorageError as error:
-            Event.CONTROL_UNAVAILABLE.log(logger, error=error)
 
     async def _settle(self) -> None:
         """In the event loop: a checkpoint, unless it would be the last one again."""
@@ -334,3 +327,7 @@ class Database:
         await self._cancel()
         self._running = None
         await self._runner.store.close()
+
+
+def _uncontrolled(error: StorageError) -> None:
+    Event.CONTROL_UNAVAILABLE.log(logger, error=error)

@@ -20,7 +20,6 @@ from tidelog.library.handles import Access, KeyStates
 from tidelog.library.scan import Part
 from tidelog.library.states import (
     NO_KEY,
-    POSITION,
     POSITION_SCHEMAS,
     NamedState,
     declared_state,
@@ -31,6 +30,7 @@ from tidelog.runtime.channels.messages import SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import encode_key, key_group
+from tidelog.state.schema.decode import POSITIONS
 
 _FAR: Final = 1 << 63
 _PORTION: Final = 1024
@@ -52,7 +52,7 @@ class StatesOperator(Operator):
             name: declared_state(context.backend, name, each)
             for name, each in self._declared.items()
         }
-        self.position = MapState(context.backend, POSITION, *POSITION_SCHEMAS)
+        self.position = MapState(context.backend, POSITIONS, *POSITION_SCHEMAS)
 
     def positions(self) -> dict[Any, Any]:
         """The position of each partition that is stored."""

@@ -25,9 +25,8 @@ from tidelog.state.schema.schema import parse_schema
 Shown = Callable[[tuple[Any, ...]], Any]
 """What a program sees of a stored tuple."""
 
-POSITION: Final = "$position"
-"""The map of positions by partition, which belongs to the key None; both encoded."""
 POSITION_SCHEMAS: Final = ("partition binary", "position binary")
+"""Of the map of positions, which belongs to the key None."""
 
 NO_KEY: Final = encode_key(None)
 

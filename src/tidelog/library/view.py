@@ -23,7 +23,6 @@ from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates, ReadingAccess
 from tidelog.library.scan import Part, scanned
 from tidelog.library.states import (
-    POSITION,
     POSITION_SCHEMAS,
     NamedState,
     declared_state,
@@ -41,6 +40,7 @@ from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import RestoredSubtask, Restorer
+from tidelog.state.schema.decode import POSITIONS
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 from tidelog.table.kinds import reading_factory
@@ -128,12 +128,12 @@ class View:
         self.close()
 
     def _position(self) -> dict[Any, Any] | None:
-        if POSITION not in {info.name for info in self._operator.states}:
+        if POSITIONS not in {info.name for info in self._operator.states}:
             return None
         found: dict[Any, Any] = {}
         for each in self._subtasks:
             backend = each.access.backend
-            found |= stored_positions(backend, MapState(backend, POSITION, *POSITION_SCHEMAS))
+            found |= stored_positions(backend, MapState(backend, POSITIONS, *POSITION_SCHEMAS))
         return found or None
 
 

@@ -331,3 +331,25 @@ def test_at_the_moment_it_asked_for_there_is_something_to_decide(
         assert due is not None
         # Without rounding errors between the two, or a driver would ask again at once, for ever.
         assert c.tick(due) != []
+
+
+def test_a_checkpoint_that_somebody_waits_for_is_tried_again_soon() -> None:
+    c = coordinator(Schedule(interval=3600, timeout=5.0, min_pause=0.5, tolerable_failures=9))
+    assert c.hurry(1.0) == (7, [trigger(7)])
+    c.declined(CheckpointId(7), "no", 2.0)
+    assert c.next_event_at() == 3.0
+    assert c.tick(3.0) == [trigger(8)]
+    acknowledge_all(c, 8)
+    c.stored(CheckpointId(8), 4.0)
+    assert c.next_event_at() == 3603.0
+    c.tick(3603.0)
+    c.declined(CheckpointId(9), "no", 3604.0)  # nobody waits
+    assert c.next_event_at() == 7204.0
+
+
+def test_who_asks_while_a_checkpoint_is_under_way_that_fails_waits_no_interval_either() -> None:
+    c = coordinator(Schedule(interval=3600, timeout=5.0, min_pause=0.5, tolerable_failures=9))
+    c.tick(3600.0)
+    assert c.hurry(3600.5) == (8, [])
+    c.declined(CheckpointId(7), "no", 3601.0)
+    assert c.tick(3602.0) == [trigger(8)]

@@ -248,7 +248,8 @@ def test_its_store_is_one_that_the_commands_know(url: str) -> None:
     assert command("inspect", url, "--deep").exit_code == 0
     assert command("verify", url, "--engine", "local").exit_code == 0
     assert "kept" in command("checkpoints", "list", url).stdout
-    assert '"a"' in command("log", url).stdout
+    log = command("log", url).stdout
+    assert '"a"' in log and '{"partition":"t"}' in log and '{"position":1}' in log
 
 
 def test_more_state_than_the_memory_has_room_for_is_kept(url: str) -> None:

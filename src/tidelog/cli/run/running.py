@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.cli.run.reports import Ending, Outcome, Reporter, Speed
 from tidelog.errors import ConfigError, FencedError, StorageError, TidelogError
-from tidelog.runtime.control.server import serve_control
+from tidelog.runtime.control.server import control_until
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus
@@ -119,12 +119,12 @@ async def _control(
     runner: JobRunner, up: asyncio.Event, running: "asyncio.Task[JobResult]", reporter: Reporter
 ) -> None:
     """Let `tidelog savepoint` and `tidelog stop` ask the job, from its start to its end."""
-    await up.wait()
-    try:
-        async with serve_control(runner):
-            await asyncio.wait([running])
-    except StorageError as error:
+
+    def unavailable(error: StorageError) -> None:
         reporter.notice(f"`tidelog savepoint` and `tidelog stop` will not find this job: {error}")
+
+    await up.wait()
+    await control_until(running, runner, unavailable)
 
 
 def _outcome(result: JobResult) -> Outcome:

@@ -9,14 +9,14 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from tidelog.checkpoint.manifest import Savepoint
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError, StorageError, TidelogError
 from tidelog.events import Event
 from tidelog.runtime.control.address import prepare_directory, socket_of
 from tidelog.runtime.control.protocol import (
@@ -39,6 +39,17 @@ PROGRESS_S: Final = 0.25
 """Seconds between reports of progress to a client that waits."""
 _PATIENCE_S: Final = 5.0
 """How long the end of a job waits for its last answers to be sent."""
+
+
+async def control_until(
+    ended: "asyncio.Future[Any]", runner: JobRunner, unavailable: Callable[[StorageError], None]
+) -> None:
+    """Answer until the job has ended; `unavailable` is called when there can be no socket."""
+    try:
+        async with serve_control(runner):
+            await asyncio.wait([ended])
+    except StorageError as error:
+        unavailable(error)
 
 
 @asynccontextmanager

@@ -22,6 +22,8 @@ from tidelog.state.schema.schema import TupleCodec, parse_schema
 _POSITION_BYTES: Final = 8
 _TIME_BYTES: Final = 8
 _TIME_BIAS: Final = 1 << 63
+POSITIONS: Final = "$position"
+"""The map of a program with a loop of its own from partitions to positions, both encoded."""
 _UNTYPED: Final = "msgpack"
 """The schema of states that hold any msgpack value."""
 
@@ -114,6 +116,8 @@ def _reader(info: StateInfo) -> _Kind | None:
             reader = _Kind(_whole_key, _typed(values, info.ttl_ms))
         case "list", [values]:
             reader = _Kind(_list_key, _elements(_typed(values, info.ttl_ms)))
+        case "map", [_, _] if info.name == POSITIONS:
+            reader = _Kind(_partition, _position)
         case "map", [keys, values]:
             reader = _Kind(_map_key(keys), _typed(values, info.ttl_ms))
     return reader
@@ -126,6 +130,17 @@ def _whole_key(own: bytes) -> tuple[Any, None]:
 def _split_position(data: bytes) -> tuple[dict[str, Any], None]:
     done, position = _unpack(data)
     return {"done": done, "position": _plain(position)}, None
+
+
+def _partition(own: bytes) -> tuple[None, dict[str, Any]]:
+    _, entry = first_value(own)
+    (partition,) = _unpack(entry)
+    return None, {"partition": _plain(_unpack(partition))}
+
+
+def _position(data: bytes) -> tuple[dict[str, Any], None]:
+    (position,) = _unpack(data)
+    return {"position": _plain(_unpack(position))}, None
 
 
 def _timer_by_time(own: bytes) -> tuple[Any, int]:
