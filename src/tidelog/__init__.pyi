@@ -9,6 +9,7 @@ from .connectors.files import TextFiles as TextFiles
 from .connectors.iceberg import Iceberg as Iceberg
 from .connectors.kafka import DeadLetterTopic as DeadLetterTopic
 from .connectors.kafka import KafkaRecord as KafkaRecord
+from .connectors.kafka import KafkaSink as KafkaSink
 from .connectors.kafka import KafkaSource as KafkaSource
 from .connectors.program import Callback as Callback
 from .connectors.program import Emitter as Emitter

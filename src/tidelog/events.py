@@ -222,6 +222,10 @@ class Event(Enum):
         WARNING,
         "a transaction in %(database)s was not rolled back, its connection is replaced: %(error)s",
     )
+    STAGING_NOT_CUT = (
+        WARNING,
+        "records that were moved are not deleted from topic %(topic)s yet: %(error)s",
+    )
     CONTROL_UNAVAILABLE = (
         WARNING,
         "`tidelog savepoint` and the page will not find this database: %(error)s",

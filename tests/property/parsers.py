@@ -22,6 +22,7 @@ from tidelog.checkpoint.manifest import Checkpoint, StateInfo, decode_descriptor
 from tidelog.connectors import transactions
 from tidelog.connectors.files.parts import Part
 from tidelog.connectors.iceberg import staged as iceberg
+from tidelog.connectors.kafka.staging import StagedRange, Start
 from tidelog.connectors.sql.sqlite import stored_transaction
 from tidelog.connectors.sql.staging import Staged
 from tidelog.connectors.transactions import TransactionId
@@ -283,6 +284,10 @@ PARSERS: dict[str, Parser] = {
                 ),
             )
         ),
+    ),
+    "transaction of kafka": Parser(
+        lambda data: transactions.decode("sink", StagedRange, data),
+        packed(StagedRange("staging", 0, Start(3, "a"), 7, 2, 9, 11)),
     ),
     "transaction of sqlite": Parser(
         partial(stored_transaction, "sink"), packed(("sink", 0, "3-a-7", 3, "INSERT"))

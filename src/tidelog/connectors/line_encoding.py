@@ -56,16 +56,16 @@ def _text(to_text: Callable[[Any], str]) -> EncodeLines:
 
 def _json(fields: Sequence[str] | None) -> EncodeLines:
     if fields is None:
-        return lambda records: _encode_lines(list(map(_plain, records)))
+        return lambda records: _encode_lines(list(map(jsonable, records)))
     names = tuple(fields)
     line = _line_type(names)
 
     def plain(record: Any) -> Any:
         if record.__class__ is not tuple:
-            return _plain(record)
+            return jsonable(record)
         if len(record) != len(names):
             raise ValueError(f"{len(record)} values for the {len(names)} fields {names}")
-        return {name: _plain(value) for name, value in zip(names, record, strict=True)}
+        return {name: jsonable(value) for name, value in zip(names, record, strict=True)}
 
     def encode(records: Sequence[Any]) -> bytes:
         # The usual case, tuples of plain values, runs without a loop in Python.
@@ -91,16 +91,16 @@ def _line_type(names: tuple[str, ...]) -> Callable[..., Any]:
         return lambda *values: dict(zip(names, values, strict=True))
 
 
-def _plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """Rows as dicts, at any depth; msgspec would write them as arrays."""
     if value.__class__ in _SCALARS:
         return value
     if isinstance(value, Row) and value._fields:
-        return dict(zip(value._fields, map(_plain, value), strict=True))
+        return dict(zip(value._fields, map(jsonable, value), strict=True))
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return list(map(_plain, value))
+        return list(map(jsonable, value))
     return value
 
 

@@ -58,6 +58,13 @@ class SinkWriter(ABC):
     def write(self, records: Sequence[Any]) -> None:
         """Add records to the open transaction; short, called in the event loop."""
 
+    def full(self) -> bool:
+        """Whether the task waits for `make_room` before it writes more; asked in the event loop."""
+        return False
+
+    def make_room(self) -> None:
+        """Wait until the writer takes more records; what it raises stops the job."""
+
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
         """Make the open transaction durable and begin a new one; None when it is empty.
 

@@ -86,6 +86,9 @@ class SinkOutput:
             with blame(self._name):
                 self._writer.write(records)
             took = now() - started
+            if self._writer.full():
+                with self.work.waiting(), blame(self._name):
+                    await self._offload.run_to_end(self._writer.make_room)
         self.work.called(self._name, took)
         self._portion.took(len(records), took)
         if took >= TURN_S / 2:

@@ -1,10 +1,11 @@
-"""A PostgreSQL server for the tests of its sink; without one they are skipped."""
+"""What sinks write to: a PostgreSQL server, where there is one, and a Kafka in memory."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support import postgres
+from tests.support.fake_kafka import FakeKafka
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +21,11 @@ def postgres_server() -> Iterator[postgres.Server]:
 def conninfo(postgres_server: postgres.Server) -> str:
     """An empty database."""
     return postgres_server.database()
+
+
+@pytest.fixture
+def fake_kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
+    """Stands in for Kafka's client library and the brokers behind it."""
+    kafka = FakeKafka()
+    monkeypatch.setattr("tidelog.connectors.kafka.client.library", lambda: kafka.library)
+    return kafka

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.fake_kafka import FakeKafka
 from tests.support.iceberg import Lake
 from tests.support.postgres import query
-from tidelog import Files, Iceberg, Postgres, Sqlite
+from tidelog import Files, Iceberg, KafkaSink, Postgres, Sqlite
 from tidelog.connectors.sql.postgres_tables import Tables
 from tidelog.runtime.sink import Sink
 
-KINDS = ("files", "sqlite", "postgres", "iceberg")
+KINDS = ("files", "sqlite", "postgres", "iceberg", "kafka")
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Output:
     hidden: Callable[[], int]
     """Parts or rows that were written and not committed."""
     recorded: Callable[[], int] = lambda: 0
-    """Rows in which a database remembers what was committed."""
+    """Rows in which a database remembers what was committed, or starts of which Kafka does."""
 
 
 def output(kind: str, request: pytest.FixtureRequest, number: int = 0) -> Output:
@@ -41,6 +42,8 @@ def output(kind: str, request: pytest.FixtureRequest, number: int = 0) -> Output
         return _sqlite(directory / f"out-{number}.db")
     if kind == "iceberg":
         return iceberg(directory, f"lake.numbers_{number}")
+    if kind == "kafka":
+        return _kafka(request.getfixturevalue("fake_kafka"), f"numbers-{number}")
     return _postgres(request.getfixturevalue("conninfo"), f"numbers_{number}")
 
 
@@ -87,4 +90,19 @@ def iceberg(directory: Path, table: str) -> Output:
         lambda: [row["n"] for row in lake.rows(table)],
         lambda: len(lake.announced(table)) + len(lake.unreferenced(table)),
         lambda: len(lake.recorded(table)),
+    )
+
+
+def _kafka(kafka: FakeKafka, topic: str) -> Output:
+    kafka.create(topic)
+    stem = f"{topic}.numbers.sink"
+
+    def recorded() -> int:
+        return len(json.loads(kafka.visible(f"{stem}.commits")[-1].value or b"")["moved"])
+
+    return Output(
+        lambda: KafkaSink(topic, bootstrap="kafka:9092", prefix=topic),
+        lambda: [json.loads(entry.value or b"")[0] for entry in kafka.visible(topic)],
+        lambda: kafka.kept(f"{stem}.staging") + kafka.kept(f"{topic}.job.sink.staging"),
+        recorded,
     )

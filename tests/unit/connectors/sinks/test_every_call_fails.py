@@ -50,7 +50,8 @@ def every_call(
             return
 
 
-@in_pairs(kind=KINDS, turns={"once": (2,), "twice": (2, 3)}, lasting=LASTING, after=AFTER)
+# Kafka's client reports no failure of what waits in it: `test_kafka_sink` has its pre-commits.
+@in_pairs(kind=KINDS[:4], turns={"once": (2,), "twice": (2, 3)}, lasting=LASTING, after=AFTER)
 def test_a_pre_commit_that_failed_is_made_up_for_by_the_next(
     kind: str, turns: tuple[int, ...], lasting: int, after: bool, request: pytest.FixtureRequest
 ) -> None:

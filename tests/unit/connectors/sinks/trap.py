@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import pytest
+from confluent_kafka import KafkaError
 
+from tests.support import fake_kafka
 from tidelog.connectors.iceberg.staged import Place
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -83,6 +85,12 @@ class _TrappedWriter(SinkWriter):
     def write(self, records: Sequence[Any]) -> None:
         self._inner.write(records)
 
+    def full(self) -> bool:
+        return self._inner.full()
+
+    def make_room(self) -> None:
+        self._inner.make_room()
+
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
         with self._trap.during("pre_commit"):
             return self._inner.pre_commit(checkpoint)
@@ -102,6 +110,7 @@ def lay(trap: Trap, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "sqlite": _of_sqlite,
         "postgres": _of_postgres,
         "iceberg": _of_iceberg,
+        "kafka": _of_kafka,
     }
     lay_of_kind[kind](trap, monkeypatch)
 
@@ -179,6 +188,21 @@ def _of_iceberg(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
         (files, ("new_output", "new_input", "delete")),
         (Place, ("announce", "announced", "settled", "remove", "sizes")),
     ]:
+        for name in names:
+            _guard(trap, owner, name, error, monkeypatch)
+
+
+def _of_kafka(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = fake_kafka.failure(KafkaError._TIMED_OUT)
+    failing = {
+        fake_kafka.Producer: (
+            *("produce", "init_transactions", "begin_transaction"),
+            *("commit_transaction", "abort_transaction"),
+        ),
+        fake_kafka.Consumer: ("get_watermark_offsets", "assign", "consume"),
+        fake_kafka.Admin: ("list_topics",),
+    }
+    for owner, names in failing.items():
         for name in names:
             _guard(trap, owner, name, error, monkeypatch)
 

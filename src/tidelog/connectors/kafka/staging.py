@@ -1,0 +1,180 @@
+"""What the exactly-once sink writes down about its records, and what follows from it.
+
+Records wait in a partition of a *staging* topic, one partition for each subtask number. Beside it a
+partition of a topic of *commits* says in its last message how many records of each start of the
+job were moved on to their topics. Invariants: that message is written in the transaction that moves
+the records, so it is never wrong; whoever moves records has read it after fencing the others.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidelog.connectors import transactions
+from tidelog.errors import FencedError, ObjectNotFoundError
+
+
+class Start(NamedTuple):
+    """One start of a job."""
+
+    generation: int
+    attempt: str
+
+    def __str__(self) -> str:
+        return f"{self.generation}-{self.attempt}"
+
+
+class StagedRange(msgspec.Struct, frozen=True, array_like=True, tag="kafka"):
+    """A pre-committed transaction: consecutive records that one start has staged."""
+
+    topic: str
+    """The staging topic."""
+    partition: int
+    start: Start
+    first: int
+    """Number of the first record; a start counts its records in a partition from 0."""
+    records: int
+    begin: int
+    """Offset of the first record."""
+    end: int
+    """Offset after the last one; other starts may have written in between."""
+
+    @property
+    def stop(self) -> int:
+        """Number after the last record."""
+        return self.first + self.records
+
+    def __str__(self) -> str:
+        numbers = f"records {self.first} to {self.stop - 1} of start {self.start}"
+        return f"{numbers} in partition {self.partition} of topic {self.topic!r}"
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """The header that a staged record has before its own: who wrote it, and where it goes.
+
+    Key and time are in it because a topic that is compacted by mistake drops records by key, and
+    one whose records are old by their own time drops them at once.
+    """
+
+    generation: int
+    attempt: str
+    number: int
+    topic: str
+    key: bytes | None
+    partition: int
+    """-1: the partitioner of Kafka's client decides."""
+    timestamp: int
+    """Milliseconds; 0: when it is moved."""
+
+
+class Commits(msgspec.Struct, frozen=True):
+    """The last message of a partition of the topic of commits."""
+
+    owner: Start
+    """The newest start that may move records."""
+    moved: dict[str, int]
+    """How many records were moved, for each start that a checkpoint may ask for."""
+
+    def after(self, start: Start, moved: int) -> "Commits":
+        """With so many records of a start moved."""
+        return Commits(self.owner, {**self.moved, str(start): moved})
+
+    def only(self, starts: Iterable[Start]) -> "Commits":
+        """Without the starts that nobody asks for any more; the owner's stays."""
+        kept = {str(start) for start in (*starts, self.owner)}
+        return Commits(self.owner, {name: n for name, n in self.moved.items() if name in kept})
+
+
+def taken_over(commits: Commits | None, me: Start, transactional_id: str) -> Commits:
+    """The commits with this start as their owner; raises FencedError when a newer one has begun."""
+    if commits is None:
+        return Commits(me, {str(me): 0})
+    if commits.owner.generation > me.generation:
+        raise fenced(me, commits.owner, transactional_id)
+    return Commits(me, {str(me): 0, **commits.moved})
+
+
+def fenced(me: Start, owner: Start, transactional_id: str) -> FencedError:
+    """The error of a start that finds another one in its place."""
+    return FencedError(
+        f"start {me} of the Kafka sink with the transactional id {transactional_id!r}",
+        expected="to be the newest start that uses it",
+        found=f"start {owner}",
+        action="let the newer start of the job go on; if it is another job or another store, give "
+        "one of the two another prefix=; if there is none because the job began again in a new "
+        "store, give it another prefix= or delete the topics of this one",
+        retry_safe=False,
+    )
+
+
+def first_left(commits: Commits, staged: StagedRange) -> int:
+    """Number of the first record that was not moved, `staged.stop` when all of them were.
+
+    Raises ObjectNotFoundError when that cannot be known.
+    """
+    moved = commits.moved.get(str(staged.start))
+    if moved is None:
+        raise lost(staged, "nothing about that start in the topic of commits")
+    if moved < staged.first:
+        raise lost(staged, f"{moved} records of that start moved before them")
+    return min(moved, staged.stop)
+
+
+def lost(staged: StagedRange, found: str) -> ObjectNotFoundError:
+    """The error of records that a checkpoint names and nobody can move."""
+    return ObjectNotFoundError(
+        str(staged),
+        expected="all of them, or that they were moved",
+        found=found,
+        action="bring back the topics of this sink, or restore a checkpoint that is retained",
+        retry_safe=False,
+    )
+
+
+def own_ranges(topic: str, partition: int, kept: Iterable[bytes]) -> list[StagedRange]:
+    """The transactions among those that checkpoints keep which are of this staging partition."""
+    found = transactions.those_of(StagedRange, kept)
+    return [staged for staged in found if (staged.topic, staged.partition) == (topic, partition)]
+
+
+def unneeded_before(end: int, commits: Commits, named: Iterable[StagedRange]) -> int:
+    """The offset up to which nobody asks for staged records, at most `end`.
+
+    What was moved is not asked for again, whichever checkpoint names it.
+    """
+    waiting = (s.begin for s in named if commits.moved.get(str(s.start), s.stop) < s.stop)
+    return min((end, *waiting))
+
+
+def decode_commits(value: bytes | None, where: str) -> Commits:
+    """Raises ObjectNotFoundError for a message that this sink did not write."""
+    try:
+        return msgspec.json.decode(value or b"", type=Commits)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ObjectNotFoundError(
+            f"the commits of a Kafka sink in {where}",
+            expected="what this sink wrote",
+            found=str(error),
+            action="let nothing else write to that topic; choose another prefix=",
+            retry_safe=False,
+        ) from error
+
+
+encode_commits = msgspec.json.encode
+encode_envelope = msgspec.msgpack.encode
+
+HEADER = "tidelog"
+"""Name of the header that holds the envelope; the first one of a staged message."""
+
+_decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+
+
+def envelope_of(headers: list[tuple[str, Any]] | None) -> Envelope | None:
+    """None for a message that is not of this sink."""
+    if not headers or headers[0][0] != HEADER:
+        return None
+    try:
+        return _decode_envelope(headers[0][1])
+    except (msgspec.DecodeError, TypeError):
+        return None

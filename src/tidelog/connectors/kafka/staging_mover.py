@@ -1,0 +1,211 @@
+"""Moves staged records to their topics, in transactions of Kafka.
+
+Kafka's client cannot go on with a transaction of a process that has died, so a transaction begins
+and ends within one call, and moves what is durable already. Invariants: whatever fails, the next
+try first takes the transactional id again, which ends the transaction that was open, and then reads
+what was moved; a start that finds a newer one in the topic of commits moves nothing.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from typing import Any, Final
+
+from tidelog.connectors import transactions
+from tidelog.connectors.kafka import client
+from tidelog.connectors.kafka.client import Cluster
+from tidelog.connectors.kafka.sink_client import PATIENCE_S, now, producer
+from tidelog.connectors.kafka.sink_messages import Message
+from tidelog.connectors.kafka.staging import (
+    Commits,
+    StagedRange,
+    Start,
+    encode_commits,
+    fenced,
+    first_left,
+    taken_over,
+    unneeded_before,
+)
+from tidelog.connectors.kafka.staging_topics import COMMITS_KEY, Topics
+from tidelog.errors import AccessDeniedError, ObjectNotFoundError, TidelogError
+
+TRANSACTION_S: Final = 60.0
+"""Brokers abort a transaction that takes longer ..."""
+_PART_S: Final = TRANSACTION_S / 4
+"""... so a range is moved in parts that are sent within this time."""
+_TRIES: Final = 4
+_ABORT_S: Final = 5.0
+
+
+class Mover:
+    """Moves the records of one staging partition; used by one thread at a time.
+
+    Every method raises FencedError when a newer start moves them, and errors of `tidelog.errors`.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Topics, partition: int, me: Start) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._partition = partition
+        self._me = me
+        self._id = topics.transactional_id(partition)
+        self._producer: Any = None
+        self._commits = Commits(me, {})
+        """What the topic of commits says, as long as there is a producer."""
+        self._began = False
+        """Whether this start has taken over: it then never does so again."""
+
+    def begin(self) -> None:
+        """Take over from older starts, which move nothing from here on."""
+        self._until_done(lambda: None)
+
+    def move(self, staged: StagedRange) -> None:
+        """Move a range, unless it was moved.
+
+        Raises ObjectNotFoundError when staged records are gone, RestoreError for a range of
+        another sink.
+        """
+        if (staged.topic, staged.partition) != (self._topics.staging, self._partition):
+            here = f"partition {self._partition} of topic {self._topics.staging!r}"
+            raise transactions.moved(str(staged), f"a sink whose staging is {staged.topic!r}", here)
+        self._until_done(lambda: self._move(staged))
+
+    def forget_all_but(self, starts: Iterable[Start]) -> None:
+        """Forget how many records of other starts were moved."""
+        kept = list(starts)
+
+        def forget() -> None:
+            commits = self._commits.only(kept)
+            if commits != self._commits:
+                self._transaction(commits, ())
+
+        self._until_done(forget)
+
+    def cut(self, end: int, named: Iterable[StagedRange]) -> None:
+        """Delete staged records before `end` that none of these ranges will ask for."""
+        before = unneeded_before(end, self._commits, named)
+        if before > 0:
+            self._topics.cut(self._partition, before)
+
+    def close(self) -> None:
+        """Release the producer."""
+        self._discard()
+
+    def _move(self, staged: StagedRange) -> None:
+        number = first_left(self._commits, staged)
+        if number == staged.stop:
+            return
+        with closing(self._topics.staged(staged, number)) as messages:
+            while number < staged.stop:
+                number = self._move_part(staged, number, messages)
+
+    def _move_part(self, staged: StagedRange, number: int, messages: Any) -> int:
+        """One transaction; returns the number of the next record."""
+        self._producer.begin_transaction()
+        until = now() + _PART_S
+        for message in messages:
+            self._send(message)
+            number += 1
+            if number == staged.stop or now() > until:
+                break
+        self._end_transaction(self._commits.after(staged.start, number))
+        return number
+
+    def _transaction(self, commits: Commits, messages: Iterable[Message]) -> None:
+        self._producer.begin_transaction()
+        for message in messages:
+            self._send(message)
+        self._end_transaction(commits)
+
+    def _end_transaction(self, commits: Commits) -> None:
+        value = encode_commits(commits)
+        self._send(Message(self._topics.commits, COMMITS_KEY, value, [], self._partition))
+        self._producer.commit_transaction(PATIENCE_S)
+        self._commits = commits
+
+    def _send(self, message: Message) -> None:
+        until = now() + PATIENCE_S
+        while True:
+            try:
+                self._producer.produce(
+                    message.topic,
+                    message.value,
+                    message.key,
+                    headers=message.headers,
+                    partition=message.partition,
+                    timestamp=message.timestamp,
+                )
+            except BufferError:
+                if now() > until:
+                    raise
+                self._producer.poll(0.1)
+            else:
+                return
+
+    def _until_done(self, step: Callable[[], None]) -> None:
+        """Do it, again after failures that may pass; `step` does only what is left to do."""
+        kafka_error = client.library().KafkaException
+        give_up = now() + PATIENCE_S
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                if self._producer is None:
+                    self._take_over()
+                return step()
+            except kafka_error as error:
+                self._discard()
+                late = tries_left == 0 or now() > give_up
+                if late or not self._may_pass(error.args[0]):
+                    raise self._translated(error.args[0]) from error
+            except ObjectNotFoundError:
+                # Moved and deleted by a newer start, if there is one: then that is the error.
+                self._discard()
+                if tries_left < _TRIES - 1:
+                    raise
+            except BaseException:
+                self._discard()
+                raise
+
+    def _take_over(self) -> None:
+        timeout_ms = int(TRANSACTION_S * 1000)
+        settings = {"transactional.id": self._id, "transaction.timeout.ms": timeout_ms}
+        self._producer = producer(self._cluster, settings)
+        # Ends what another process has open under this id, and fences it.
+        self._producer.init_transactions(PATIENCE_S)
+        found = self._topics.last_commits(self._partition)
+        if self._began:
+            # Whoever took the id in between may have stopped: what counts is who owns it.
+            if found is None:
+                raise self._topics.commits_are_gone(self._partition)
+            if found.owner != self._me:
+                raise fenced(self._me, found.owner, self._id)
+            self._commits = found
+            return
+        mine = taken_over(found, self._me, self._id)
+        if mine != found:
+            self._transaction(mine, ())
+        self._commits = mine
+        self._began = True
+
+    def _may_pass(self, error: Any) -> bool:
+        codes = client.library().KafkaError
+        of_another_process = (
+            codes._FENCED,
+            codes.PRODUCER_FENCED,
+            codes.INVALID_PRODUCER_EPOCH,
+            codes.INVALID_PRODUCER_ID_MAPPING,
+            codes.INVALID_TXN_STATE,
+            codes.UNKNOWN_PRODUCER_ID,
+        )
+        lasting = isinstance(self._translated(error), AccessDeniedError | ObjectNotFoundError)
+        again = error.retriable() or error.txn_requires_abort() or error.fatal()
+        return not lasting and (again or error.code() in of_another_process)
+
+    def _translated(self, error: Any) -> TidelogError:
+        return client.translated(error, f"transactional id {self._id!r}", self._cluster)
+
+    def _discard(self) -> None:
+        """Leave no transaction open that readers would wait for; the next producer knows better."""
+        discarded, self._producer = self._producer, None
+        if discarded is not None:
+            with suppress(client.library().KafkaException):
+                discarded.abort_transaction(_ABORT_S)
+            discarded.purge()

@@ -1,0 +1,227 @@
+"""The Kafka sink against a broker: what the Kafka in memory of other tests takes for granted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.kafka import Topics
+from tidelog import KafkaSink, SinkContext
+from tidelog.connectors.kafka import sink_client, sink_outbox, staging_topics
+from tidelog.connectors.kafka.client import library
+from tidelog.errors import (
+    FencedError,
+    ObjectNotFoundError,
+    StorageError,
+    StoreUnreachableError,
+)
+from tidelog.ids import CheckpointId, Generation
+from tidelog.runtime.sink import SinkWriter
+
+
+class Job:
+    """Starts of the writers of a sink by a name that no other test has."""
+
+    def __init__(self, topics: Topics, topic: str | None = None) -> None:
+        self.topics = topics
+        self.topic = topic or topics.new()
+        self.stem = f"tidelog.job-{self.topic}.sink"
+        self._open: list[SinkWriter] = []
+        self._marks = 0
+
+    def start(
+        self,
+        generation: int,
+        *owed: bytes,
+        subtask: int = 0,
+        parallelism: int = 1,
+        attempt: str = "a",
+        **options: Any,
+    ) -> Any:
+        settings = {"bootstrap": self.topics.bootstrap, "value": "text", **options}
+        context = SinkContext(
+            f"job-{self.topic}",
+            "sink",
+            subtask,
+            parallelism,
+            Generation(generation),
+            attempt,
+            owed,
+        )
+        writer = KafkaSink(self.topic, **settings).open(context)
+        self._open.append(writer)
+        writer.recover(owed)
+        return writer
+
+    def shown(self) -> list[str]:
+        """Everything that is committed, up to a mark that is written now."""
+        self._marks += 1
+        mark = f"mark {self._marks}"
+        self.topics.write(self.topic, [mark])
+        found: list[str] = []
+        while mark not in found:
+            found = [m.value().decode() for m in self.topics.read(self.topic, len(found) + 1)]
+        return [value for value in found if not value.startswith("mark ")]
+
+    def kept(self) -> int:
+        """Staged records that were not deleted."""
+        reader = library().Consumer(
+            {"bootstrap.servers": self.topics.bootstrap, "group.id": "tests"}
+        )
+        staging = f"{self.stem}.staging"
+        marks = [
+            reader.get_watermark_offsets(library().TopicPartition(staging, partition), timeout=60)
+            for partition in self.topics.admin.list_topics(timeout=60).topics[staging].partitions
+        ]
+        reader.close()
+        return sum(high - low for low, high in marks)
+
+    def close(self) -> None:
+        for writer in self._open:
+            writer.close()
+
+
+@pytest.fixture
+def job(topics: Topics) -> Iterator[Job]:
+    made = Job(topics)
+    yield made
+    made.close()
+
+
+def pre_committed(writer: Any, *records: Any) -> bytes:
+    writer.write(list(records))
+    token = writer.pre_commit(CheckpointId(1))
+    assert isinstance(token, bytes)
+    return token
+
+
+def test_records_are_shown_by_their_commit_and_staging_is_empty_then(job: Job) -> None:
+    writer = job.start(1)
+    token = pre_committed(writer, "a", "b")
+    assert (job.shown(), job.kept()) == ([], 2)
+    writer.commit(token)
+    writer.commit(token)
+    writer.close()
+    assert job.shown() == ["a", "b"] and job.kept() == 0
+    restored = job.start(2, token)
+    restored.commit(pre_committed(restored, "c"))
+    assert job.shown() == ["a", "b", "c"]
+
+
+def test_a_transaction_that_a_dead_process_left_open_is_moved_by_its_successor(job: Job) -> None:
+    dead = job.start(1)
+    token = pre_committed(dead, "a", "b")
+    mover = dead._movers[0]
+    mover._producer.begin_transaction()
+    mover._producer.produce(job.topic, "a")
+    mover._producer.flush(60)
+    job.start(2, token)
+    assert job.shown() == ["a", "b"]
+    with pytest.raises(library().KafkaException, match="fenced"):
+        mover._producer.commit_transaction(10)
+    with pytest.raises(FencedError, match=f"transactional id '{job.stem}.0'.*found start 2-a"):
+        dead.commit(token)
+    assert job.shown() == ["a", "b"]
+
+
+def test_of_two_jobs_with_one_prefix_the_older_is_fenced_and_a_late_one_is_refused(
+    job: Job,
+) -> None:
+    older = job.start(5, attempt="older")
+    token = pre_committed(older, "older")
+    newer = job.start(5, attempt="newer")
+    with pytest.raises(FencedError, match="found start 5-newer"):
+        older.commit(token)
+    with pytest.raises(FencedError, match=r"start 4-late.*another prefix="):
+        job.start(4, attempt="late")
+    newer.commit(pre_committed(newer, "newer"))
+    assert job.shown() == ["newer"]
+
+
+def test_subtasks_that_are_no_more_have_their_records_moved_and_partitions_grow(job: Job) -> None:
+    of_three = [job.start(1, subtask=n, parallelism=3) for n in range(3)]
+    tokens = [pre_committed(writer, f"of {n}") for n, writer in enumerate(of_three)]
+    job.start(2, *tokens)
+    assert sorted(job.shown()) == ["of 0", "of 1", "of 2"]
+    with pytest.raises(FencedError):
+        of_three[2].commit(pre_committed(of_three[2], "zombie"))
+    grown = [job.start(3, subtask=n, parallelism=4) for n in range(4)]
+    for n, writer in enumerate(grown):
+        writer.commit(pre_committed(writer, f"of 4: {n}"))
+    assert len(job.shown()) == 7
+
+
+def test_a_range_is_moved_in_parts_where_it_takes_long(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.connectors.kafka.staging_mover._PART_S", -1)
+    writer = job.start(1)
+    writer.commit(pre_committed(writer, *"abcd"))
+    assert job.shown() == list("abcd")
+    commits = job.topics.read(f"{job.stem}.commits", 5)
+    assert b'"1-a":2' in commits[2].value() and b'"1-a":4' in commits[4].value()
+
+
+def test_records_of_long_ago_wait_in_staging_as_long_as_others(job: Job) -> None:
+    writer = job.start(1, timestamp=lambda record: 1_000, key=lambda record: "k")
+    writer.commit(pre_committed(writer, "a"))
+    (message,) = job.topics.read(job.topic, 1)
+    assert message.timestamp()[1] == 1_000 and message.key() == b"k" and message.headers() is None
+    described = job.topics.admin.describe_configs(
+        [library().admin.ConfigResource("topic", f"{job.stem}.staging")]
+    )
+    (settings,) = [future.result(60) for future in described.values()]
+    assert settings["message.timestamp.type"].value == "LogAppendTime"
+    assert settings["retention.ms"].value == "-1"
+
+
+def test_records_of_topics_that_were_deleted_are_an_error_and_not_silence(job: Job) -> None:
+    token = pre_committed(job.start(1), "a")
+    job.topics.delete(f"{job.stem}.staging")
+    with pytest.raises(ObjectNotFoundError, match="the topic ends at offset 0"):
+        job.start(2, token)
+    job.topics.delete(f"{job.stem}.commits")
+    with pytest.raises(ObjectNotFoundError, match="nothing about that start"):
+        job.start(3, token)
+    assert job.shown() == []
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_what_a_topic_refuses_is_an_error(topics: Topics, exactly_once: bool) -> None:
+    job = Job(topics, topics.new(max_message_bytes="1000"))
+    writer = job.start(1, exactly_once=exactly_once)
+    writer.write(["x" * 5_000])
+    with pytest.raises(StorageError, match=r"max\.message\.bytes of the topic"):
+        writer.commit(writer.pre_commit(CheckpointId(1)))
+    assert job.shown() == []
+    job.close()
+
+
+def test_a_record_that_no_client_sends_is_an_error_at_once(job: Job) -> None:
+    writer = job.start(1)
+    with pytest.raises(StorageError, match=r"message\.max\.bytes in client="):
+        writer.write(["x" * 2_000_000])
+    large = job.start(2, client={"message.max.bytes": 3_000_000})
+    assert large.pre_commit(CheckpointId(1)) is None
+
+
+@pytest.mark.parametrize("topic", ["absent", lambda record: "absent"])
+def test_nobody_makes_a_topic_that_is_missing_unless_asked(topics: Topics, topic: Any) -> None:
+    sink = KafkaSink(topic, bootstrap=topics.bootstrap, prefix=topics.new())
+    context = SinkContext("job", "sink", 0, 1, Generation(1), "a")
+    with pytest.raises(ObjectNotFoundError, match="topic 'absent'"):
+        writer = sink.open(context)
+        writer.recover([])
+        writer.write(["a"])
+        writer.pre_commit(CheckpointId(1))
+    assert "absent" not in topics.admin.list_topics(timeout=60).topics
+
+
+def test_a_cluster_that_is_away_is_an_error_that_names_it(
+    no_broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sink_client, sink_outbox, staging_topics):
+        monkeypatch.setattr(module, "PATIENCE_S", 0.3)
+    context = SinkContext("job", "sink", 0, 1, Generation(1), "a")
+    with pytest.raises(StoreUnreachableError, match=r"Kafka at 127\.0\.0\.1:1"):
+        KafkaSink("out", bootstrap=no_broker).open(context)
