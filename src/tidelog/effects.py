@@ -79,8 +79,12 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0 and self.hand_over_s > 0:
-            time.sleep(self.hand_over_s)  # noqa: ASYNC251 - the loop is to stop for this moment
+            self.hand_over()
         await asyncio.sleep(seconds)
+
+    def hand_over(self) -> None:
+        """Stop the event loop for the moment in which others get their turn."""
+        time.sleep(self.hand_over_s)
 
 
 class ThreadOffload:

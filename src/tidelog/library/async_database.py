@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
+from tidelog.effects import SystemClock
 from tidelog.errors import CheckpointFailedError, ConfigError
 from tidelog.library.coroutines import CoroutineBaton
 from tidelog.library.database import Database
@@ -24,6 +25,8 @@ from tidelog.runtime.sink import Sink
 
 T = TypeVar("T")
 
+_CLOCK: Final = SystemClock()
+"""For the program's own loop; that of tidelog's loop has its lock."""
 _ROWS_AT_ONCE: Final = 64
 """Rows of a scan after which other tasks of the program have a turn."""
 
@@ -131,7 +134,7 @@ class AsyncDatabase:
         for number, row in enumerate(rows, 1):
             yield row
             if number % _ROWS_AT_ONCE == 0:
-                await self._beside.effects.clock.sleep(0)
+                await _CLOCK.sleep(0)
 
     async def checkpoint(self) -> Checkpoint:
         """Wait until all that was changed is durable.

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tidelog.effects import hold_thread
+
 _me = threading.get_ident
 
 
@@ -34,6 +36,14 @@ class LoopLock:
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
+
+    def hand_over(self, seconds: float) -> None:
+        """For the loop: be without the lock for so long that a caller who waits for it is awake."""
+        self.lock.release()
+        try:
+            hold_thread(seconds)
+        finally:
+            self.take_for_loop()
 
     def take_for_loop(self) -> None:
         """The loop takes the lock, before any caller that asks from now on."""

@@ -8,10 +8,20 @@ import concurrent.futures
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tidelog.effects import Effects, loop_thread
+from tidelog.effects import Effects, SystemClock, loop_thread
 from tidelog.library.baton import BatonSelector, LoopLock
 
 T = TypeVar("T")
+
+
+class _Clock(SystemClock):
+    """The machine's clocks for what runs in the loop; who gives way there gives up the lock too."""
+
+    def __init__(self, lock: LoopLock) -> None:
+        self._lock = lock
+
+    def hand_over(self) -> None:
+        self._lock.hand_over(self.hand_over_s)
 
 
 class EventLoop:
@@ -19,7 +29,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.lock = LoopLock()
-        self.effects = Effects()
+        self.effects = Effects(clock=_Clock(self.lock))
         self._loop = loop_thread(BatonSelector(self.lock), self.lock)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
