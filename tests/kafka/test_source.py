@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.first_jobs.programs import run
 from tests.kafka.jobs import read, values
 from tests.support.kafka import Topics
-from tidelog import ConfigError, KafkaRecord, KafkaSource
+from tidelog import Callback, ConfigError, Job, KafkaRecord, KafkaSource
 from tidelog.connectors.kafka.client import library
 
 
@@ -116,6 +117,29 @@ def test_new_partitions_are_found_while_the_job_runs(topics: Topics, tmp_path: P
     grown: list[bool] = []
     reading = source(topics, topic, start="latest", rediscover_s=0.1)
     assert values(read(reading, tmp_path, grows)) == ["new"]
+
+
+def test_a_partition_that_waits_for_another_ones_time_holds_it_up_in_no_way(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """More waits there than is held: it is paused, and read on when its time has come."""
+    topic, many = topics.new(2), 30_000
+    topics.write(topic, map(str, range(many)), partition=0, timestamp=9_000_000)
+    for time in range(3):
+        topics.write(topic, [str(time)] * many, partition=1, timestamp=(1 + time) * 1_000_000)
+    found: list[KafkaRecord] = []
+    job = Job("in step")
+    (
+        job.source(source(topics, topic, stop="latest"))
+        .event_time(lambda record: record.timestamp, max_delay_ms=0, max_ahead_ms=1_000)
+        .sink(Callback(found.append))
+    )
+    run(job, tmp_path)
+    ahead = [record.offset for record in found if record.partition == 0]
+    assert ahead == list(range(many)) and len(found) == 4 * many
+    in_output = [at for at, record in enumerate(found) if record.partition == 0]
+    # One portion is read before its time is known.
+    assert in_output[many // 2] > 3 * many
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -19,6 +19,9 @@ class SplitReader(ABC):
     """The next `read` would return None. A reader that knows saves a task one more turn for it."""
     delay_s: float = 0.0
     """Seconds to wait for the next `read` of an endless split after an empty one."""
+    behind: bool = False
+    """There are records, and an empty `read` says only that they are not here yet: the split is not
+    idle, and others wait for it as long as they are to keep in step."""
     trickles: bool = False
     """A blocking `read` waits for a record and returns it at once, alone: it is called many times
     in a row, and what it returned so far goes on while it waits."""

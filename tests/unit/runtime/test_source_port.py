@@ -114,3 +114,51 @@ def test_a_split_that_appears_later_begins_at_the_position_for_new_ones(
 
     run(reading(again, []), tmp_path, all_opened, parallelism=parallelism)
     assert again.opened == {"a": 0, "b": 1, "c": "new"}
+
+
+class Behind(Told):
+    """One split has records that take their time; the other one is far ahead in event time."""
+
+    def __init__(self) -> None:
+        super().__init__("late", "early")
+        self.arrived = False
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _Arriving(self, split, position)
+
+
+class _Arriving(SplitReader):
+    def __init__(self, source: Behind, split: str, position: Any) -> None:
+        self.position = position or 0
+        self._source = source
+        self._late = split == "late"
+
+    @property
+    def behind(self) -> bool:  # type: ignore[override]  # asked, not told
+        return self._late and not self._source.arrived
+
+    def read(self) -> list[Any]:
+        if self.behind or self.position == 2:
+            return []
+        self.position += 1
+        return [(1_000 if self._late else 900_000) + self.position]
+
+
+def test_a_split_whose_records_are_on_their_way_is_not_idle_and_keeps_others_in_step(
+    tmp_path: Path,
+) -> None:
+    source, found = Behind(), []  # type: ignore[var-annotated]
+    job = Job("behind")
+    timed = job.source(source).event_time(
+        lambda time: time, max_delay_ms=0, idle_after_ms=1, max_ahead_ms=1_000
+    )
+    timed.sink(Callback(found.append))
+    looks = iter(range(100))
+
+    def looked_long() -> bool:
+        source.arrived = next(looks, None) is None
+        return len(found) == 4
+
+    run(job, tmp_path, looked_long)
+    # The first record of a split is read before its time is known.
+    assert found == [900_001, 1_001, 1_002, 900_002]

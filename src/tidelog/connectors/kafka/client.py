@@ -15,9 +15,9 @@ from tidelog.credentials import hide
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
+    ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
-    StoreFullError,
     StoreUnreachableError,
     TidelogError,
     optional_library,
@@ -164,6 +164,9 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
             *("_MSG_TIMED_OUT", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "BROKER_NOT_AVAILABLE"),
             *("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "COORDINATOR_NOT_AVAILABLE"),
             *("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "_RESOLVE"),
+            # A broker that has just started, or a leader that has just moved.
+            *("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE"),
+            *("REPLICA_NOT_AVAILABLE", "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_ID", "_WAIT_CACHE"),
         ),
         _AWAY,
     ),
@@ -178,7 +181,7 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
     **dict.fromkeys(("_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION"), _NO_TOPIC),
     **dict.fromkeys(("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"), _TOO_LARGE),
     **dict.fromkeys(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"), _REPLICAS),
-    "KAFKA_STORAGE_ERROR": (StoreFullError, "free or add space on the broker's disk"),
+    "TOPIC_ALREADY_EXISTS": (ObjectExistsError, "choose another name, or delete the topic"),
     "INVALID_TRANSACTION_TIMEOUT": (
         ConfigError,
         "lower the transaction timeout, or raise transaction.max.timeout.ms of the brokers",

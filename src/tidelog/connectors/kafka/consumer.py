@@ -155,6 +155,7 @@ class SharedConsumer:
         if not messages:
             return
         self._back()
+        reader.at_newest = False
         if reader.end is not None:
             wanted = [message for message in messages if message.offset() < reader.end]
             position = reader.end if len(wanted) < len(messages) else messages[-1].offset() + 1
@@ -175,22 +176,26 @@ class SharedConsumer:
         error, kinds = message.error(), self._kafka.KafkaError
         if error.code() == kinds._PARTITION_EOF:
             self._back()
+            reader.at_newest = True
             reader.put([], message.offset(), 0)
         elif error.code() == kinds._AUTO_OFFSET_RESET:
             self._find_offset(reader, message.offset(), error)
-        elif error.code() not in self._passing():
-            raise translated(error, f"{reader.place}, offset {reader.fetched_to}", self._cluster)
-
-    def _passing(self) -> tuple[int, ...]:
-        """Errors after which librdkafka goes on by itself."""
-        kinds = self._kafka.KafkaError
-        return (kinds._TRANSPORT, kinds._ALL_BROKERS_DOWN, kinds._TIMED_OUT)
+        else:
+            where = f"{reader.place}, offset {reader.fetched_to}"
+            failure = translated(error, where, self._cluster)
+            if not isinstance(failure, StoreUnreachableError):  # after which librdkafka goes on
+                raise failure
 
     def _find_offset(self, reader: PartitionReader, offset: int, error: Any) -> None:
         """The partition has no such offset; raises unless the user wants to go on all the same."""
         place, ask = reader.place, (self._client, self._cluster, _ASK_S * 10)
         offset = reader.fetched_to if isinstance(reader.fetched_to, int) else offset
-        oldest, end = oldest_offset(place, *ask), end_offsets([place], *ask)[place]
+        try:
+            oldest, end = oldest_offset(place, *ask), end_offsets([place], *ask)[place]
+        except StoreUnreachableError:  # ask again: the same answer comes to the next fetch
+            self._unassign(reader)
+            self._assign(reader)
+            return
         if offset > end:
             raise gone(place, offset, f"an end at offset {end}: {MADE_AGAIN}", self._cluster)
         if self._on_missing == "fail" or offset >= oldest:
@@ -228,22 +233,26 @@ class SharedConsumer:
         return failures(f"{reader.place}, offset {reader.fetched_to}", self._cluster)
 
     def _hold_back(self) -> None:
-        """Wait while the job has enough to do; pause what it does not read meanwhile."""
+        """Wait while the job has enough to do of all that there is; pause what it does not read."""
         give_up = self._clock.monotonic() + _PATIENCE_S
         while (full := self._full()) and not self._closing.is_set():
             left = give_up - self._clock.monotonic()
-            if left <= 0:
+            if left <= 0 or self._starving():
                 for reader in full:
                     self._client.pause([self._kafka.TopicPartition(*reader.place)])
                     reader.paused = True
                 break
             self._taken.clear()
-            if self._full():
+            if self._full() and not self._starving():
                 self._taken.wait(left)
         for reader in self._readers.values():
             if reader.paused and not self._is_full(reader, part=2):
                 self._client.resume([self._kafka.TopicPartition(*reader.place)])
                 reader.paused = False
+
+    def _starving(self) -> bool:
+        """The job has taken all that was fetched of a partition which has more."""
+        return any(not (r.paused or r.at_newest or r.waiting[0]) for r in self._readers.values())
 
     def _full(self) -> list[PartitionReader]:
         return [r for r in self._readers.values() if not r.paused and self._is_full(r)]

@@ -63,7 +63,13 @@ class PartitionReader(SplitReader):
         """Behind what the thread has fetched; its own."""
         self.paused = False
         """The thread fetches nothing of the partition; its own."""
+        self.at_newest = False
+        """The thread has fetched all that there is."""
         self._note_end()
+
+    @property
+    def behind(self) -> bool:  # type: ignore[override]  # asked, not told
+        return not self.at_newest
 
     @property
     def waiting(self) -> tuple[int, int]:

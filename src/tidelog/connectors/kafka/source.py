@@ -143,9 +143,7 @@ class KafkaSource(Source):
         try:
             places = self._known_places(self._connect_s if first else _ANSWER_S, poll=first)
             if first:
-                ask = (self._client, self._cluster, self._connect_s)
-                self._starts = first_offsets(self._start, places, *ask)
-                self._ends = end_offsets(places, *ask) if self._stop is not None else {}
+                self._find_bounds(places)
         except StoreUnreachableError:
             if first:
                 raise
@@ -233,6 +231,20 @@ class KafkaSource(Source):
                 assert lost is not None
                 raise gone(lost, "any", _count(lost, found), self._cluster)
             hold_thread(0.2)
+
+    def _find_bounds(self, places: list[Place]) -> None:
+        """Where partitions begin and end; brokers that have just started may not know at once."""
+        give_up = self._clock.monotonic() + self._connect_s
+        ask = (self._client, self._cluster, _ANSWER_S)
+        while True:
+            try:
+                self._starts = first_offsets(self._start, places, *ask)
+                self._ends = end_offsets(places, *ask) if self._stop is not None else {}
+                return
+            except StoreUnreachableError:
+                if self._closing or self._clock.monotonic() >= give_up:
+                    raise
+                hold_thread(0.2)
 
     def _look(self, *, poll: bool) -> tuple[list[Place], Any]:
         """The partitions that there are, and a topic that is not, with the error."""

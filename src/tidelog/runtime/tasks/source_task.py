@@ -242,8 +242,9 @@ class SourceTask(Task):
         elif not reading.queued:
             if portion is not None and portion.position != reading.stored:
                 self._store(reading, portion)
-            self._alignment.gone(reading.split)
-            self._not_heard(reading)
+            if not reading.behind:
+                self._alignment.gone(reading.split)
+                self._not_heard(reading)
             await self._follow_splits()
 
     async def _emit_read(self, read: dict[SplitReading, Portion]) -> None:

@@ -101,6 +101,11 @@ class SplitReading:
         return self.working and not self.queued and self.due_at == math.inf
 
     @property
+    def behind(self) -> bool:
+        """The reader has said that there are records which it did not give yet."""
+        return self._reader is not None and self._reader.behind
+
+    @property
     def may_begin(self) -> bool:
         """No thread reads the split, and the task has taken what was read."""
         return self._running is None and not self._handed
