@@ -13,6 +13,8 @@ from tests.kafka.jobs import read, values
 from tests.support.kafka import Topics
 from tidelog import Callback, ConfigError, Job, KafkaRecord, KafkaSource
 from tidelog.connectors.kafka.client import library
+from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.runtime.in_flight.records import decode_records, encode_records
 
 
 def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:
@@ -157,6 +159,15 @@ def test_transactions_that_were_aborted_are_not_read_unless_wanted(
     client = {} if committed else {"isolation.level": "read_uncommitted"}
     found = values(read(source(topics, topic, stop="latest", client=client), tmp_path))
     assert found == (["kept", "last"] if committed else ["kept", "dropped", "last"])
+
+
+def test_records_are_stored_in_flight() -> None:
+    records = [
+        KafkaRecord(b"k", {"n": [1]}, (("trace", b"1"), ("empty", None)), 5, "a", 0, 7),
+        KafkaRecord(None, None, (), -1, "a", 0, 8),
+    ]
+    stored = encode_records(records, RecordTypes())
+    assert decode_records(*stored, RecordTypes()) == records
 
 
 @pytest.mark.parametrize(

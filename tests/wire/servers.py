@@ -23,8 +23,8 @@ import boto3
 from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
+from tests.support.kafka import kept_classes
 from tidelog.errors import ConfigError
-from tidelog.examples.kafka_jars import kafka_jars
 
 _TOOLS = Path(__file__).parents[2] / ".tools"
 _VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
@@ -299,7 +299,7 @@ def _run(command: list[str], name: str, **env: str) -> None:
 
 
 if __name__ == "__main__":
-    for server in (versitygw_binary, fake_gcs_binary, azurite_script, kafka_jars):
+    for server in (versitygw_binary, fake_gcs_binary, azurite_script, kept_classes):
         try:
             print(server(), flush=True)
         except (ServerUnavailableError, ConfigError) as error:
