@@ -36,13 +36,13 @@ def test_revenue_in_an_iceberg_table_is_exact_after_kills_and_rescales(tmp_path:
         columns = {"country": countries[mine], "amount": amounts[mine]}
         pq.write_table(pa.table(columns), tmp_path / f"orders/{file}.parquet", row_group_size=300)
     checkpoints = tmp_path / "store" / "checkpoints"
-    for parallelism in (2, 3, 1, 4)[: more_in_depth(2, 4)]:
+    for parallelism in more_in_depth([3], [2, 3, 1, 4]):
         process = start(tmp_path, "revenue:job", *RARELY, "--parallelism", str(parallelism))
         kill_at(process, checkpoints, last_slot(checkpoints) + 3)
     finish(start(tmp_path, "revenue:job", *RARELY, "--parallelism", "2"))
     raw = Counter((row["country"], row["amount"]) for row in lake.rows("sales.orders"))
     assert raw == Counter(zip(countries, amounts, strict=True))
-    assert len({s.timestamp_ms for s in lake.table("sales.orders").snapshots()}) > 3
+    assert len({s.timestamp_ms for s in lake.table("sales.orders").snapshots()}) > 2
     rows = [(row["country"], row["amount"]) for row in lake.rows("sales.revenue")]
     assert sorted(rows) == sorted(expected.items())
     for table in ("sales.revenue", "sales.orders"):

@@ -18,7 +18,7 @@ from tests.unit.connectors.sinks.conftest import conninfo, postgres_server
 
 __all__ = ["conninfo", "postgres_server"]
 
-KILLS = more_in_depth(2, 6)
+KILLS = more_in_depth(1, 6)
 
 
 def create_table() -> str:

@@ -40,7 +40,7 @@ def every_call(
 ) -> Iterator[tuple[Trap, Output]]:
     """A trap for the first call, for the second, and so on, each with an output of its own."""
     # All calls would take Iceberg a minute.
-    for first in count(step=more_in_depth(9, 1) if kind == "iceberg" else 1):
+    for first in count(step=more_in_depth(13, 1) if kind == "iceberg" else 1):
         here = replace(trap, first=first)
         with pytest.MonkeyPatch.context() as monkeypatch:
             lay(here, kind, monkeypatch)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.depth import more_in_depth
+from tests.support.depth import only_in_depth
 from tests.support.iceberg import Lake
 from tests.support.postgres import query
 from tests.unit.connectors.sinks.job import context
@@ -122,7 +122,8 @@ def server_staged(conninfo: str) -> int:
 
 
 # Load (2), manifest, manifest list (2), commit, load (2), metadata, settle; then all is done.
-@pytest.mark.parametrize("step", more_in_depth([8], range(11)))
+@only_in_depth("test_killed_iceberg.py kills jobs that commit")
+@pytest.mark.parametrize("step", range(11))
 def test_files_of_a_killed_commit_are_in_an_iceberg_table_once(step: int, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create("lake.out", line="string")
@@ -136,7 +137,8 @@ def test_files_of_a_killed_commit_are_in_an_iceberg_table_once(step: int, tmp_pa
 
 
 # Load (2), announce, write; step 4 is behind all of them.
-@pytest.mark.parametrize("step", more_in_depth([4], range(5)))
+@only_in_depth("test_every_call_fails.py has failures at these calls")
+@pytest.mark.parametrize("step", range(5))
 def test_files_of_a_killed_pre_commit_are_removed_by_the_successor_from_an_iceberg_table(
     step: int, tmp_path: Path
 ) -> None:

@@ -192,7 +192,7 @@ def test_a_large_file_is_read_in_ranges_of_row_groups(
 
 
 def test_memory_is_that_of_batches_however_large_a_row_group_is(tmp_path: Path) -> None:
-    text = ["x" * 1000 + str(n) for n in range(40_000)]
+    text = ["x" * 1000 + str(n) for n in range(20_000)]
     written(tmp_path / "x.parquet", {"s": text}, use_dictionary=False, data_page_size=1 << 16)
     size = (tmp_path / "x.parquet").stat().st_size
     before = pa.total_allocated_bytes()
