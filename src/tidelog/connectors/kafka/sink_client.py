@@ -1,9 +1,12 @@
 """The clients that the Kafka sink needs, with the settings its guarantees rest on."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
-from tidelog.connectors.kafka.client import Cluster
-from tidelog.effects import SystemClock
+from tidelog.connectors.kafka.client import Cluster, library, translated
+from tidelog.effects import SystemClock, hold_thread
+
+T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
 """How long a call may wait for the cluster."""
@@ -24,6 +27,28 @@ FIXED: Final = {
 
 _SOON_BACK: Final = {"reconnect.backoff.max.ms": 1_000}
 """Kafka's client would wait for ten seconds before it looks for a broker again."""
+
+
+_PASSING: Final = (
+    *("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "_TRANSPORT"),
+    *("REPLICA_NOT_AVAILABLE", "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "_ALL_BROKERS_DOWN"),
+)
+"""What a cluster answers while a broker comes back."""
+_PAUSE_S: Final = 0.1
+
+
+def patiently(ask: Callable[[], T], what: str, cluster: Cluster) -> T:
+    """The answer of a call, asked again while a broker comes back; raises errors of
+    `tidelog.errors`.
+    """
+    give_up = now() + PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except library().KafkaException as error:
+            if error.args[0].name() not in _PASSING or now() > give_up:
+                raise translated(error.args[0], what, cluster) from error
+        hold_thread(_PAUSE_S)
 
 
 def producer(cluster: Cluster, settings: dict[str, Any]) -> Any:

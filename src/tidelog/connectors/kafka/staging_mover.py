@@ -26,7 +26,12 @@ from tidelog.connectors.kafka.staging import (
     unneeded_before,
 )
 from tidelog.connectors.kafka.staging_topics import COMMITS_KEY, Topics
-from tidelog.errors import AccessDeniedError, ObjectNotFoundError, TidelogError
+from tidelog.errors import (
+    AccessDeniedError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+    TidelogError,
+)
 
 TRANSACTION_S: Final = 60.0
 """Brokers abort a transaction that takes longer ..."""
@@ -195,8 +200,10 @@ class Mover:
             codes.INVALID_TXN_STATE,
             codes.UNKNOWN_PRODUCER_ID,
         )
-        lasting = isinstance(self._translated(error), AccessDeniedError | ObjectNotFoundError)
+        kind = self._translated(error)
+        lasting = isinstance(kind, AccessDeniedError | ObjectNotFoundError)
         again = error.retriable() or error.txn_requires_abort() or error.fatal()
+        again = again or isinstance(kind, StoreUnreachableError)
         return not lasting and (again or error.code() in of_another_process)
 
     def _translated(self, error: Any) -> TidelogError:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster, failures
-from tidelog.connectors.kafka.sink_client import PATIENCE_S, now, reader
+from tidelog.connectors.kafka.sink_client import PATIENCE_S, now, patiently, reader
 from tidelog.connectors.kafka.sink_messages import Message
 from tidelog.connectors.kafka.staging import (
     Commits,
@@ -172,9 +172,13 @@ class Topics:
     def _end(self, topic: str, partition: int) -> int:
         what = f"partition {partition} of topic {topic!r}"
         position = client.library().TopicPartition(topic, partition)
-        with failures(what, self._cluster):
-            # Asked of the leader: a new one answers when it knows all that was acknowledged.
-            marks = self._connected().get_watermark_offsets(position, timeout=PATIENCE_S)
+        consumer = self._connected()
+        # Asked of the leader: a new one answers when it knows all that was acknowledged.
+        marks = patiently(
+            lambda: consumer.get_watermark_offsets(position, timeout=PATIENCE_S),
+            what,
+            self._cluster,
+        )
         if marks is None:
             raise self._unreachable(what)
         end: int = marks[1]
@@ -276,10 +280,10 @@ def partitions_of(cluster: Cluster, admin: Any, topic: str) -> int:
 
     Asks for all topics: asking for one may create it.
     """
-    with failures("", cluster):
-        topics = admin.list_topics(timeout=PATIENCE_S).topics
+    topics = patiently(lambda: admin.list_topics(timeout=PATIENCE_S).topics, "", cluster)
     found = topics.get(topic)
-    return 0 if found is None or found.error is not None else len(found.partitions)
+    # Not its error: a topic without a leader is there.
+    return 0 if found is None else len(found.partitions)
 
 
 def _unwrapped(message: Any, envelope: Envelope) -> Message:

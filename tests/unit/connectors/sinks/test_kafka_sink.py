@@ -123,6 +123,22 @@ def test_a_pre_commit_gives_up_while_brokers_are_away_and_the_next_one_has_all(
     assert shown(kafka) == ["a", "b"]
 
 
+@pytest.mark.parametrize("call", ["get_watermark_offsets", "list_topics"])
+def test_a_start_waits_for_a_broker_that_comes_back(kafka: FakeKafka, call: str) -> None:
+    answers = [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TRANSPORT]
+
+    def away(name: str, effect: Any) -> Any:
+        if name == call and answers:
+            raise failure(answers.pop())
+        return effect()
+
+    kafka.call = away
+    writer = started(sink(), context())
+    assert not answers
+    writer.commit(pre_committed(writer, "a"))
+    assert shown(kafka) == ["a"]
+
+
 def test_a_message_that_is_refused_for_good_ends_the_writer(kafka: FakeKafka) -> None:
     writer = started(sink(), context())
     del kafka.topics[STAGING]
