@@ -1,5 +1,6 @@
 """S3 servers for tests, started once per run and shared."""
 
+import gc
 import logging
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Modules and tests live until the end: the garbage collector need not look at them."""
     with compiled_once(session.config):
-        return (yield)
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.freeze()
+            gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -111,7 +111,7 @@ def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") 
         if process.poll() is not None:
             raise AssertionError(f"exit code {process.returncode}: {process.communicate()}")
         assert time.monotonic() < give_up, "the process makes no progress"
-        time.sleep(0.01)
+        time.sleep(0.05)  # looking takes a server as long as the job does
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 
 from tests.process.harness import ROOT, Run, killed_at_last, wait_until
 from tests.support.cli import tidelog
-from tests.support.depth import more_in_depth
+from tests.support.depth import more_in_depth, one_by_one
 from tidelog.runtime.control.address import socket_of
 
 
@@ -49,8 +49,7 @@ def asking(*arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.parametrize("format", ["native", "canonical"])
-@pytest.mark.parametrize("table", ["rocksdb", "memory"])
+@one_by_one(table=["rocksdb", "memory"], format=["native", "canonical"])
 def test_a_job_that_was_asked_for_savepoints_and_stopped_goes_on_without_loss_or_duplicate(
     tmp_path: Path, format: str, table: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.process import harness
 from tests.process.harness import Run
 from tests.process.test_kill import killed_often, write_words
+from tests.support.cli import tidelog
 from tests.wire.servers import S3Server, moto_server
 from tidelog.checkpoint.local_copies import copied
 
@@ -20,8 +21,8 @@ SECRET_WORD = b"caf\xc3\xa9"
 
 def new_key(directory: Path, name: str = "state.key") -> str:
     path = str(directory / name)
-    made = harness.tidelog("key", "new", path)
-    assert made.returncode == 0, made.stderr
+    made = tidelog("key", "new", path)
+    assert made.exit_code == 0, made.stderr
     return path
 
 
@@ -86,12 +87,12 @@ def test_a_command_works_with_the_key_and_says_what_it_needs_without(
     run, key, _ = finished
     before = {path: path.read_bytes() for path in stored_files(Path(run.store))}
     asked = (*command.split(), run.store, *COMMANDS[command])
-    assert (done := harness.tidelog(*asked, "--encryption-key", key)).returncode == 0, done
+    assert (done := tidelog(*asked, "--encryption-key", key)).exit_code == 0, done
     if command != "doctor":  # which looks at the store alone, not at what is in it
-        refused = harness.tidelog(*asked)
-        assert refused.returncode == 2 and "--encryption-key" in refused.stderr, refused
-        other = harness.tidelog(*asked, "--encryption-key", new_key(tmp_path))
-        assert other.returncode == 2 and "found another key" in other.stderr, other
+        refused = tidelog(*asked)
+        assert refused.exit_code == 2 and "--encryption-key" in refused.stderr, refused
+        other = tidelog(*asked, "--encryption-key", new_key(tmp_path))
+        assert other.exit_code == 2 and "found another key" in other.stderr, other
     assert {path: path.read_bytes() for path in stored_files(Path(run.store))} == before
 
 
@@ -100,11 +101,11 @@ def test_a_report_and_a_restored_state_come_from_an_encrypted_store(
 ) -> None:
     run, key, _ = finished
     report = tmp_path / "report.html"
-    made = harness.tidelog("report", run.store, "--output", str(report), "--encryption-key", key)
-    assert made.returncode == 0 and report.exists(), made.stderr
+    made = tidelog("report", run.store, "--output", str(report), "--encryption-key", key)
+    assert made.exit_code == 0 and report.exists(), made.stderr
     to = str(tmp_path / "restored")
-    restored = harness.tidelog("restore", run.store, "--to", to, "--encryption-key", key)
-    assert restored.returncode == 0, restored.stderr
+    restored = tidelog("restore", run.store, "--to", to, "--encryption-key", key)
+    assert restored.exit_code == 0, restored.stderr
 
 
 def test_a_start_without_the_key_or_with_another_one_fences_nobody(
@@ -140,8 +141,8 @@ def test_a_fork_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
     stores = [run.store, str(tmp_path / "once"), str(tmp_path / "twice")]
     for origin, target, old, new in ((0, 1, "none", first), (1, 2, first, second)):
         keys = ("--encryption-key", new, "--origin-key", old, "--keep-output")
-        done = harness.tidelog("fork", f"{stores[origin]}@latest", stores[target], *keys)
-        assert done.returncode == 0, done.stderr
+        done = tidelog("fork", f"{stores[origin]}@latest", stores[target], *keys)
+        assert done.exit_code == 0, done.stderr
     run.release()
     run.store, run.options = stores[2], ("--encryption-key", second)
     assert run.finish().returncode == 0
@@ -156,10 +157,8 @@ def test_a_rotated_key_opens_the_store_and_the_old_one_does_not(tmp_path: Path) 
     expected = write_words(run, 1_000)
     with harness.killed_at_last(run.start()) as process:
         harness.wait_until(lambda: run.slots() >= 4, process)
-        rotated = harness.tidelog(
-            *("key", "rotate", run.store, "--encryption-key", old, "--new-key", new)
-        )
-        assert rotated.returncode == 0, rotated.stderr
+        rotated = tidelog(*("key", "rotate", run.store, "--encryption-key", old, "--new-key", new))
+        assert rotated.exit_code == 0, rotated.stderr
         at = run.slots()  # the job that runs goes on
         harness.wait_until(lambda: run.slots() >= at + 2, process)
     run.release()
@@ -187,12 +186,12 @@ def test_the_key_can_be_in_a_key_management_service(
     run.release()
     assert run.finish().returncode == 0 and counts_of(run) == expected
     verify = ("verify", run.store, "--engine", "local", "--json", "--encryption-key")
-    passed = harness.tidelog(*verify, f"aws-kms:{key}")
+    passed = tidelog(*verify, f"aws-kms:{key}")
     assert json.loads(passed.stdout)["passed"], passed
-    wrong = harness.tidelog(*verify, f"aws-kms:{other}")
-    assert wrong.returncode == 2 and key in wrong.stdout + wrong.stderr, wrong
-    absent = harness.tidelog(*verify, "aws-kms:alias/none")
-    assert absent.returncode == 2 and "NotFoundException" in absent.stdout + absent.stderr, absent
+    wrong = tidelog(*verify, f"aws-kms:{other}")
+    assert wrong.exit_code == 2 and key in wrong.stdout + wrong.stderr, wrong
+    absent = tidelog(*verify, "aws-kms:alias/none")
+    assert absent.exit_code == 2 and "NotFoundException" in absent.stdout + absent.stderr, absent
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    gone = harness.tidelog(*verify, f"aws-kms:{key}")
-    assert gone.returncode == 1 and "bring the service back" in gone.stdout + gone.stderr, gone
+    gone = tidelog(*verify, f"aws-kms:{key}")
+    assert gone.exit_code == 1 and "bring the service back" in gone.stdout + gone.stderr, gone

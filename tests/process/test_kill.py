@@ -16,7 +16,7 @@ import pytest
 from tests.process import harness
 from tests.process.harness import Run
 from tests.process.readers import Read, Watcher
-from tests.support.depth import more_in_depth, one_by_one
+from tests.support.depth import more_in_depth, one_by_one, only_in_depth
 from tests.support.postgres import Server, query
 from tests.unit.storage.conformance import names
 from tests.wire.servers import CloudServer, S3Server
@@ -228,7 +228,14 @@ def test_killed_timers_fire_as_undisturbed_ones_do(
     assert len(run.lines()) > 100
 
 
-@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "no-changelog"])
+@pytest.mark.parametrize(
+    "changelog",
+    [
+        True,
+        pytest.param(False, marks=only_in_depth("test_local_recovery restores damaged copies")),
+    ],
+    ids=["changelog", "no-changelog"],
+)
 def test_a_word_count_killed_with_local_copies_counts_every_word_right(
     tmp_path: Path, changelog: bool
 ) -> None:
@@ -280,6 +287,7 @@ def test_a_word_count_killed_over_s3_counts_every_word_right(tmp_path: Path, s3:
     assert {record["word"]: record["count"] for record in run.records()} == expected
 
 
+@only_in_depth("jobs are killed over S3, and test_clouds_conform tries what these clouds do")
 @pytest.mark.parametrize("server", ["fake_gcs", "azurite"])
 def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
     tmp_path: Path, server: str, request: pytest.FixtureRequest

@@ -15,6 +15,8 @@ import pytest
 
 from tests.process import harness
 from tests.process.harness import Run, killed_at_last, wait_until
+from tests.support.cli import tidelog
+from tests.support.depth import one_by_one
 
 
 def write_lines(run: Run, lines: int = 200, *, last: str = "the end") -> list[str]:
@@ -49,8 +51,7 @@ def write_tree(root: Path) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("parallelism", ["1", "3"])
-@pytest.mark.parametrize("table", ["rocksdb", "memory"])
+@one_by_one(table=["rocksdb", "memory"], parallelism=["1", "3"])
 def test_word_count_of_any_bytes_equals_counter_with_each_word_once(
     tmp_path: Path, parallelism: str, table: str
 ) -> None:
@@ -246,10 +247,11 @@ def free_port() -> int:
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what_is_wrong(
-    tmp_path: Path, arguments: list[str], says: str
+    tmp_path: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = harness.tidelog("run", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
+    monkeypatch.chdir(tmp_path)
+    done = tidelog("run", *arguments)
+    assert done.exit_code == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -98,8 +98,8 @@ class WithoutChangelog(SavepointMachine):
 
 
 TestMemory = SavepointMachine.TestCase
-TestMemory.settings = looking(30, deep=20)
+TestMemory.settings = looking(18, deep=34)
 TestRocks = RocksMachine.TestCase
-TestRocks.settings = looking(6, deep=20)
+TestRocks.settings = looking(4, deep=30)
 TestMemoryWithoutChangelog = WithoutChangelog.TestCase
-TestMemoryWithoutChangelog.settings = looking(12, deep=21)
+TestMemoryWithoutChangelog.settings = looking(8, deep=32)

@@ -507,14 +507,14 @@ class SwitchingTables(StateMachine):
 
 
 TestMemory = StateMachine.TestCase
-TestMemory.settings = looking(40, deep=25)
+TestMemory.settings = looking(25, deep=40)
 TestRocks = RocksMachine.TestCase
-TestRocks.settings = looking(6, deep=25)
+TestRocks.settings = looking(4, deep=38)
 TestMemoryWithoutChangelog = WithoutChangelog.TestCase
-TestMemoryWithoutChangelog.settings = looking(20, deep=20)
+TestMemoryWithoutChangelog.settings = looking(12, deep=34)
 TestRocksWithoutChangelog = RocksWithoutChangelog.TestCase
 TestRocksWithoutChangelog.settings = looking(5, deep=20)
 TestSwitching = SwitchingMachine.TestCase
-TestSwitching.settings = looking(25, deep=24)
+TestSwitching.settings = looking(15, deep=40)
 TestSwitchingTables = SwitchingTables.TestCase
 TestSwitchingTables.settings = looking(5, deep=20)

@@ -86,6 +86,10 @@ REFUSALS = [
     ),
 ]
 each_refusal = pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.code)
+either_kind = pytest.mark.parametrize(
+    "refusal", more_in_depth(REFUSALS[1:3], REFUSALS), ids=lambda refusal: refusal.code
+)
+"""One refusal of each class of errors: what the others say is tried without a process."""
 
 
 @pytest.fixture
@@ -200,7 +204,7 @@ def test_a_head_that_is_refused_is_no_missing_object(
     asyncio.run(main())
 
 
-@each_refusal
+@either_kind
 def test_a_start_that_is_refused_says_so_and_the_same_command_succeeds_later(
     tmp_path: Path, refusing: S3Server, behaviour: Behaviour, refusal: Refusal
 ) -> None:
@@ -214,9 +218,7 @@ def test_a_start_that_is_refused_says_so_and_the_same_command_succeeds_later(
     check_goes_on(run, lines)
 
 
-@pytest.mark.parametrize(
-    "refusal", more_in_depth(REFUSALS[:3], REFUSALS), ids=lambda refusal: refusal.code
-)
+@either_kind
 def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
     tmp_path: Path, refusing: S3Server, behaviour: Behaviour, refusal: Refusal
 ) -> None:
