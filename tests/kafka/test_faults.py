@@ -16,6 +16,7 @@ from tidelog import (
     ObjectNotFoundError,
     StoreUnreachableError,
 )
+from tidelog.connectors.kafka.client import library
 from tidelog.examples.kafka_broker import Broker
 
 
@@ -168,6 +169,25 @@ def test_messages_that_retention_has_removed_are_an_error_unless_the_user_goes_o
     assert values(read(again, tmp_path)) == (left if policy == "earliest" else [])
     (text,) = events(caplog, "kafka_offset_missing")
     assert f"topic '{topic}', partition 0 has no offset 10 any more" in text
+
+
+def test_offsets_that_the_group_does_not_take_are_logged_and_stop_nothing(
+    topics: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A group with members takes no offsets of others."""
+    topic = topics.new()
+    topics.write(topic, ["a"])
+    settings = {"bootstrap.servers": topics.bootstrap, "group.id": "members"}
+    member = library().Consumer(settings)
+    member.subscribe([topic])
+    while not member.assignment():
+        member.poll(0.1)
+
+    def refused(found: list[KafkaRecord]) -> bool:
+        return bool(found and events(caplog, "kafka_offsets_not_committed"))
+
+    assert values(read(source(topics, topic, group="members"), tmp_path, refused)) == ["a"]
+    member.close()
 
 
 BROKEN = ['{"n":0}', "no json", '{"n":2}', '{"n":3', '{"n":4}']

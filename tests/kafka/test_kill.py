@@ -26,6 +26,7 @@ KEYS = 7
 MESSAGES = 400
 
 
+@pytest.mark.timeout(more_in_depth(300, 3_600))
 def test_killed_jobs_and_brokers_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     reason = reason_without()
     if reason is not None:

@@ -301,7 +301,11 @@ class SharedConsumer:
             # At the end there is no later poll in which an answer could come.
             self._client.commit(offsets=offsets, asynchronous=not self._closing.is_set())
         except self._kafka.KafkaException as error:
-            Event.KAFKA_OFFSETS_NOT_COMMITTED.log(logger, cluster=self._cluster, error=error)
+            self.not_committed(error.args[0])
+
+    def not_committed(self, error: Any) -> None:
+        """The consumer group has other offsets than the last checkpoint."""
+        Event.KAFKA_OFFSETS_NOT_COMMITTED.log(logger, cluster=self._cluster, error=error.str())
 
 
 def _ours(error: Exception, cluster: Cluster) -> TidelogError:

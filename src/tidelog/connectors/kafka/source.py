@@ -42,6 +42,7 @@ _FIXED: Final = {
     "auto.offset.reset": "start= and on_missing_offset=",
     "enable.partition.eof": "stop=",
     "error_cb": "the log",
+    "on_commit": "the log",
 }
 _DEFAULTS: Final = {
     "isolation.level": "read_committed",
@@ -199,6 +200,7 @@ class KafkaSource(Source):
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             "error_cb": self._noticed,
+            "on_commit": self._committed,
         }
         return self._cluster.consumer({**_DEFAULTS, **own})
 
@@ -209,6 +211,11 @@ class KafkaSource(Source):
             self._trouble = error
         elif self._consumer is not None:
             self._consumer.away()
+
+    def _committed(self, error: Any, offsets: Any) -> None:
+        """In a poll: the group was told, or not."""
+        if error is not None and self._consumer is not None:
+            self._consumer.not_committed(error)
 
     def _known_places(self, patience_s: float, *, poll: bool) -> list[Place]:
         """All partitions of the topics; waits for brokers, and for topics a little."""
