@@ -66,7 +66,7 @@ def words_of(records: Iterable[KafkaRecord]) -> list[tuple[str, int]]:
 def texts(megabytes: float) -> Iterator[str]:
     """Lines of the modules of Python's standard library, as many as that."""
     left = megabytes * 1e6
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+    for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
         for line in path.read_text("utf-8", "replace").splitlines():
             if left <= 0:
                 return
