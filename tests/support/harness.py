@@ -342,5 +342,5 @@ async def read_back(
         await deployment.build(_beside)
         return {key: contents(incarnation.probe_of(key), key) for key in keys}
     finally:
-        deployment.close(quietly=False)
+        await deployment.close(quietly=False)
         shutil.rmtree(directory, ignore_errors=True)

@@ -14,6 +14,7 @@ from tidelog.catalog.application import (
     check_partition,
     refuse_application,
 )
+from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.errors import ConfigError
 from tidelog.library.baton import Baton
@@ -162,7 +163,9 @@ def open_partitions(
 
     Raises ConfigError when the stored application is another one, and StorageError.
     """
-    chosen = config or JobConfig(checkpoint=Schedule(interval=_INTERVAL_S))
+    chosen = config or JobConfig(
+        checkpoint=Schedule(interval=_INTERVAL_S), upload=UploadConfig(max_age=_INTERVAL_S)
+    )
     if partitions is not None:
         check_partition(partitions - 1, Application(name, None))
     beside, connections = EventLoop(), Connections()

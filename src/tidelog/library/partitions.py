@@ -185,6 +185,8 @@ class Partitions:
         """
         with self._changing:
             taken = [self._open.pop(each) for each in set(partitions) if each in self._open]
+            if not taken:  # also when all is closed
+                return {}
             return self._beside.ask(
                 _outcomes(
                     {each.label: _closed(each, timeout_s, each.in_own_step) for each in taken}

@@ -123,8 +123,8 @@ class JobRunner:
             if self.incarnation is not None:
                 if self.incarnation.uploader is not None:
                     self.incarnation.uploader.leave()
-                self.incarnation.deployment.close(quietly=not ended)
-            remove_work_dir(directory)
+                await self.incarnation.deployment.close(quietly=not ended)
+            await self.effects.offload.run_to_end(remove_work_dir, directory)
 
     async def savepoint(
         self,

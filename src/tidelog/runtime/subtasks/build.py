@@ -138,16 +138,20 @@ class Deployment:
         task.parts.backend.release()
         await self.states.release(task.id)
 
-    def close(self, *, quietly: bool) -> None:
+    async def close(self, *, quietly: bool) -> None:
         """Close operators, sinks and tables, all of them even when one fails.
 
         `quietly` when there is an error already that says more than that of closing.
         """
         for subtask in self.states.subtasks.values():
             subtask.backend.release()  # other jobs of the process may use the memory
-        closings = [table.close for table in self.states.open_tables]
-        closings += [partial(self._close_task, task) for task in self._opened]
-        close_all(f"job {self.job.name!r}", closings, quietly=quietly)
+        job, tables = f"job {self.job.name!r}", [t.close for t in self.states.open_tables]
+        try:
+            # Other jobs of the process go on while the disk is waited for.
+            await self.states.effects.offload.run_to_end(close_all, job, tables, quietly=quietly)
+        finally:
+            closings = [partial(self._close_task, task) for task in self._opened]
+            close_all(job, closings, quietly=quietly)
 
     def _close_task(self, task: SubtaskId) -> None:
         close_all(str(task), self._opened.pop(task, ()), quietly=False)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
@@ -38,6 +39,9 @@ from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
 from tidelog.table.write_behind import WriteBehind
+
+_AT_ONCE: Final = 4
+"""Tables that are created side by side."""
 
 
 @dataclass(slots=True)
@@ -74,7 +78,9 @@ class SubtaskStates:
     copies: LocalFirstStore | None = None
     """The store, when it keeps copies on local disk."""
     loaded: dict[SubtaskId, RestoredSubtask] = field(default_factory=dict)
-    """What was restored for subtasks that are not built yet."""
+    """What was restored for subtasks that are not built yet ..."""
+    created: dict[SubtaskId, Table] = field(default_factory=dict)
+    """... and the empty tables of those that nothing was restored for."""
     subtasks: dict[SubtaskId, Subtask] = field(default_factory=dict)
     """The subtasks built so far, in the order of the job."""
     lane: Lane = field(init=False)
@@ -96,10 +102,25 @@ class SubtaskStates:
     def open_tables(self) -> list[Table]:
         """Restored tables, and those of the subtasks that have not exited."""
         built = [each.backend.table for each in self.subtasks.values() if not each.released]
-        return [*(each.table for each in self.loaded.values()), *built]
+        restored = (each.table for each in self.loaded.values())
+        return [*restored, *self.created.values(), *built]
 
     async def restore(self) -> None:
-        """Load all stored subtasks that go on, in parallel; when one fails none stays open."""
+        """Load all stored subtasks that go on, in parallel; when one fails none stays open. The
+        others get empty tables.
+        """
+        await self._load()
+        await together(
+            [self._create(v, s) for v in self.plan.vertices for s in v.subtasks], _AT_ONCE
+        )
+
+    async def _create(self, vertex: Vertex, task: SubtaskId) -> None:
+        """An empty table, away from the event loop: RocksDB waits for the disk meanwhile."""
+        if task not in self.loaded and task not in self.plan.finished:
+            create, directory = self._factory(vertex).create, self.directory / str(task)
+            self.created[task] = await self.effects.offload.run_to_end(create, directory)
+
+    async def _load(self) -> None:
         states = {
             subtask: state
             for vertex in self.plan.vertices
@@ -150,7 +171,8 @@ class SubtaskStates:
         if self._whole(task) and loaded is not None:
             loaded = replace(loaded, ranges=(), inline=(), known={})
         log = None if finished else self._log(task, loaded, state)
-        table = loaded.table if loaded else factory.create(self.directory / str(task))
+        table = loaded.table if loaded else self.created.pop(task, None)
+        table = table or factory.create(self.directory / str(task))
         # Without a log every checkpoint is a snapshot of the table, so nothing may wait for it.
         behind = None if log is None else WriteBehind(table)
         snapshots = self._snapshots(task, factory.kind, behind or table, loaded)

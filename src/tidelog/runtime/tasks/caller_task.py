@@ -155,6 +155,7 @@ class CallerTask(Task):
                 while self._barriers:
                     await self._captured(self._barriers.popleft())
                 await self._flushed()
+                await self._rest()  # others may have as much to flush
         finally:
             self._caller.end()
             await self._stop()
