@@ -186,6 +186,33 @@ def test_a_late_start_leaves_its_successor_at_work(kafka: FakeKafka) -> None:
     assert shown(kafka) == ["a"]
 
 
+def test_subtasks_that_are_no_more_are_fenced_though_nothing_is_owed(kafka: FakeKafka) -> None:
+    zombie = started(sink(), context(1, subtask=3))
+    token = pre_committed(zombie, "a")
+    started(sink(), SinkContext("job", "sink", 0, 1, context(2).generation, "a"))
+    with pytest.raises(FencedError, match=r"tidelog\.job\.sink\.3"):
+        zombie.commit(token)
+    assert shown(kafka) == []
+
+
+def test_a_start_that_is_held_deletes_nothing_that_its_successor_stages(kafka: FakeKafka) -> None:
+    staged: list[tuple[Any, bytes]] = []
+
+    def call(name: str, effect: Any) -> Any:
+        result = effect()
+        if name == "commit_transaction" and not staged:
+            kafka.call = lambda name, effect: effect()
+            successor = started(sink(), context(2))
+            staged.append((successor, pre_committed(successor, "a")))
+        return result
+
+    kafka.call = call
+    started(sink(), context(1))
+    ((successor, token),) = staged
+    successor.commit(token)
+    assert shown(kafka) == ["a"]
+
+
 def test_a_checkpoint_whose_records_were_moved_long_ago_sends_nothing_again(
     kafka: FakeKafka,
 ) -> None:
