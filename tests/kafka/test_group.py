@@ -34,7 +34,7 @@ class Group:
     def __init__(self, topics: Topics, directory: Path, strategy: str, rng: random.Random) -> None:
         self.bootstrap, self.directory = topics.bootstrap, directory
         self.topic, self.strategy, self.rng = topics.new(PARTITIONS), strategy, rng
-        self.producer = Producer({"bootstrap.servers": topics.bootstrap})
+        self.producer = Producer({"bootstrap.servers": topics.bootstrap, "log_level": 0})
         self.sent = Counter[tuple[int, bytes]]()
         self.members: list[subprocess.Popen[bytes]] = []
         self.stopped: list[subprocess.Popen[bytes]] = []
