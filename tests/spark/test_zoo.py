@@ -30,6 +30,7 @@ PROVED_ELSEWHERE = {
     "inner_join_format_3": "two queries of one application",
     "left_outer_join_format_3": "two queries of one application",
     "left_outer_join_format_4": "inner_join_format_4",
+    "transform_with_state_in_pandas": "the same class in Spark and embedded, in rows",
     "transform_with_state_in_rows": "the same class in Spark and embedded",
     "transform_with_state_timers": "the same class in Spark and embedded",
 }
