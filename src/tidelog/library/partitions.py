@@ -77,9 +77,10 @@ class Partitions:
         return key_group(encode_key(key), self._application.partitions)
 
     def assign(self, partitions: Iterable[int]) -> dict[int, Database]:
-        """Open the partitions, those that are open already excepted, and return them all.
+        """Open the partitions, those that are open already excepted, and return what was opened.
 
-        Each goes on from its last checkpoint: read on from its `position`. Whoever had it before is
+        Each goes on from its last checkpoint: read on from its `position`. One that was open goes
+        on where the program is, which its `position` is behind. Whoever had it before is
         fenced. When one cannot be opened none is, and its error is raised: ConfigError,
         StateSchemaError, RestoreError, StorageError, FencedError when another process opens it now.
         """
@@ -92,7 +93,7 @@ class Partitions:
             opened = {each: self._made(each) for each in wanted if each not in self}
             self._beside.ask(_started(opened.values()))
             self._open |= opened
-            return {each: self._open[each] for each in wanted}
+            return opened
 
     def revoke(self, partitions: Iterable[int], *, timeout_s: float = 30.0) -> None:
         """Close partitions that another process is about to get: after a checkpoint, so that it

@@ -109,7 +109,8 @@ def test_a_fenced_partition_that_is_assigned_again_is_opened_again(url: str) -> 
 def test_the_partitions_of_others_are_told_from_ours(url: str) -> None:
     with opened(url) as app:
         database = app.assign([2])[2]
-        app.assign([2])
+        app[2].advance("input", 1)
+        assert app.assign([2]) == {}  # its position is behind: nobody is to read on from there
         assert app[2] is database and len(app) == 1
         with pytest.raises(ConfigError, match=r"partition 1 of .*store; expected one that .*: 2;"):
             app[1]
