@@ -26,7 +26,7 @@ LONG = (
     ),
     ("tests/spark/",),
     ("tests/simulation/", "tests/property/"),
-    ("tests/process/", "tests/first_jobs/", "tests/faults/"),
+    ("tests/process/", "tests/kafka/", "tests/first_jobs/", "tests/faults/"),
 )
 """Paths of tests that take long on average, those of a line one after the other; a test is of the
 first line that fits."""

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -70,6 +72,19 @@ def test_every_printed_program_is_run_somewhere() -> None:
     assert set(BLOCKS) == here | set(RUN_ELSEWHERE)
     assert not here & set(RUN_ELSEWHERE)
     assert [path for path in RUN_ELSEWHERE.values() if not (ROOT / path).is_file()] == []
+
+
+def test_a_loop_of_the_users_own_counts_each_order_once_over_restarts(here: Path) -> None:
+    count_orders = names_of("README 2")["count_orders"]
+    users = ["ada", "bob", "ada", "cyd", "ada"]
+
+    def orders(after: int | None, until: int) -> Iterator[tuple[int, str]]:
+        yield from list(enumerate(users))[0 if after is None else after + 1 : until]
+
+    for until in (3, 3, 5):
+        count_orders("store", partial(orders, until=until))
+    with tidelog.open("store", at="latest") as view:
+        assert [view.key(user).orders.get() for user in ("ada", "bob", "cyd")] == [3, 1, 1]
 
 
 def requests(*minutes: int) -> list[dict[str, Any]]:

@@ -228,14 +228,7 @@ def test_killed_timers_fire_as_undisturbed_ones_do(
     assert len(run.lines()) > 100
 
 
-@pytest.mark.parametrize(
-    "changelog",
-    [
-        True,
-        pytest.param(False, marks=only_in_depth("test_local_recovery restores damaged copies")),
-    ],
-    ids=["changelog", "no-changelog"],
-)
+@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "no-changelog"])
 def test_a_word_count_killed_with_local_copies_counts_every_word_right(
     tmp_path: Path, changelog: bool
 ) -> None:

@@ -182,7 +182,9 @@ def test_a_materialization_that_fails_once_is_tried_again_before_the_next_interv
 
 def test_a_full_store_stops_the_job_and_room_lets_it_finish() -> None:
     inner, sink = MemoryStore("memory://full"), Outside()
-    settings = config(checkpoint=Schedule(interval=1.0, tolerable_failures=2))
+    # Tables meet the same store, and must not stop the job before its third checkpoint does.
+    tables = MaterializeConfig(interval=3.0, tolerable_failures=1000)
+    settings = config(checkpoint=Schedule(interval=1.0, tolerable_failures=2), materialize=tables)
     full = [
         Fault(FaultKind.FAIL, "put", error=store_full),
         Fault(
