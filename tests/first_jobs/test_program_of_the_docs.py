@@ -21,7 +21,7 @@ def test_it_reads_rows_by_both_ways_to_name_a_field(
         rows = job.source(JsonLines("in")).map(lambda row: (row.word, row["count"]))
         rows.sink(Files("out", fields=("word", "count")))
         names: dict[str, Any] = {"job": job}
-        exec(BLOCKS["sources 1"], names)
+        exec(BLOCKS["sources 2"], names)
         return names["result"]
 
     assert not run().already_complete

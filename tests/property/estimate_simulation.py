@@ -263,7 +263,7 @@ def simulate(
     store = RecordingStore(clock)
     job = a_job(workload, clock, rng, warm_s + seconds + 1)
     effects = Effects(clock, rng, InlineOffload())
-    tables = "tidelog.runtime.subtasks.state.RocksTableFactory"
+    tables = "tidelog.runtime.subtasks.resources.RocksTableFactory"
     with configured(settings) as config, patch(tables, lambda memory: LeveledTables(rules)):
         asyncio.run(JobRunner(job, store, config, effects).run())
     return History(store.lives, warm_s, warm_s + seconds)
