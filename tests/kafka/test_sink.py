@@ -7,8 +7,9 @@ import pytest
 
 from tests.support.kafka import Topics
 from tidelog import KafkaSink, SinkContext
-from tidelog.connectors.kafka import sink_client, sink_outbox, staging_topics
 from tidelog.connectors.kafka.client import library
+from tidelog.connectors.kafka.writing import outbox, producing
+from tidelog.connectors.kafka.writing import topics as sink_topics
 from tidelog.errors import (
     FencedError,
     ObjectNotFoundError,
@@ -154,7 +155,7 @@ def test_subtasks_that_are_no_more_have_their_records_moved_and_partitions_grow(
 def test_a_range_is_moved_in_parts_where_it_takes_long(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.connectors.kafka.staging_mover._PART_S", -1)
+    monkeypatch.setattr("tidelog.connectors.kafka.writing.mover._PART_S", -1)
     writer = job.start(1)
     writer.commit(pre_committed(writer, *"abcd"))
     assert job.shown() == list("abcd")
@@ -220,7 +221,7 @@ def test_nobody_makes_a_topic_that_is_missing_unless_asked(topics: Topics, topic
 def test_a_cluster_that_is_away_is_an_error_that_names_it(
     no_broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (sink_client, sink_outbox, staging_topics):
+    for module in (producing, outbox, sink_topics):
         monkeypatch.setattr(module, "PATIENCE_S", 0.3)
     context = SinkContext("job", "sink", 0, 1, Generation(1), "a")
     with pytest.raises(StoreUnreachableError, match=r"Kafka at 127\.0\.0\.1:1"):

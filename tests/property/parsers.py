@@ -22,7 +22,7 @@ from tidelog.checkpoint.manifest import Checkpoint, StateInfo, decode_descriptor
 from tidelog.connectors import transactions
 from tidelog.connectors.files.parts import Part
 from tidelog.connectors.iceberg import staged as iceberg
-from tidelog.connectors.kafka.staging import StagedRange, Start
+from tidelog.connectors.kafka.writing.staging import StagedRange, Start
 from tidelog.connectors.sql.sqlite import stored_transaction
 from tidelog.connectors.sql.staging import Staged
 from tidelog.connectors.transactions import TransactionId

@@ -1,7 +1,7 @@
 """Topics of Apache Kafka."""
 
-from tidelog.connectors.kafka.records import DeadLetterTopic, KafkaRecord
-from tidelog.connectors.kafka.sink import KafkaSink
-from tidelog.connectors.kafka.source import KafkaSource
+from tidelog.connectors.kafka.reading.records import DeadLetterTopic, KafkaRecord
+from tidelog.connectors.kafka.reading.source import KafkaSource
+from tidelog.connectors.kafka.writing.sink import KafkaSink
 
 __all__ = ["DeadLetterTopic", "KafkaRecord", "KafkaSink", "KafkaSource"]

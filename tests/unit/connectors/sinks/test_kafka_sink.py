@@ -10,7 +10,7 @@ from tests.support.fake_kafka import FakeKafka, failure
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
 from tidelog import Job, KafkaSink, Row
-from tidelog.connectors.kafka import sink_outbox
+from tidelog.connectors.kafka.writing import outbox as sink_outbox
 from tidelog.errors import (
     ConfigError,
     FencedError,

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster, failures
-from tidelog.connectors.kafka.sink_client import PATIENCE_S, now, patiently, reader
-from tidelog.connectors.kafka.sink_messages import Message
-from tidelog.connectors.kafka.staging import (
+from tidelog.connectors.kafka.writing.messages import Message
+from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, patiently, reader
+from tidelog.connectors.kafka.writing.staging import (
     Commits,
     Envelope,
     StagedRange,

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from tidelog.connectors.kafka.client import Cluster, library, translated
-from tidelog.connectors.kafka.consumer import SharedConsumer
-from tidelog.connectors.kafka.offsets import (
+from tidelog.connectors.kafka.reading.consumer import SharedConsumer
+from tidelog.connectors.kafka.reading.offsets import (
     EARLIEST,
     MADE_AGAIN,
     MissingOffset,
@@ -21,8 +21,8 @@ from tidelog.connectors.kafka.offsets import (
     first_offsets,
     gone,
 )
-from tidelog.connectors.kafka.partition import PartitionReader, Place
-from tidelog.connectors.kafka.records import Decode, Decoder, OnError
+from tidelog.connectors.kafka.reading.partition import PartitionReader, Place
+from tidelog.connectors.kafka.reading.records import Decode, Decoder, OnError
 from tidelog.effects import Clock, SystemClock, hold_thread
 from tidelog.errors import StoreUnreachableError, require
 from tidelog.runtime.source import Source

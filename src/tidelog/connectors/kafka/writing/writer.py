@@ -10,10 +10,10 @@ from typing import Any
 
 from tidelog.connectors import transactions as tokens
 from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.sink_messages import Message, Messages
-from tidelog.connectors.kafka.sink_outbox import Outbox
-from tidelog.connectors.kafka.sink_targets import Targets
-from tidelog.connectors.kafka.staging import (
+from tidelog.connectors.kafka.writing.messages import Message, Messages
+from tidelog.connectors.kafka.writing.mover import Mover
+from tidelog.connectors.kafka.writing.outbox import Outbox
+from tidelog.connectors.kafka.writing.staging import (
     HEADER,
     Envelope,
     StagedRange,
@@ -21,8 +21,8 @@ from tidelog.connectors.kafka.staging import (
     encode_envelope,
     own_ranges,
 )
-from tidelog.connectors.kafka.staging_mover import Mover
-from tidelog.connectors.kafka.staging_topics import Topics
+from tidelog.connectors.kafka.writing.targets import Targets
+from tidelog.connectors.kafka.writing.topics import Topics
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from tidelog.connectors.kafka.client import Cluster, failures, library
-from tidelog.connectors.kafka.partition import Place
+from tidelog.connectors.kafka.reading.partition import Place
 from tidelog.errors import ConfigError, ObjectNotFoundError
 
 EARLIEST: Final = "earliest"

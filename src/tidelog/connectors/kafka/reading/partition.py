@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Event
 from typing import Any, Final, NamedTuple
 
-from tidelog.connectors.kafka.records import KafkaRecord
+from tidelog.connectors.kafka.reading.records import KafkaRecord
 from tidelog.errors import TidelogError
 from tidelog.runtime.source import SplitReader
 

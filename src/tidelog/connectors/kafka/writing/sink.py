@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.sink_client import FIXED
-from tidelog.connectors.kafka.sink_messages import Format, Headers, Messages
-from tidelog.connectors.kafka.sink_outbox import Outbox
-from tidelog.connectors.kafka.sink_targets import Targets
-from tidelog.connectors.kafka.staging_topics import Topics
-from tidelog.connectors.kafka.staging_writer import StagingWriter
+from tidelog.connectors.kafka.writing.messages import Format, Headers, Messages
+from tidelog.connectors.kafka.writing.outbox import Outbox
+from tidelog.connectors.kafka.writing.producing import FIXED
+from tidelog.connectors.kafka.writing.targets import Targets
+from tidelog.connectors.kafka.writing.topics import Topics
+from tidelog.connectors.kafka.writing.writer import StagingWriter
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter

@@ -13,9 +13,9 @@ from typing import Any, Final
 from tidelog.connectors import transactions
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.sink_client import PATIENCE_S, now, producer
-from tidelog.connectors.kafka.sink_messages import Message
-from tidelog.connectors.kafka.staging import (
+from tidelog.connectors.kafka.writing.messages import Message
+from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, producer
+from tidelog.connectors.kafka.writing.staging import (
     Commits,
     StagedRange,
     Start,
@@ -25,7 +25,7 @@ from tidelog.connectors.kafka.staging import (
     taken_over,
     unneeded_before,
 )
-from tidelog.connectors.kafka.staging_topics import COMMITS_KEY, Topics
+from tidelog.connectors.kafka.writing.topics import COMMITS_KEY, Topics
 from tidelog.errors import (
     AccessDeniedError,
     ObjectNotFoundError,

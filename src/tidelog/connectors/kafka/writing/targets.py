@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.staging_topics import make_topic, partitions_of
+from tidelog.connectors.kafka.writing.topics import make_topic, partitions_of
 from tidelog.errors import ObjectNotFoundError
 
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.sink_client import PATIENCE_S, now, producer
-from tidelog.connectors.kafka.sink_messages import Message
+from tidelog.connectors.kafka.writing.messages import Message
+from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, producer
 from tidelog.errors import StoreUnreachableError, TidelogError
 
 MOST_BYTES: Final = 32 << 20

@@ -13,7 +13,7 @@ from threading import Event as Flag
 from typing import Any, Final
 
 from tidelog.connectors.kafka.client import Cluster, failures, library, translated
-from tidelog.connectors.kafka.offsets import (
+from tidelog.connectors.kafka.reading.offsets import (
     EARLIEST,
     MADE_AGAIN,
     MissingOffset,
@@ -21,8 +21,8 @@ from tidelog.connectors.kafka.offsets import (
     gone,
     oldest_offset,
 )
-from tidelog.connectors.kafka.partition import PartitionReader, Place
-from tidelog.connectors.kafka.records import Decoder
+from tidelog.connectors.kafka.reading.partition import PartitionReader, Place
+from tidelog.connectors.kafka.reading.records import Decoder
 from tidelog.effects import Clock, daemon_thread
 from tidelog.errors import ObjectNotFoundError, StorageError, StoreUnreachableError, TidelogError
 from tidelog.events import Event

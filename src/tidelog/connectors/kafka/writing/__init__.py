@@ -1,0 +1,1 @@
+"""Topics as a sink of jobs, exactly once by a staging topic or at least once."""
