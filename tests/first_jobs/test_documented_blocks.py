@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -85,6 +85,49 @@ def test_a_loop_of_the_users_own_counts_each_order_once_over_restarts(here: Path
         count_orders("store", partial(orders, until=until))
     with tidelog.open("store", at="latest") as view:
         assert [view.key(user).orders.get() for user in ("ada", "bob", "cyd")] == [3, 1, 1]
+
+
+class Payment(NamedTuple):
+    """What the worker of the guide expects of a message."""
+
+    id: int
+    account: str
+    amount: int
+
+
+class PaymentQueue:
+    """Delivers again what was not acknowledged, and breaks off at some of the calls."""
+
+    def __init__(self, messages: Sequence[Payment], broken: set[int]) -> None:
+        self._waiting = list(messages)
+        self._broken = broken
+        self._calls = 0
+
+    def receive(self) -> list[Payment]:
+        self._call()
+        return self._waiting[:3]
+
+    def acknowledge(self, messages: Iterable[Payment]) -> None:
+        self._call()
+        self._waiting = [each for each in self._waiting if each not in messages]
+
+    def _call(self) -> None:
+        self._calls += 1
+        if self._calls in self._broken:
+            raise ConnectionError
+
+
+def test_a_queue_worker_counts_each_message_once_though_it_breaks_off(here: Path) -> None:
+    work = names_of("own-loop 6")["work"]
+    amounts = [Payment(n, f"a{n % 3}", n) for n in range(20)]
+    queue = PaymentQueue([*amounts, *amounts[::4]], broken={2, 3, 6, 9})
+    for _ in range(4):
+        with pytest.raises(ConnectionError):
+            work(queue, "store")
+    work(queue, "store")
+    with tidelog.open("store", at="latest") as view:
+        found = {f"a{n}": view.key(("account", f"a{n}")).balance.get() for n in range(3)}
+    assert found == {f"a{n}": sum(m.amount for m in amounts if m.id % 3 == n) for n in range(3)}
 
 
 def requests(*minutes: int) -> list[dict[str, Any]]:
