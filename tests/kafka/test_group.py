@@ -68,10 +68,10 @@ class Group:
         return done
 
     def wait_for_progress(self) -> None:
-        """Until something more is durable, so that what comes next meets work."""
-        before = self.positions()
+        """Until something more is durable, or all is, so that what comes next meets work."""
+        wanted = min(self.positions() + 1, self.sent.total())
         give_up = time.monotonic() + harness.GIVE_UP_S
-        while self.positions() <= before:
+        while self.positions() < wanted:
             assert time.monotonic() < give_up, (self.directory / "errors.txt").read_text()
             self.supervise()
             time.sleep(0.2)

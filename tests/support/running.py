@@ -1,7 +1,6 @@
 """A job that runs beside a test, with a control socket, as `tidelog run` has one."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -41,14 +40,15 @@ def running_job(store: ObjectStore, work_dir: Path) -> Iterator[None]:
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+            ended.set_result(None)
 
     started: Future[None] = Future()
+    ended: Future[None] = Future()
     working = asyncio.run_coroutine_threadsafe(run(), loop)
     try:
         started.result(60)
         yield
     finally:
         working.cancel()
-        while runner.running:
-            time.sleep(0.01)
+        ended.result(60)
         loop.call_soon_threadsafe(loop.stop)
