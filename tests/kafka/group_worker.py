@@ -24,7 +24,7 @@ class Cooperative(Consumer):
 
 
 class ToTheEnd(Consumer):
-    """Its program ends with KeyboardInterrupt when all is read."""
+    """A consumer whose `poll` raises KeyboardInterrupt at the end of all its partitions."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings | {"enable.partition.eof": True})

@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.kafka import reason_without
 from tidelog.errors import ConfigError, StoreUnreachableError
-from tidelog.examples import kafka_broker, kafka_jars
+from tidelog.examples import kafka_jars
 from tidelog.examples.kafka_broker import Broker
+from tidelog.spark.plugin import toolchain
 
 
 def test_a_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_an_old_or_missing_java_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(kafka_broker, "java_version", lambda _: 11)
+    monkeypatch.setattr(toolchain, "java_version", lambda _: 11)
     java = tmp_path / "java"
     java.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -138,7 +138,7 @@ class Coordinator:
         self.give(self.of(zombie))
 
     def wake(self) -> None:
-        """It goes on where it was, and hears later that all was taken from it."""
+        """A stopped process goes on; later it is told that its partitions were taken."""
         if self.zombies:
             zombie = self.zombies.pop()
             zombie.signal(signal.SIGCONT)

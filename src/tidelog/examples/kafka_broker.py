@@ -15,9 +15,9 @@ from typing import Any, Final, Self
 
 from tidelog.connectors.kafka.client import library
 from tidelog.effects import SystemClock, cache_directory, hold_thread
-from tidelog.errors import ConfigError, StoreUnreachableError
+from tidelog.errors import StoreUnreachableError
 from tidelog.examples.kafka_jars import kafka_jars
-from tidelog.spark.plugin.toolchain import find_java, java_version
+from tidelog.spark.plugin.toolchain import fitting_java
 
 OLDEST_JAVA: Final = 17
 
@@ -69,7 +69,7 @@ class Broker:
         say: Callable[[str], None] | None = None,
     ) -> None:
         self._directory = directory.absolute()
-        self._java = _fitting_java()
+        self._java = fitting_java(OLDEST_JAVA, "Kafka")
         self._classpath = os.pathsep.join(sorted(map(str, kafka_jars(say).glob("*.jar"))))
         of = hashlib.sha256(f"{self._java} {self._classpath}".encode()).hexdigest()[:16]
         self._classes = cache_directory() / "kafka" / f"classes-{of}.jsa"
@@ -202,19 +202,6 @@ def _answers(admin: Any) -> bool:
         return bool(admin.list_topics(timeout=1).brokers)
     except library().KafkaException:
         return False
-
-
-def _fitting_java() -> Path:
-    java = find_java()
-    version = java_version(java)
-    if version < OLDEST_JAVA:
-        raise ConfigError(
-            f"Java at {java}",
-            expected=f"version {OLDEST_JAVA} or newer, as Kafka needs",
-            found=f"version {version}",
-            action="install a newer one and set JAVA_HOME to it",
-        )
-    return java
 
 
 def _free_ports() -> tuple[int, int]:

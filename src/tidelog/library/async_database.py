@@ -49,9 +49,7 @@ async def open_async(
     config, beside = config or JobConfig(), EventLoop()
     baton = CoroutineBaton(beside.lock)
     try:
-        make = partial(
-            database_at, url, state, sinks, name, config or JobConfig(), options, log_url
-        )
+        make = partial(database_at, url, state, sinks, name, config, options, log_url)
         # In a thread: libraries of clouds take long to import.
         core = await beside.effects.offload.run_to_end(partial(make, beside=beside, baton=baton))
         try:

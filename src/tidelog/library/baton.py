@@ -28,7 +28,7 @@ class LoopLock:
         self.turn = threading.Condition(self.lock)
         self.loop_waits = False
         self.batons: list[Baton] = []
-        """Those of the databases that are open."""
+        """The batons of all open databases."""
 
     def __enter__(self) -> None:
         """For the loop's thread: its whole life is within."""

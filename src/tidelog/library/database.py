@@ -82,7 +82,7 @@ class Database:
 
     @property
     def ended(self) -> bool:
-        """It is closed, or something has ended it: operations raise what."""
+        """Whether the database is closed or was ended by an error, which operations then raise."""
         return self._running is None or self._running.done()
 
     @property

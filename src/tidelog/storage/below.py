@@ -25,7 +25,7 @@ class StoreBelow:
 
     @property
     def request_metrics(self) -> RequestMetrics | None:
-        """Those of the whole store."""
+        """The metrics of all requests to the underlying store."""
         return self._whole.request_metrics
 
     async def put(self, name: str, data: bytes) -> None:

@@ -72,7 +72,7 @@ class TestRetryingLocalStore(StoreConformance, RaceConformance):
 
 
 class TestStoreBelow(StoreConformance, RaceConformance):
-    """Its neighbours in the whole store are not seen."""
+    """A store below a prefix of another one sees no object outside of the prefix."""
 
     @pytest.fixture
     def opener(self) -> Opener:

@@ -212,7 +212,7 @@ class _Columns:
         self._lock = threading.Lock()
 
     def of(self, path: Path, schema: Any) -> dict[str, Column]:
-        """Those of a file, by name; raises ConfigError when they do not fit."""
+        """The columns of a file, by name; raises ConfigError when they do not fit."""
         own = [field.name for field in schema]
         if len(set(own)) < len(own):
             raise _unfit(path, "columns of different names", f"{own}", "rename them")

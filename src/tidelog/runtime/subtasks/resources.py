@@ -39,7 +39,7 @@ class Resources:
 
     @classmethod
     def of(cls, config: JobConfig, clock: Clock, *, subtasks: int, tables: int) -> "Resources":
-        """Those that a configuration grants, for so many subtasks, and tables of RocksDB."""
+        """What `config` grants to so many subtasks, of which `tables` have a RocksDB table."""
         parts = config.memory_parts
         return cls(
             rows=RowMemory(parts.rows),

@@ -76,12 +76,12 @@ class Caller(Protocol):
 
     @property
     def moved(self) -> bool:
-        """It has something to write when a checkpoint captures its states."""
+        """Whether the caller has something to write in `capture`."""
         ...
 
     @property
     def thrifty(self) -> bool:
-        """It wants no checkpoint while nothing has changed."""
+        """Whether the caller wants no checkpoint as long as nothing has changed."""
         ...
 
     @property

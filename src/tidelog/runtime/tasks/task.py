@@ -63,7 +63,7 @@ class Task(ABC):
 
     @property
     def unchanged(self) -> bool:
-        """Its part of a checkpoint would be that of the last durable one."""
+        """Whether the task's state is that of the last durable checkpoint."""
         return False
 
     @property

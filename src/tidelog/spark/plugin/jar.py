@@ -17,7 +17,7 @@ from typing import Final
 
 from tidelog.effects import cache_directory
 from tidelog.errors import ConfigError
-from tidelog.spark.plugin.toolchain import OLDEST_JAVA, Spark, find_java, find_spark, java_version
+from tidelog.spark.plugin.toolchain import OLDEST_JAVA, Spark, find_spark, fitting_java
 
 COMPILER_OPTIONS: Final = ("-deprecation", "-feature", "-encoding", "UTF-8")
 
@@ -42,7 +42,7 @@ def compile_jar(
     messages when it refuses the sources; its warnings go to standard error.
     """
     spark = spark or find_spark()
-    java = _fitting_java()
+    java = fitting_java(OLDEST_JAVA, "Spark itself")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.stem}-", dir=target.parent) as scratch:
         classes = Path(scratch) / "classes"
@@ -91,19 +91,6 @@ def _compile(java: Path, sources: Sequence[Path], classpath: list[str], classes:
         )
     if run.stdout:
         sys.stderr.write(run.stdout)  # warnings
-
-
-def _fitting_java() -> Path:
-    java = find_java()
-    version = java_version(java)
-    if version < OLDEST_JAVA:
-        raise ConfigError(
-            f"Java at {java}",
-            expected=f"version {OLDEST_JAVA} or newer, as Spark itself needs",
-            found=f"version {version}",
-            action="install a newer one and set JAVA_HOME to it",
-        )
-    return java
 
 
 __all__ = ["cached_jar", "compile_jar", "plugin_jar", "plugin_sources"]

@@ -125,6 +125,23 @@ def java_version(java: Path) -> int:
     return int(match[1])
 
 
+def fitting_java(oldest: int, whose: str) -> Path:
+    """A `java` of at least this major version; `whose` says who needs it, such as "Spark itself".
+
+    Raises ConfigError when there is none, or one that is older.
+    """
+    java = find_java()
+    version = java_version(java)
+    if version < oldest:
+        raise ConfigError(
+            f"Java at {java}",
+            expected=f"version {oldest} or newer, as {whose} needs",
+            found=f"version {version}",
+            action="install a newer one and set JAVA_HOME to it",
+        )
+    return java
+
+
 def _no_version(java: Path, found: str) -> ConfigError:
     return ConfigError(
         f"Java at {java}",

@@ -14,7 +14,7 @@ from tidelog.connectors import transactions
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster
 from tidelog.connectors.kafka.writing.messages import Message
-from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, producer
+from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, produce, producer
 from tidelog.connectors.kafka.writing.staging import (
     Commits,
     StagedRange,
@@ -81,7 +81,7 @@ class Mover:
         def forget() -> None:
             commits = self._commits.only(kept)
             if commits != self._commits:
-                self._transaction(commits, ())
+                self._note(commits)
 
         self._until_done(forget)
 
@@ -115,10 +115,9 @@ class Mover:
         self._end_transaction(self._commits.after(staged.start, number))
         return number
 
-    def _transaction(self, commits: Commits, messages: Iterable[Message]) -> None:
+    def _note(self, commits: Commits) -> None:
+        """A transaction that moves no records."""
         self._producer.begin_transaction()
-        for message in messages:
-            self._send(message)
         self._end_transaction(commits)
 
     def _end_transaction(self, commits: Commits) -> None:
@@ -131,14 +130,7 @@ class Mover:
         until = now() + PATIENCE_S
         while True:
             try:
-                self._producer.produce(
-                    message.topic,
-                    message.value,
-                    message.key,
-                    headers=message.headers,
-                    partition=message.partition,
-                    timestamp=message.timestamp,
-                )
+                produce(self._producer, message)
             except BufferError:
                 if now() > until:
                     raise
@@ -186,7 +178,7 @@ class Mover:
             return
         mine = taken_over(found, self._me, self._id)
         if mine != found:
-            self._transaction(mine, ())
+            self._note(mine)
         self._commits = mine
         self._began = True
 

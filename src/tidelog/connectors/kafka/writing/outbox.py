@@ -10,7 +10,7 @@ from typing import Any, Final
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster
 from tidelog.connectors.kafka.writing.messages import Message
-from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, producer
+from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, produce, producer
 from tidelog.errors import StoreUnreachableError, TidelogError
 
 MOST_BYTES: Final = 32 << 20
@@ -78,15 +78,7 @@ class Outbox:
     def _produce(self, message: Message) -> None:
         value = message.value
         try:
-            self._producer.produce(
-                message.topic,
-                value,
-                message.key,
-                headers=message.headers,
-                partition=message.partition,
-                timestamp=message.timestamp,
-                on_delivery=self._delivered,
-            )
+            produce(self._producer, message, on_delivery=self._delivered)
         except client.library().KafkaException as error:
             raise self._failure(error.args[0], message.topic) from error
         self._bytes += _OVERHEAD + (0 if value is None else len(value))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from tidelog.connectors.kafka.client import Cluster, library, translated
+from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.effects import SystemClock, hold_thread
 
 T = TypeVar("T")
@@ -62,6 +63,19 @@ def producer(cluster: Cluster, settings: dict[str, Any]) -> Any:
             **_SOON_BACK,
             **settings,
         }
+    )
+
+
+def produce(client: Any, message: Message, **more: Any) -> None:
+    """Hand a message to a producer; raises BufferError when it has no room for it."""
+    client.produce(
+        message.topic,
+        message.value,
+        message.key,
+        headers=message.headers,
+        partition=message.partition,
+        timestamp=message.timestamp,
+        **more,
     )
 
 
