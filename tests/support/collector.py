@@ -57,17 +57,18 @@ def collector(port: int = 0) -> Iterator[Collector]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
+            # Before the answer: whoever has it may look at once for what was exported.
+            with found.changed:
+                found.exports.append(ExportMetricsServiceRequest.FromString(body))
+                found.headers.append(dict(self.headers))
+                found.paths.append(self.path)
+                found.changed.notify_all()
             answer = ExportMetricsServiceResponse().SerializeToString()
             self.send_response(found.status)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
-            with found.changed:
-                found.exports.append(ExportMetricsServiceRequest.FromString(body))
-                found.headers.append(dict(self.headers))
-                found.paths.append(self.path)
-                found.changed.notify_all()
 
         def log_message(self, format: str, *args: object) -> None:
             """Requests are not printed."""
