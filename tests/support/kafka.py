@@ -57,6 +57,18 @@ class Topics:
 
     def read(self, topic: str, expected: int, *, committed: bool = True) -> list[Any]:
         """The first messages of a topic, of committed transactions alone unless said otherwise."""
+        with self._reader(topic, committed) as reader:
+            return [_next(reader) for _ in range(expected)]
+
+    def read_all(self, topic: str) -> list[Any]:
+        """All messages that are in a topic of one partition, and in no transaction, now."""
+        with self._reader(topic, committed=False) as reader:
+            _, end = reader.get_watermark_offsets(library().TopicPartition(topic, 0))
+            return [_next(reader) for _ in range(end)]
+
+    @contextmanager
+    def _reader(self, topic: str, committed: bool) -> Iterator[Any]:
+        """A consumer at the beginning of all partitions."""
         reader = library().Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -68,15 +80,16 @@ class Topics:
         partitions = self.admin.list_topics(topic, _GIVE_UP_S).topics[topic].partitions
         reader.assign([library().TopicPartition(topic, each, 0) for each in partitions])
         try:
-            found: list[Any] = []
-            while len(found) < expected:
-                message = reader.poll(_GIVE_UP_S)
-                assert message is not None, f"{len(found)} of {expected} messages came"
-                assert message.error() is None, message.error()
-                found.append(message)
-            return found
+            yield reader
         finally:
             reader.close()
+
+
+def _next(reader: Any) -> Any:
+    message = reader.poll(_GIVE_UP_S)
+    assert message is not None, "no further message came"
+    assert message.error() is None, message.error()
+    return message
 
 
 def reason_without() -> str | None:

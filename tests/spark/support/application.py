@@ -60,6 +60,8 @@ class Application:
     """How often a query that has failed is started again."""
     python: str = sys.executable
     log_name: str = "application.log"
+    module: str = "tests.spark.support.program"
+    """The program; it is given the jobs and settings as JSON."""
     process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
     @property
@@ -76,7 +78,7 @@ class Application:
             "restarts": self.restarts,
         }
         self.process = subprocess.Popen(
-            [self.python, "-m", "tests.spark.support.program", json.dumps(request)],
+            [self.python, "-m", self.module, json.dumps(request)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
             stdin=subprocess.DEVNULL,
