@@ -34,7 +34,7 @@ from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTable
 
-SOURCE = words(2, 30)
+SOURCE = words(2, 20)
 EXPECTED = sorted(Counter(SOURCE.records).items())
 
 

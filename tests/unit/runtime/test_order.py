@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import numbered, pressed, run_pressed, slowly
 from tidelog.runtime.graph import Job, Stream
@@ -48,9 +49,7 @@ def assert_in_order_of_arrival(records: list[tuple[str, int, int, int]]) -> None
     assert records and all(found == sorted(found) for found in numbers.values()), numbers
 
 
-@pytest.mark.parametrize("parallelism", [2, 4])
-@pytest.mark.parametrize("rules_parallelism", [1, 3])
-@pytest.mark.parametrize("merged", [False, True])
+@one_by_one(parallelism=[2, 4], rules_parallelism=[1, 3], merged=[True, False])
 def test_rules_arrive_at_every_subtask_in_the_order_of_their_source(
     parallelism: int, rules_parallelism: int, merged: bool
 ) -> None:
@@ -98,11 +97,14 @@ def with_rules(stream: Stream, other: Stream) -> Stream:
     )
 
 
-@pytest.mark.parametrize(("sources", "parallelism"), [(1, 4), (4, 3), (2, 5)])
-@pytest.mark.parametrize("stage", [continued, with_times, with_others, with_rules])
+@one_by_one(
+    stage=[continued, with_times, with_others, with_rules],
+    shape={"1-4": (1, 4), "4-3": (4, 3), "2-5": (2, 5)},
+)
 def test_records_of_a_split_and_key_stay_in_order_between_their_source_and_keyed_state(
-    stage: Callable[[Stream, Stream], Stream], sources: int, parallelism: int
+    stage: Callable[[Stream, Stream], Stream], shape: tuple[int, int]
 ) -> None:
+    sources, parallelism = shape
     sink = Outside()
 
     def build(job: Job, clock: VirtualClock) -> None:

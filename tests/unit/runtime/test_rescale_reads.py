@@ -21,9 +21,9 @@ from tidelog.state.restore.restorer import RestoreConfig
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
-KEYS = 700
-RECORDS = 30_000
-BREAK = 24_000
+KEYS = 200
+RECORDS = 7_500
+BREAK = 6_000
 
 
 class CountingStore(MemoryStore):
@@ -53,7 +53,7 @@ def job(world: Effects, results: dict[int, int], breaks: bool) -> Job:
         return n
 
     job = Job("sums")
-    source = Rate(4000, limit=RECORDS, clock=world.clock)
+    source = Rate(1000, limit=RECORDS, clock=world.clock)
     keyed = job.source(source, parallelism=1).key_by(lambda n: n % KEYS)
     keyed.aggregate(value, lambda a, b: a + b, name="sum").sink(
         Callback(lambda record: results.__setitem__(*record))

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import add
 from pathlib import Path
+from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
 import tidelog
 from tests.support.collector import Collector, collector
@@ -23,6 +25,8 @@ from tidelog.storage.memory import MemoryStore
 
 OFTEN_S = 3.0
 """Time between exports: short, but the SDK gives the last collection no more than this."""
+PATIENCE_MS = 60_000
+"""How long an export may take that a test asks for."""
 UNITS = {"seconds": "s", "bytes": "By", "milliseconds": "ms", None: ""}
 
 
@@ -42,6 +46,22 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield running
 
 
+@pytest.fixture
+def export_now(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
+    """Exports at once, as the SDK does at the end of each interval."""
+    from tidelog.runtime.status import otlp  # noqa: PLC0415  (tests take it away and back)
+
+    readers: list[PeriodicExportingMetricReader] = []
+
+    class Remembered(PeriodicExportingMetricReader):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            readers.append(self)
+
+    monkeypatch.setattr(otlp, "PeriodicExportingMetricReader", Remembered)
+    return lambda: readers[-1].force_flush(PATIENCE_MS)
+
+
 def points(metric: object) -> dict[tuple[tuple[str, str], ...], float]:
     """Values by attributes."""
     kind = metric.WhichOneof("data")  # type: ignore[attr-defined]
@@ -54,9 +74,8 @@ def points(metric: object) -> dict[tuple[tuple[str, str], ...], float]:
 
 
 def test_every_series_arrives_with_its_kind_unit_text_and_values(there: Collector) -> None:
-    with tidelog.export_metrics(there.url, interval_s=OFTEN_S) as update:
+    with tidelog.export_metrics(there.url) as update:
         update(STATUS)
-        there.wait_until(lambda found: "tidelog_running" in found.metrics())
     metrics = there.metrics()
     assert list(metrics) == [series.name for series in SERIES]
     for series in SERIES:
@@ -77,12 +96,15 @@ def test_every_series_arrives_with_its_kind_unit_text_and_values(there: Collecto
     assert there.resource()["service.name"] == "tidelog"
 
 
-def test_each_export_is_made_from_the_newest_status(there: Collector) -> None:
+def test_each_export_is_made_from_the_newest_status(
+    there: Collector, export_now: Callable[[], object]
+) -> None:
     with tidelog.export_metrics(there.url, interval_s=OFTEN_S) as update:
-        for generation in (8, 9):
-            update(replace(STATUS, generation=generation))
-
-            there.wait_until(lambda found, n=generation: generations(found) == [n])
+        update(replace(STATUS, generation=8))
+        there.wait_until(lambda found: generations(found) == [8])
+        update(replace(STATUS, generation=9))
+        export_now()
+        assert generations(there) == [9]
         update(replace(STATUS, generation=10))
     assert generations(there) == [10]
 
@@ -204,22 +226,14 @@ def test_the_end_does_not_wait_for_a_collector_that_never_answers(
 
 
 def test_every_outage_is_logged_at_its_beginning_and_its_end(
-    there: Collector, caplog: pytest.LogCaptureFixture
+    there: Collector, export_now: Callable[[], object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    def more(count: int) -> None:
-        before = len(there.exports)
-        there.wait_until(lambda found: len(found.exports) >= before + count)
-
-    with (
-        caplog.at_level(logging.INFO),
-        tidelog.export_metrics(there.url, interval_s=OFTEN_S) as update,
-    ):
+    with caplog.at_level(logging.INFO), tidelog.export_metrics(there.url) as update:
         update(STATUS)
-        for _ in range(2):
-            there.status = 404
-            more(3)
-            there.status = 200
-            more(2)
+        for status in (404, 404, 404, 200, 200) * 2:
+            there.status = status
+            export_now()
+        assert len(there.exports) == 10
     assert events(caplog) == ["metrics_not_exported", "metrics_exported_again"] * 2
     reasons = [r.args["error"] for r in caplog.records if "error" in (r.args or ())]
     assert reasons == ["404 Not Found"] * 2

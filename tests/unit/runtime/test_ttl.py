@@ -86,7 +86,7 @@ def run(kinds: str, rate: float, seconds: int, **settings: Any) -> list[tuple[in
 
 @pytest.mark.parametrize("kinds", ["v", "lm"])
 def test_expired_rows_are_a_small_share_of_those_that_live(kinds: str) -> None:
-    rate = more_in_depth(600, 1_500) // len(kinds)
+    rate = more_in_depth(200, 1_500) // len(kinds)
     living = rate * len(kinds) * TTL_MS // 1000
     seen = run(kinds, rate, SECONDS)
     assert len(seen) >= 8

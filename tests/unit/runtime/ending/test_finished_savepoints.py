@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from tests.support.depth import in_pairs
+from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, effects, run
 from tests.unit.runtime.ending.jobs import (
     checkpoints,
@@ -38,7 +38,7 @@ def stop_when_a_part_has_ended(
     asyncio.run(scenario())
 
 
-@in_pairs(
+@one_by_one(
     kind=["native", "canonical"],
     elsewhere={"own": False, "other": True},
     parallelism=[3, 2],

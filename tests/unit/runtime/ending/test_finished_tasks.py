@@ -6,7 +6,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from tests.support.depth import in_pairs
+from tests.support.depth import in_pairs, more_in_depth, one_by_one
 from tests.support.pipelines import Outside, run
 from tests.unit.runtime.ending.jobs import (
     checkpoints,
@@ -29,9 +29,6 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.storage.memory import MemoryStore
 
-MODES = pytest.mark.parametrize("changelog", [True, False], ids=["log", "tables"])
-PARALLELISM = pytest.mark.parametrize("parallelism", [1, 2, 3, 4, 5])
-
 
 def store() -> MemoryStore:
     return MemoryStore("memory://ending")
@@ -41,8 +38,7 @@ def has_state(operator: OperatorState) -> list[bool]:
     return [subtask.seqno > subtask.start for subtask in operator.subtasks]
 
 
-@MODES
-@PARALLELISM
+@one_by_one(changelog={"log": True, "tables": False}, parallelism=[1, 2, 3, 4, 5])
 def test_a_short_source_finishes_and_checkpoints_of_the_rest_go_on(
     parallelism: int, changelog: bool
 ) -> None:
@@ -59,7 +55,7 @@ def test_a_short_source_finishes_and_checkpoints_of_the_rest_go_on(
     assert [c.final for c in taken] == [False] * (len(taken) - 1) + [True]
 
 
-@PARALLELISM
+@pytest.mark.parametrize("parallelism", more_in_depth([1, 2, 5], [1, 2, 3, 4, 5]))
 def test_subtasks_of_one_source_finish_one_by_one_and_keep_their_positions(
     parallelism: int,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, config, run
 from tidelog import Job, JsonLines, KeyedStream, Replayable, Stream
 from tidelog.errors import UserFunctionError
@@ -92,8 +93,7 @@ SHAPES: Sequence[Callable[[Job, Path, Outside], None]] = (
 )
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-@pytest.mark.parametrize("parallelism", [1, 2, 3])
+@one_by_one(shape=SHAPES, parallelism=[3, 2, 1])
 def test_every_record_of_two_logs_counts_at_every_parallelism(
     shape: Callable[[Job, Path, Outside], None], parallelism: int, logs: Path
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     SlowOutside,
@@ -111,14 +112,14 @@ def taken_under_pressure(
     return objects, sink, held[1]
 
 
-@pytest.mark.parametrize("after", [1, 2, 3, 5])
+@pytest.mark.parametrize("after", more_in_depth([1, 5], [1, 2, 3, 5]))
 def test_records_in_flight_to_a_sink_of_one_subtask_find_it(after: int) -> None:
     objects, sink, chosen = taken_under_pressure(one_sink, 3)
     assert ("sink", 0) in destinations(chosen)
     check(resumed(one_sink, objects, sink, chosen, pressed(parallelism=after)))
 
 
-@pytest.mark.parametrize("after", [1, 3])
+@pytest.mark.parametrize("after", more_in_depth([1], [1, 3]))
 def test_operators_that_had_tasks_of_their_own_and_are_chained_now_get_their_records(
     after: int,
 ) -> None:
@@ -136,7 +137,7 @@ def test_operators_that_had_tasks_of_their_own_and_are_chained_now_get_their_rec
     check(resumed(plain, objects, sink, chosen, pressed(parallelism=after)))
 
 
-@pytest.mark.parametrize("after", [1, 2])
+@pytest.mark.parametrize("after", more_in_depth([2], [1, 2]))
 def test_a_plain_edge_that_becomes_an_exchange_finds_its_records(after: int) -> None:
     def exchanged(sink: Outside) -> Job:
         job = Job("one-sink")

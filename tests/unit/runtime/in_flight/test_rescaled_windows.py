@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.depth import one_by_one
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     Eager,
@@ -24,7 +24,7 @@ from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.storage.memory import MemoryStore
 
-KEYS = [f"k{n}" for n in range(16)]
+KEYS = [f"k{n}" for n in range(more_in_depth(7, 16))]
 SIZE_MS = 10
 SLIDE_MS = 6
 LATE = 1_000
@@ -37,7 +37,7 @@ def records(build: Any) -> list[tuple[str, int, int]]:
     Times begin below zero, as before 1970.
     """
     # Sliding windows are more, and fire in more steps.
-    keys = KEYS[:9] if build is sliding_sums else KEYS
+    keys = KEYS[: more_in_depth(4, 9)] if build is sliding_sums else KEYS
     made: list[tuple[str, int, int]] = []
     for start in (-40, 0):
         made += [(key, start + 3 * n, n + 1) for n in range(6) for key in keys]
@@ -155,4 +155,4 @@ def test_every_step_of_a_firing_is_resumed_in_another_shape(
                 seed=2,
             )
             check(again, build, f"from slot {checkpoint.slot}: {firing(checkpoint)}")
-    assert len(steps) >= 16, "checkpoints amid four firings"
+    assert len(steps) >= more_in_depth(8, 16), "checkpoints amid four firings"

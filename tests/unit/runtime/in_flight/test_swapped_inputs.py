@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     Eager,
@@ -19,8 +18,9 @@ from tidelog import Job
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.storage.memory import MemoryStore
 
-AHEAD = Eager({"ahead": [("ahead", n, 5_000 + 50 * n) for n in range(40)]}, 4)
-BEHIND = Eager({"behind": [("behind", n, 50 * n) for n in range(40)]}, 4)
+LENGTH = more_in_depth(20, 40)
+AHEAD = Eager({"ahead": [("ahead", n, 5_000 + 50 * n) for n in range(LENGTH)]}, 4)
+BEHIND = Eager({"behind": [("behind", n, 50 * n) for n in range(LENGTH)]}, 4)
 
 
 def job(sink: Outside, clock: VirtualClock, *, swapped: bool, windows: bool) -> Job:
@@ -39,8 +39,7 @@ def job(sink: Outside, clock: VirtualClock, *, swapped: bool, windows: bool) -> 
     return job
 
 
-@pytest.mark.parametrize("after", [2, 3])
-@pytest.mark.parametrize("windows", [False, True])
+@one_by_one(windows=[False, True], after=[2, 3])
 def test_records_in_flight_of_swapped_inputs_are_handled_once_and_in_time(
     windows: bool, after: int
 ) -> None:
@@ -52,7 +51,7 @@ def test_records_in_flight_of_swapped_inputs_are_handled_once_and_in_time(
 
     run_pressed(job(sink, clock, swapped=False, windows=windows), objects, settings(2), clock)
     expected = sorted(sink.records)
-    assert len(expected) == (4 if windows else 80)
+    assert len(expected) == (2 * LENGTH // 20 if windows else 2 * LENGTH)
     in_flight = 0
     for checkpoint in checkpoints(objects)[:-1:2]:
         again, clock = outside_as_of(sink, checkpoint), VirtualClock()

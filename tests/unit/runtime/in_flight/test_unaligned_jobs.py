@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.depth import in_pairs
+from tests.support.depth import in_pairs, more_in_depth, one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     assert_in_order,
@@ -54,7 +54,8 @@ def store() -> MemoryStore:
 def test_every_checkpoint_resumes_with_all_records_once_and_in_order(
     parallelism: int, mode: Any, changelog: bool
 ) -> None:
-    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
+    source = numbered(4, more_in_depth(20, 40))
+    sink, objects, clock = Outside(), store(), VirtualClock()
     settings = pressed(mode, parallelism=parallelism, changelog=changelog)
     run_pressed(keyed_job(source, sink, clock), objects, settings, clock)
     assert sorted(sink.records) == sorted(source.records)
@@ -208,8 +209,7 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     assert overtaken(second) <= len(lost) <= 2 * overtaken(second), "buffers of at most two records"
 
 
-@pytest.mark.parametrize("before", [1, 2, 3])
-@pytest.mark.parametrize("after", [1, 2, 5])
+@one_by_one(before=[1, 2, 3], after=[2, 5, 1])
 def test_what_is_in_flight_follows_its_keys_into_another_parallelism(
     before: int, after: int
 ) -> None:

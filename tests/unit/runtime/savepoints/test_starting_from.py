@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support.depth import in_pairs
+from tests.support.depth import in_pairs, one_by_one
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
 from tidelog.catalog.audit import audit
@@ -203,7 +203,7 @@ def _calls(format: SavepointFormat, changelog: bool) -> list[tuple[str, str]]:
     return found
 
 
-@in_pairs(format=FORMATS, changelog=[True, False], after=[False, True], stop=[False, True])
+@one_by_one(format=FORMATS, changelog=[True, False], after=[False, True], stop=[False, True])
 def test_a_savepoint_survives_the_failure_of_any_of_its_calls_or_fails_and_another_works(
     format: SavepointFormat, changelog: bool, after: bool, stop: bool
 ) -> None:
