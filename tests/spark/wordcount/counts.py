@@ -11,17 +11,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from click.testing import CliRunner, Result
 
 from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.session import QUICK_JVM
+from tests.spark.support.shared_classes import VARIABLE as OPTIONS_OF_JVMS
 from tidelog.errors import ConfigError
+from tidelog.examples import spark_wordcount
 from tidelog.spark.plugin.toolchain import find_java, find_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[3]
 SMALL_JVMS = (
     *("--conf", "spark.driver.memory=1g"),
     *("--conf", f"spark.driver.extraJavaOptions={QUICK_JVM}"),
-    *("--conf", f"spark.executor.extraJavaOptions={QUICK_JVM}"),
     *("--conf", "spark.sql.streaming.minBatchesToRetain=6"),
     *("--conf", "spark.sql.streaming.stateStore.maintenanceInterval=1s"),
 )
@@ -78,6 +86,22 @@ class WordCount:
             out, err = process.communicate(timeout=PATIENCE_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
+    def finish_on(self, spark: "SparkSession", *more: str) -> Result:
+        """Run to the end on a Spark that runs already, whose settings for JVMs stay as they are."""
+        session = spark.newSession()
+
+        def lent(master: str, conf: dict[str, str], *, stock: bool) -> "SparkSession":
+            for key, value in conf.items():
+                session.conf.set(key, value)
+            return session
+
+        with patch.object(session, "stop"), patch.object(spark_wordcount, "session", lent):
+            try:
+                arguments = [*self._where, *self.options, *more]
+                return CliRunner().invoke(spark_wordcount.main, arguments)
+            finally:
+                spark.sparkContext.setLogLevel("ERROR")  # a run that is stopped turns it off
+
     def kill_after(self, batches: int, pause_s: float, *more: str) -> list[int]:
         """Run until so many batches are reported and a pause is over, then `kill -9` all of it;
         returns the batches that were reported.
@@ -119,11 +143,13 @@ class WordCount:
     @contextmanager
     def running(self, *more: str) -> Iterator["subprocess.Popen[str]"]:
         """The job as a process, killed with its JVMs in the end."""
+        # Executors do not look for them themselves.
+        quick = os.environ.get(OPTIONS_OF_JVMS, QUICK_JVM)
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "tidelog.examples.spark_wordcount"),
-                *("--input", str(self.input), "--checkpoint", str(self.checkpoint)),
-                *(*SMALL_JVMS, *self.options, *more),
+                *(*self._where, *SMALL_JVMS, *self.options, *more),
+                *("--conf", f"spark.executor.extraJavaOptions={quick}"),
             ],
             cwd=ROOT,
             env={**os.environ, **self.env},
@@ -141,6 +167,10 @@ class WordCount:
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
+
+    @property
+    def _where(self) -> tuple[str, ...]:
+        return ("--input", str(self.input), "--checkpoint", str(self.checkpoint))
 
 
 def spark_home(directory: Path) -> Path:

@@ -2,13 +2,21 @@
 
 import random
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.wordcount.counts import Tree, WordCount, listed, missing, spark_home
+from tests.spark.support.patience import PATIENCE_S
+from tests.spark.wordcount.counts import ROOT, Tree, WordCount, listed, missing, spark_home
 from tests.support.depth import more_in_depth, only_in_depth
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -59,38 +67,46 @@ def test_state_holds_what_str_split_finds(tree: Tree, count: WordCount) -> None:
     assert done.returncode == 0, done.stderr
     assert "verified: the state of batch 4 " in done.stdout
     assert listed(done.stdout) == tree.words()
-    a_later_change_of_a_file_is_noticed(tree, count)
-
-
-def a_later_change_of_a_file_is_noticed(tree: Tree, count: WordCount) -> None:
-    changed = next(tree.directory.glob("d0/below/*.txt"))
-    changed.write_text(changed.read_text() + "\nnewword newword")
+    change_a_file(tree)
     again = count.finish("--verify")
     assert again.returncode == 1
-    assert "'newword': None in the state, 2 in the files" in again.stderr
+    assert NOTICED in again.stderr
+
+
+NOTICED = "'newword': None in the state, 2 in the files"
+
+
+def change_a_file(tree: Tree) -> None:
+    changed = next(tree.directory.glob("d0/below/*.txt"))
+    changed.write_text(changed.read_text() + "\nnewword newword")
 
 
 def test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word(
-    tree: Tree, count: WordCount, tmp_path: Path
+    spark: "SparkSession", tree: Tree, count: WordCount, tmp_path: Path
 ) -> None:
-    """The first time the tasks are in two processes of their own, then in the driver's."""
+    """The first time the tasks are in two processes of their own, then in the driver's. Another
+    process goes on in the end; a later change of a file is noticed.
+    """
     on_cluster = replace(count, env={"SPARK_HOME": str(spark_home(tmp_path / "spark"))})
     rng = random.Random()
     reported: list[int] = []
     for seed in range(KILLS):
-        plant(tree, 14, seed)
-        batches, pause_s = rng.randint(2, 5), rng.uniform(0, 0.5)
+        plant(tree, 10, seed)
+        batches, pause_s = rng.randint(2, 3), rng.uniform(0, 0.5)
         if seed == 0:
             reported += on_cluster.kill_after(batches, pause_s, *CLUSTER)
         else:
             reported += count.kill_after(batches, pause_s)
     plant_odd_files(tree)
-    done = count.finish(*ALL)
-    assert done.returncode == 0, done.stderr
+    done = count.finish_on(spark, *ALL)
+    assert done.exit_code == 0, done.output
     assert "verified" in done.stdout
     assert listed(done.stdout) == tree.words()
     assert len(reported) >= 2 * KILLS
-    a_later_change_of_a_file_is_noticed(tree, count)
+    change_a_file(tree)
+    again = count.finish_on(spark, "--verify")
+    assert again.exit_code == 1
+    assert NOTICED in again.stderr
 
 
 @only_in_depth("test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word has two executors")
@@ -106,9 +122,9 @@ def test_two_executor_processes_count_the_same(
 
 
 def test_ctrl_c_ends_a_run_with_a_comparison_and_the_next_ends_after_a_few_batches_by_bytes(
-    tree: Tree, count: WordCount
+    spark: "SparkSession", tree: Tree, count: WordCount
 ) -> None:
-    files, file_bytes, batch_bytes = 600, 1_000, 20_000
+    files, file_bytes, batch_bytes = 600, 1_000, 5_000
     for number in range(files):
         tree.add(f"w{number:03} " * (file_bytes // 5))
     count.options = ("--partitions", "2", "--files-per-batch", "1")
@@ -119,9 +135,8 @@ def test_ctrl_c_ends_a_run_with_a_comparison_and_the_next_ends_after_a_few_batch
     last = verified_batch(some.stdout)
     assert last < files - 1, "it was interrupted"
     count.options = ("--partitions", "2", "--bytes-per-batch", str(batch_bytes))
-    rest = count.finish(*ALL, "--batches", "2")
-    assert rest.returncode == 0, rest.stderr
-    assert "ERROR" not in rest.stderr
+    rest = count.finish_on(spark, *ALL, "--batches", "2")
+    assert rest.exit_code == 0, rest.output
     assert "batch 0: " not in rest.stdout, "it went on"
     lines = [int(found) for found in re.findall(r"batch \d+: (\d+) lines", rest.stdout)]
     if lines[0] == 1:  # a batch that the first run had planned
@@ -140,6 +155,7 @@ def verified_batch(output: str) -> int:
     return int(found[1])
 
 
+@only_in_depth("test_a_second_ctrl_c_aborts_whatever_runs_and_turns_the_log_of_spark_off")
 def test_a_second_ctrl_c_ends_a_run_at_once_and_with_no_error(tree: Tree, count: WordCount) -> None:
     plant(tree, 60, seed=5)
     count.options = ("--partitions", "2", "--files-per-batch", "1")
@@ -148,3 +164,50 @@ def test_a_second_ctrl_c_ends_a_run_at_once_and_with_no_error(tree: Tree, count:
     assert "verified" not in done.stdout
     assert "ERROR" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+WITHOUT_SPARK = """
+import sys
+import traceback
+from threading import Event, main_thread
+from types import SimpleNamespace
+from pyspark.sql import SparkSession
+from tidelog.examples import spark_wordcount
+
+def session(*_, **__):
+    # Not before the main thread waits for this one: the message has the test send Ctrl-C.
+    waits = False
+    while not waits:
+        stack = traceback.extract_stack(sys._current_frames()[main_thread().ident])
+        waits = any(frame.name == "result" for frame in stack)
+    print("at work", flush=True)
+    Event().wait()
+
+context = SimpleNamespace(setLogLevel=lambda level: print("log level", level, flush=True))
+SparkSession.active = lambda: SimpleNamespace(sparkContext=context)
+spark_wordcount.session = session
+spark_wordcount.main()
+"""
+
+
+def test_a_second_ctrl_c_aborts_whatever_runs_and_turns_the_log_of_spark_off() -> None:
+    arguments = ("--input", "in", "--checkpoint", "checkpoint")
+    with subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_SPARK, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            assert process.stdout.readline() == "at work\n"
+            process.send_signal(signal.SIGINT)
+            assert process.stderr.readline() == "stopping; Ctrl-C again to abort\n"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert out == "log level OFF\n"
+    assert err == ""
