@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.property.estimate_simulation import KEY_BYTES, History, simulate
 from tests.property.profiles import looking
+from tests.support.depth import more_in_depth
 from tidelog.cost.model.changelog import estimate_changelog
 from tidelog.cost.model.estimate import Estimate
 from tidelog.cost.model.flushes import flushes
@@ -22,8 +23,10 @@ from tidelog.materialize.schedule import MaterializeConfig
 
 INSTANT = Link(bytes_per_s=1e12, latency_s=0.0)
 SMALL_TABLES = TableRules(file_bytes=200_000, private_bytes=300)
-PERIODS = 2
+PERIODS = more_in_depth(1, 2)
 """Materialization intervals that are measured."""
+MERGES = more_in_depth(4, 8)
+"""The same where several merges of the table's files are awaited."""
 
 
 def a_workload(writes_per_s: float, keys: int, skew: float) -> Workload:
@@ -69,7 +72,7 @@ def run(workload: Workload, settings: Settings, periods: int = PERIODS) -> tuple
 
 
 @pytest.mark.timeout(3_600)
-@looking(1, deep=30)
+@looking(0, deep=30)
 @given(
     writes_per_s=st.sampled_from([500, 600, 1_400, 1_800]),
     keys=st.integers(100, 4_000),
@@ -124,7 +127,7 @@ def test_log_and_requests_are_as_estimated(
 
 def test_an_idle_job_keeps_its_changes_in_manifests_until_they_are_worth_a_segment() -> None:
     workload, settings = a_workload(40, 500, 0.0), some_settings(1, 0.43, 8.5, 2)
-    history, estimate = run(workload, settings)
+    history, estimate = run(workload, settings, periods=2)
     seconds = history.end - history.start
     segments, manifests = history.written("segments/"), history.written("checkpoints/")
     assert len(segments) < len(manifests) / 3
@@ -135,8 +138,7 @@ def test_an_idle_job_keeps_its_changes_in_manifests_until_they_are_worth_a_segme
 
 def test_everything_that_is_written_is_deleted_at_the_same_rate() -> None:
     workload, settings = a_workload(1_400, 3_000, 0.0), some_settings(1, 0.43, 8.5, 2)
-    # Enough periods for several merges of the table's files.
-    history, estimate = run(workload, settings, periods=8)
+    history, estimate = run(workload, settings, periods=MERGES)
     seconds = history.end - history.start
     written = len(history.written(""))
     assert written == pytest.approx(estimate.usage.puts_per_s * seconds, rel=0.05)

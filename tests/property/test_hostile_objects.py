@@ -28,7 +28,7 @@ from tidelog.table.rocksdb_snapshot import SNAPSHOT_NAME, unpack
 
 SEED = os.environ.get("TIDELOG_TEST_SEED", "hostile")
 DEEP_DAMAGES = 50_000
-DAMAGES = more_in_depth(1_500, DEEP_DAMAGES)
+DAMAGES = more_in_depth(500, DEEP_DAMAGES)
 """How many damaged copies of its examples each parser gets."""
 LONGEST = 4_000
 """Characters of an error: whoever wrote an object must not flood the log of its reader."""
@@ -78,7 +78,7 @@ def test_a_deep_run_tries_a_million_damaged_objects() -> None:
 
 @pytest.mark.parametrize("name", PARSERS)
 @given(data=st.data())
-@settings(max_examples=more_in_depth(100, 5_000))
+@settings(max_examples=more_in_depth(30, 5_000))
 def test_any_bytes_are_an_error_of_tidelog_or_values(name: str, data: st.DataObject) -> None:
     """Random, cut short, one behind the other, and one's beginning with another's end."""
     parser = PARSERS[name]

@@ -222,7 +222,7 @@ def _taken_out(exchanges: list[Exchange]) -> bool:
     return any(before is not plain and after is plain for before, after in pairs)
 
 
-@looking(8, deep=25)
+@looking(3, deep=67)
 @example(
     Code(Point, 1, merged=True, timed=True, sinks=1),
     Shape(4, None, by_key, by_key),

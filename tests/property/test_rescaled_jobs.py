@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.depth import in_pairs
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects
 from tests.support.pipelines import run as run_job
@@ -118,7 +118,8 @@ SHAPES = {
     "same": [3, 3],
     "up and down": [2, 7, 4, 1, 3],
 }
-BUILDS = [keyed, union, one_sink, one_reader]
+BUILDS = [one_sink, union, keyed, one_reader]
+"""In an order in which `one_by_one` lets one sink and one reader go through parallelism 1."""
 
 
 def run_through(
@@ -170,7 +171,7 @@ def check_output(sources: Sequence[Breaking], sink: Outside) -> None:
     assert sink.prepared == {}
 
 
-@in_pairs(
+@one_by_one(
     build=BUILDS,
     shapes=SHAPES,
     changelogs={"on": (True,), "off": (False,), "both": (True, False)},
@@ -183,7 +184,7 @@ def test_the_output_is_the_input_in_every_shape(
     asyncio.run(check_census(store))
 
 
-@pytest.mark.parametrize("shapes", [[1, 21, 4], [21, 2, 20]], ids=str)
+@pytest.mark.parametrize("shapes", more_in_depth([[1, 21, 4]], [[1, 21, 4], [21, 2, 20]]), ids=str)
 def test_the_output_is_the_input_also_with_many_subtasks(shapes: Sequence[int]) -> None:
     sources, sink, _ = run_through(shapes, keyed, [True])
     check_output(sources, sink)
@@ -211,8 +212,8 @@ def broadcast(job: Job, sources: list[Breaking], sink: Outside) -> None:
     left.union(right).broadcast().sink(sink, parallelism=3)
 
 
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_what_is_broadcast_arrives_once_at_every_subtask(shapes: Sequence[int]) -> None:
-    sources, sink, _ = run_through(shapes, broadcast, [True])
+@pytest.mark.parametrize("name", more_in_depth(["up and down"], list(SHAPES)))
+def test_what_is_broadcast_arrives_once_at_every_subtask(name: str) -> None:
+    sources, sink, _ = run_through(SHAPES[name], broadcast, [True])
     expected = Counter(record for source in sources for record in source.records)
     assert Counter(map(tuple, sink.records)) == Counter({r: 3 * n for r, n in expected.items()})

@@ -10,11 +10,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from tests.support.depth import combined
+from tests.support.depth import combined, more_in_depth
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects
 from tidelog.catalog.inventory import find_checkpoint
@@ -133,22 +134,20 @@ class Cell(NamedTuple):
 
 
 KINDS: tuple[Stored, ...] = ("checkpoint", "native", "canonical")
+CLAIMS = (True, False)
+SHAPES = (2, 3, 1)
+TABLES = tuple(product(("memory", "rocksdb"), repeat=2))
+CELLS = [
+    Cell(stored, claim, parallelism, (parallelism != 3, claim), tables)
+    for stored, claim, parallelism, tables in combined(KINDS, CLAIMS, SHAPES, TABLES, meeting=2)
+]
 IN_MEMORY = [
     Cell(stored, claim, parallelism, (before, after), ("memory", "memory"))
-    for stored, claim, parallelism, before, after in combined(
-        KINDS, (True, False), (2, 3, 1), (True, False), (True, False), meeting=2
+    for stored, claim, parallelism, before, after in product(
+        KINDS, CLAIMS, SHAPES, (True, False), (True, False)
     )
 ]
-IN_ROCKSDB = [
-    Cell(stored, claim, parallelism, (parallelism != 3, claim), tables)
-    for stored, claim, parallelism, tables in combined(
-        KINDS,
-        (True, False),
-        (2, 3, 1),
-        (("rocksdb", "rocksdb"), ("rocksdb", "memory"), ("memory", "rocksdb")),
-        meeting=2,
-    )
-]
+"""What a changelog before and after has to do with all else, for deep runs."""
 
 
 async def run(
@@ -203,7 +202,7 @@ async def through(cell: Cell, store: MemoryStore, sink: Outside) -> None:
     await run(store, sink, None, **before)
 
 
-@pytest.mark.parametrize("cell", IN_MEMORY + IN_ROCKSDB, ids=str)
+@pytest.mark.parametrize("cell", dict.fromkeys(CELLS + more_in_depth([], IN_MEMORY)), ids=str)
 def test_whatever_is_restored_into_whatever_the_output_is_that_of_an_undisturbed_job(
     cell: Cell,
 ) -> None:

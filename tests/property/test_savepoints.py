@@ -98,8 +98,8 @@ class WithoutChangelog(SavepointMachine):
 
 
 TestMemory = SavepointMachine.TestCase
-TestMemory.settings = looking(18, deep=34)
+TestMemory.settings = looking(8, deep=77)
 TestRocks = RocksMachine.TestCase
-TestRocks.settings = looking(4, deep=30)
+TestRocks.settings = looking(2, deep=60)
 TestMemoryWithoutChangelog = WithoutChangelog.TestCase
-TestMemoryWithoutChangelog.settings = looking(8, deep=32)
+TestMemoryWithoutChangelog.settings = looking(4, deep=64)

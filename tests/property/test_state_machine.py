@@ -507,14 +507,14 @@ class SwitchingTables(StateMachine):
 
 
 TestMemory = StateMachine.TestCase
-TestMemory.settings = looking(25, deep=40)
+TestMemory.settings = looking(12, deep=84)
 TestRocks = RocksMachine.TestCase
-TestRocks.settings = looking(4, deep=38)
+TestRocks.settings = looking(2, deep=76)
 TestMemoryWithoutChangelog = WithoutChangelog.TestCase
-TestMemoryWithoutChangelog.settings = looking(12, deep=34)
+TestMemoryWithoutChangelog.settings = looking(6, deep=68)
 TestRocksWithoutChangelog = RocksWithoutChangelog.TestCase
-TestRocksWithoutChangelog.settings = looking(5, deep=20)
+TestRocksWithoutChangelog.settings = looking(2, deep=50)
 TestSwitching = SwitchingMachine.TestCase
-TestSwitching.settings = looking(15, deep=40)
+TestSwitching.settings = looking(8, deep=75)
 TestSwitchingTables = SwitchingTables.TestCase
-TestSwitchingTables.settings = looking(5, deep=20)
+TestSwitchingTables.settings = looking(3, deep=34)

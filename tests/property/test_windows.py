@@ -162,7 +162,7 @@ def in_order(fired: list[tuple[str, int, list[int]]]) -> bool:
     )
 
 
-@looking(300)
+@looking(120, deep=25)
 @given(st.sampled_from(["sums", "lists", "records"]), spans, st.lists(step, max_size=MOST_STEPS))
 def test_windows_are_those_of_a_dict(kind: str, span: tuple[int, int], steps: list[Any]) -> None:
     subject, model = Subject(kind, *span), Model(*span)
