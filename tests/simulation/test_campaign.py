@@ -13,19 +13,18 @@ from tidelog_simulator.run.campaign import Campaign, run_campaign
 from tidelog_simulator.run.scenario import SCENARIOS
 from tidelog_simulator.run.workers import run_on_workers
 
-SIX = Campaign([SCENARIOS["store"], SCENARIOS["calm"], SCENARIOS["zombies"]], 30, 6)
+FOUR = Campaign([SCENARIOS["store"], SCENARIOS["calm"]], 30, 4)
 
 
-def test_the_outcomes_do_not_depend_on_the_number_of_processes() -> None:
-    alone = list(run_campaign(SIX))
-    assert [outcome.seed for outcome in alone] == [30, 31, 32, 33, 34, 35]
-    for processes in more_in_depth((3,), (2, 3, 5)):
-        assert list(run_campaign(SIX, processes=processes)) == alone
-
-
-def test_a_campaign_that_nobody_reads_to_its_end_leaves_no_process(tmp_path: Path) -> None:
-    outcomes = run_on_workers(SIX, 2, tmp_path)
-    assert next(outcomes).seed == 30
+def test_the_outcomes_do_not_depend_on_the_number_of_processes_and_none_outlives_its_reader(
+    tmp_path: Path,
+) -> None:
+    alone = list(run_campaign(FOUR))
+    assert [outcome.seed for outcome in alone] == [30, 31, 32, 33]
+    for processes in more_in_depth((), (2, 3, 5)):
+        assert list(run_campaign(FOUR, processes=processes)) == alone
+    outcomes = run_on_workers(FOUR, 2, tmp_path)
+    assert [next(outcomes) for _ in alone[:-1]] == alone[:-1]
     outcomes.close()  # type: ignore[attr-defined]
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     assert "spawn_main" not in "".join(
@@ -43,11 +42,11 @@ class Deadly:
 
 
 def test_a_run_whose_process_dies_is_a_violation_and_the_others_go_on(tmp_path: Path) -> None:
-    runs: list[Any] = [(0, SCENARIOS["calm"]), (1, Deadly()), (2, Deadly()), (3, SCENARIOS["calm"])]
+    runs: list[Any] = [(0, Deadly()), (1, SCENARIOS["calm"]), (2, SCENARIOS["calm"])]
     found = list(run_on_workers(runs, 2, tmp_path))
-    assert [outcome.seed for outcome in found] == [0, 1, 2, 3]
+    assert [outcome.seed for outcome in found] == [0, 1, 2]
     died = Violation(Property.NO_DEFECT, "the process of the run died with exit code 7")
-    assert [outcome.violation for outcome in found] == [None, died, died, None]
+    assert [outcome.violation for outcome in found] == [died, None, None]
 
 
 def test_ctrl_c_ends_all_processes_and_says_what_was_done() -> None:

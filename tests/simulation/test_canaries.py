@@ -14,9 +14,12 @@ SEEDS = range(1_000)
 
 SHOWN_BY = {
     canaries.barriers_that_hold_nothing_back: 39,
+    canaries.a_taken_slot_counts_as_won: 2,
     canaries.a_free_name_is_a_slot_won: 44,
     canaries.an_exited_source_keeps_its_whole_log: 66,
     canaries.a_late_start_removes_what_its_successor_wrote: 357,
+    canaries.splits_that_have_not_begun_hold_nothing_back: 5,
+    canaries.the_split_that_is_furthest_makes_the_watermark: 4,
     canaries.an_input_that_ends_lets_foreign_watermarks_pass: 16,
 }
 """The seed that showed a rare one when this was written, tried first: it saves the search for as
