@@ -10,6 +10,7 @@ import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, counting, settings
 from tests.support.cli import tidelog
+from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, Portions
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server, free_port
@@ -108,9 +109,6 @@ def heal(behaviour: Behaviour) -> None:
     behaviour.lose_answer = lambda exchange: False
 
 
-CUTS = pytest.mark.parametrize("cut", [refuse, fall_silent])
-
-
 async def until(condition: Callable[[], bool], running: "asyncio.Task[JobResult]") -> None:
     """Until it holds; raises what ends the job before."""
     while not condition():
@@ -127,7 +125,7 @@ def failed(runner: JobRunner) -> int:
     return runner.incarnation.driver.metrics.failed if runner.incarnation else 0
 
 
-@CUTS
+@pytest.mark.parametrize("cut", more_in_depth([refuse], [refuse, fall_silent]))
 def test_a_store_lost_for_good_stops_the_job_which_resumes_elsewhere(
     cut: Callable[[Behaviour], None], bucket: Bucket
 ) -> None:
@@ -149,7 +147,7 @@ def test_a_store_lost_for_good_stops_the_job_which_resumes_elsewhere(
     assert bucket.finish().restored_slot is not None
 
 
-@CUTS
+@pytest.mark.parametrize("cut", more_in_depth([fall_silent], [refuse, fall_silent]))
 def test_a_store_lost_for_a_while_costs_a_checkpoint_and_no_more(
     cut: Callable[[Behaviour], None], bucket: Bucket
 ) -> None:

@@ -1,12 +1,15 @@
 """A user's function that raises stops the job under its name; mended, the job resumes exactly."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, settings, start
+from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
 from tidelog.connectors.program import Callback
 from tidelog.errors import StateSchemaError, UserFunctionError
@@ -171,11 +174,17 @@ def numbered_right(outside: Outside) -> bool:
 
 def broken_off() -> tuple[MemoryStore, Outside]:
     """A store with some checkpoints, and what its sink shows so far."""
+    objects, outside = _left_behind()
+    return store_of(objects), deepcopy(outside)
+
+
+@cache
+def _left_behind() -> tuple[Mapping[str, bytes], Outside]:
     store, outside = MemoryStore(), Outside()
     with pytest.raises(UserFunctionError):
         start(tally(outside, Mistake("map")), store, seed=1)
     assert outside.records
-    return store, outside
+    return contents(store), outside
 
 
 PLACES = {

@@ -1,4 +1,4 @@
-"""One record that becomes twenty thousand, through buffers that hold few."""
+"""One record that becomes three thousand, through buffers that hold few."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.first_jobs.programs import add_rows, rows_of, run
 from tidelog import Files, Job, JsonLines
 
-EACH = 20_000
+EACH = 3_000
 
 
 def test_every_piece_arrives_once(tmp_path: Path) -> None:

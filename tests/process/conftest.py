@@ -1,19 +1,16 @@
 """Servers for process tests: S3 (those without it use local directories) and PostgreSQL."""
 
-import logging
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support import postgres
-from tests.wire.servers import S3Server, moto_server
+from tests.wire.servers import S3Server
 
 
 @pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    with moto_server() as server:
-        yield server
+def s3(moto: S3Server) -> S3Server:
+    return moto
 
 
 @pytest.fixture(scope="session")

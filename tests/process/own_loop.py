@@ -8,6 +8,9 @@ from pathlib import Path
 import tidelog
 from tidelog import Files, JobConfig, Map, MaterializeConfig, Schedule, Sqlite, Value
 
+PAUSE_S = 0.001
+"""Before each line, so that a small file lasts until the program is killed."""
+
 
 def main(url: str, lines: str, released: str, output: str) -> None:
     """Count every line of a file once, and stop behind the last one when released."""
@@ -24,6 +27,8 @@ def main(url: str, lines: str, released: str, output: str) -> None:
         with open(lines, "rb") as file:  # noqa: PTH123
             file.seek(at)
             for line in iter(file.readline, b""):
+                if not Path(released).exists():
+                    time.sleep(PAUSE_S)
                 if os.stat(lines).st_size - file.tell() < 200:  # noqa: PTH116
                     while not Path(released).exists():
                         time.sleep(0.01)

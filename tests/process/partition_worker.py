@@ -16,7 +16,7 @@ import tidelog
 from tidelog import FencedError, JobConfig, MaterializeConfig, Partitions, Schedule, Value
 
 STATES = {"count": Value(int)}
-_LINES = 10
+_LINES = 3
 """Lines of a partition in a row."""
 
 

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 Read = Callable[[], list[str]]
 """All lines that are visible now; a line begins with its file and its number: "2-17 ..."."""
 
+_PAUSE_S = 0.01
+"""A tenth of the time from one commit to the next."""
+
 
 class Watcher:
     """Looks again and again; what it objects to is raised by `check`."""
@@ -40,7 +43,7 @@ class Watcher:
 
     def _run(self, stop: threading.Event) -> None:
         try:
-            while not stop.is_set():
+            while not stop.wait(_PAUSE_S):
                 self.look()
         except BaseException as objection:
             self._objection = objection

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
@@ -10,9 +9,9 @@ import pytest
 
 from tests.process import harness
 from tests.process.harness import Run
-from tests.process.test_kill import killed_often, write_words
+from tests.process.test_kill import LINES, killed_often, write_words
 from tests.support.cli import tidelog
-from tests.wire.servers import S3Server, moto_server
+from tests.wire.servers import S3Server
 from tidelog.checkpoint.local_copies import copied
 
 SECRET_WORD = b"caf\xc3\xa9"
@@ -45,7 +44,7 @@ def test_a_killed_encrypted_job_counts_right_and_leaves_no_word_readable(tmp_pat
     options = ("--encryption-key", key, "--log-store", str(log), "--local-recovery", str(kept))
     # So that log, tables, and descriptors are all there.
     run = start(tmp_path, *options, "--upload-inline-bytes", "0", "--parallelism", "2")
-    expected = write_words(run, 2_500)
+    expected = write_words(run, LINES)
     killed_often(run, lambda: None)
     assert counts_of(run) == expected
     files = stored_files(Path(run.store), log, kept)
@@ -66,7 +65,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str, Counte
     run = start(directory, "--encryption-key", key)
     expected = write_words(run, 300)
     run.release()
-    assert run.finish().returncode == 0
+    run.finish_here()
     return run, key, expected
 
 
@@ -124,7 +123,7 @@ def test_a_plain_store_stays_plain(tmp_path: Path) -> None:
     run = start(tmp_path)
     write_words(run, 50)
     run.release()
-    assert run.finish().returncode == 0
+    run.finish_here()
     with_key = start(tmp_path, "--encryption-key", new_key(tmp_path))
     refused = with_key.end(with_key.start())
     assert refused.returncode == 2 and "not encrypted, such as" in refused.stderr
@@ -135,7 +134,7 @@ def test_a_fork_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
 ) -> None:
     first, second = new_key(tmp_path, "first.key"), new_key(tmp_path, "second.key")
     run = start(tmp_path)
-    expected = write_words(run, 1_000)
+    expected = write_words(run, 300)
     with harness.killed_at_last(run.start()) as process:
         harness.wait_until(lambda: run.slots() >= 4, process)
     stores = [run.store, str(tmp_path / "once"), str(tmp_path / "twice")]
@@ -145,7 +144,7 @@ def test_a_fork_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
         assert done.exit_code == 0, done.stderr
     run.release()
     run.store, run.options = stores[2], ("--encryption-key", second)
-    assert run.finish().returncode == 0
+    run.finish_here()
     assert counts_of(run) == expected
     assert not any(SECRET_WORD in path.read_bytes() for path in stored_files(Path(run.store)))
 
@@ -154,7 +153,7 @@ def test_a_rotated_key_opens_the_store_and_the_old_one_does_not(tmp_path: Path) 
     old, new = new_key(tmp_path, "old.key"), new_key(tmp_path, "new.key")
     log = ("--log-store", str(tmp_path / "log"), "--upload-inline-bytes", "0")
     run = start(tmp_path, "--encryption-key", old, *log)
-    expected = write_words(run, 1_000)
+    expected = write_words(run, 300)
     with harness.killed_at_last(run.start()) as process:
         harness.wait_until(lambda: run.slots() >= 4, process)
         rotated = tidelog(*("key", "rotate", run.store, "--encryption-key", old, "--new-key", new))
@@ -164,27 +163,22 @@ def test_a_rotated_key_opens_the_store_and_the_old_one_does_not(tmp_path: Path) 
     run.release()
     assert "found another key" in run.end(run.start()).stderr
     run.options = ("--encryption-key", new)
-    assert run.finish().returncode == 0
+    run.finish_here()
     assert counts_of(run) == expected
 
 
-@pytest.fixture(scope="module")
-def aws() -> Iterator[S3Server]:
-    with moto_server() as server:
-        yield server
-
-
 def test_the_key_can_be_in_a_key_management_service(
-    tmp_path: Path, aws: S3Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, text in aws.env.items():
+    for name, text in s3.env.items():
         monkeypatch.setenv(name, text)
     kms = boto3.client("kms")
     key, other = (kms.create_key()["KeyMetadata"]["Arn"] for _ in range(2))
     run = start(tmp_path, "--encryption-key", f"aws-kms:{key}")
-    expected = write_words(run, 300)
+    expected = write_words(run, 50)
     run.release()
-    assert run.finish().returncode == 0 and counts_of(run) == expected
+    run.finish_here()
+    assert counts_of(run) == expected
     verify = ("verify", run.store, "--engine", "local", "--json", "--encryption-key")
     passed = tidelog(*verify, f"aws-kms:{key}")
     assert json.loads(passed.stdout)["passed"], passed

@@ -16,6 +16,7 @@ import pytest
 from tests.process import harness
 from tests.process.harness import Run
 from tests.process.readers import Read, Watcher
+from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth, one_by_one, only_in_depth
 from tests.support.postgres import Server, query
 from tests.unit.storage.conformance import names
@@ -26,8 +27,10 @@ from tidelog.examples.sessions import event
 from tidelog.storage.open import open_store
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
-KILLS = more_in_depth(2, 6)
-"""Kills while a job still has input to read; more kills follow while it ends."""
+KILLS, LAST_KILLS = more_in_depth((1, 1), (6, 2))
+"""Kills while a job still has input to read, and the most that follow while it ends."""
+LINES = more_in_depth(700, 2_500)
+EVENTS = more_in_depth(1_500, 4_000)
 
 
 def write_words(run: Run, lines: int, files: int = 3) -> Counter[str]:
@@ -57,7 +60,7 @@ def killed_often(run: Run, look: Callable[[], None]) -> None:
     for _ in range(KILLS):
         harness.kill_before_release(run, rng, look)
     run.release()
-    print(harness.kill_until_finished(run, rng, look, most=2), "more kills")
+    print(harness.kill_until_finished(run, rng, look, most=LAST_KILLS), "more kills")
 
 
 def options(*, parallelism: int, changelog: bool, mode: str) -> tuple[str, ...]:
@@ -75,7 +78,7 @@ def test_a_killed_word_count_counts_every_word_right(
 ) -> None:
     chosen = options(parallelism=parallelism, changelog=changelog, mode=mode)
     run = Run(tmp_path, "tests.process.jobs:wordcount", chosen)
-    expected = write_words(run, 2_500)
+    expected = write_words(run, LINES)
 
     def no_word_occurs_twice() -> None:
         words = [record["word"] for record in run.records()]
@@ -98,25 +101,27 @@ def test_a_killed_word_count_with_its_log_in_another_store_counts_every_word_rig
     # So that the log is long at the end as well.
     kept = ("--no-materialize-enabled", "--upload-inline-bytes", "0")
     run = Run(tmp_path, "tests.process.jobs:wordcount", ("--log-store", str(log), *kept))
-    expected = write_words(run, 1_500)
+    expected = write_words(run, LINES)
     killed_often(run, lambda: None)
     assert {record["word"]: record["count"] for record in run.records()} == expected
     assert [*log.glob("segments/*.seg")] and not Path(run.store, "segments").exists()
-    assert harness.tidelog("inspect", run.store, "--deep").returncode == 0
+    assert tidelog("inspect", run.store, "--deep").exit_code == 0
     moved = ("--log-store", str(tmp_path / "log-2"))
-    forked = harness.tidelog("fork", f"{run.store}@latest", str(tmp_path / "store-2"), *moved)
-    assert forked.returncode == 0, forked.stderr
-    assert harness.tidelog("verify", str(tmp_path / "store-2"), "--engine", "local").returncode == 0
+    forked = tidelog("fork", f"{run.store}@latest", str(tmp_path / "store-2"), *moved)
+    assert forked.exit_code == 0, forked.stderr
+    assert tidelog("verify", str(tmp_path / "store-2"), "--engine", "local").exit_code == 0
     assert not (tmp_path / "store-2" / "segments").exists()
 
 
-@one_by_one(changelog={"changelog": True, "no-changelog": False}, parallelism=[1, 3])
+@pytest.mark.parametrize("parallelism", more_in_depth([3], [1, 3]))
+# With a changelog it is tables that lines are copied into, below.
+@pytest.mark.parametrize("changelog", more_in_depth([False], [False, True]))
 def test_a_killed_copy_shows_no_line_twice_at_any_time_and_all_in_the_end(
     tmp_path: Path, parallelism: int, changelog: bool
 ) -> None:
     chosen = options(parallelism=parallelism, changelog=changelog, mode="exactly-once")
     run = Run(tmp_path, "tests.process.jobs:copy", chosen)
-    write_words(run, 2_500)
+    write_words(run, LINES)
 
     def no_line_occurs_twice() -> None:
         lines = run.lines()
@@ -167,7 +172,7 @@ def copied_under_the_eyes_of_a_reader(
     chosen = options(parallelism=parallelism, changelog=True, mode="exactly-once")
     env = {"TIDELOG_TEST_DATABASE": database}
     run = Run(directory, f"tests.process.jobs:{job}", chosen, env=env)
-    write_words(run, 1_500)
+    write_words(run, LINES)
     watcher = Watcher(read, in_order=parallelism == 1)
     with watcher.looking():
         killed_often(run, watcher.check)
@@ -176,7 +181,9 @@ def copied_under_the_eyes_of_a_reader(
     assert watcher.changes > 2
 
 
-@pytest.mark.parametrize(("parallelism", "spared"), [(1, 0), (3, 0), (3, 1)])
+@pytest.mark.parametrize(
+    ("parallelism", "spared"), more_in_depth([(3, 1)], [(1, 0), (3, 0), (3, 1)])
+)
 def test_the_last_lines_are_committed_once_though_a_kill_came_between_checkpoint_and_commit(
     tmp_path: Path, parallelism: int, spared: int
 ) -> None:
@@ -194,7 +201,7 @@ def test_the_last_lines_are_committed_once_though_a_kill_came_between_checkpoint
     texts = [path.read_text("utf-8", "replace") for path in run.input.iterdir()]
     wanted = sorted(line for text in texts for line in text.split("\n") if line)
     assert len(run.lines()) < len(wanted), "something was left to commit"
-    run.finish()
+    run.finish_here()
     assert sorted(run.lines()) == wanted
 
 
@@ -223,12 +230,12 @@ def test_killed_timers_fire_as_undisturbed_ones_do(
     calm = Run(tmp_path / "calm", run.job, chosen)
     write_events(calm)
     calm.release()
-    calm.finish()
+    calm.finish_here()
     assert sorted(run.lines()) == sorted(calm.lines())
     assert len(run.lines()) > 100
 
 
-@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "no-changelog"])
+@pytest.mark.parametrize("changelog", more_in_depth([True], [True, False]))
 def test_a_word_count_killed_with_local_copies_counts_every_word_right(
     tmp_path: Path, changelog: bool
 ) -> None:
@@ -237,7 +244,7 @@ def test_a_word_count_killed_with_local_copies_counts_every_word_right(
     chosen = options(parallelism=2, changelog=changelog, mode="exactly-once")
     chosen = (*chosen, "--local-recovery", str(kept))
     run = Run(tmp_path, "tests.process.jobs:wordcount", chosen)
-    expected = write_words(run, 2_000)
+    expected = write_words(run, LINES)
 
     def harm() -> None:
         for copy in sorted(path for path in kept.rglob("*") if path.is_file()):
@@ -256,7 +263,7 @@ def test_a_word_count_killed_with_local_copies_counts_every_word_right(
 
 
 def write_events(run: Run) -> None:
-    events = [msgspec.json.encode(event(number).asDict()) for number in range(4_000)]
+    events = [msgspec.json.encode(event(number).asDict()) for number in range(EVENTS)]
     (run.input / "events.jsonl").write_bytes(b"\n".join(events) + b"\n")
 
 
@@ -275,7 +282,7 @@ def test_a_word_count_killed_over_s3_counts_every_word_right(tmp_path: Path, s3:
         env=s3.env,
         slot_names=slot_names,
     )
-    expected = write_words(run, 1_500)
+    expected = write_words(run, LINES)
     killed_often(run, lambda: None)
     assert {record["word"]: record["count"] for record in run.records()} == expected
 
@@ -305,6 +312,6 @@ def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
         env=cloud.env,
         slot_names=slot_names,
     )
-    expected = write_words(run, 1_500)
+    expected = write_words(run, LINES)
     killed_often(run, lambda: None)
     assert {record["word"]: record["count"] for record in run.records()} == expected

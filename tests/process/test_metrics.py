@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.harness import Run
+from tests.support.cli import tidelog
 from tests.support.collector import collector
 
 
@@ -17,7 +18,7 @@ def test_a_run_exports_what_it_read_to_its_last_record(tmp_path: Path) -> None:
     with collector() as there:
         run = Run(tmp_path, "wordcount", ("--otel-endpoint", there.url))
         write_lines(run)
-        run.finish()
+        run.finish_here()
     read = there.metrics()["tidelog_records_read"].sum.data_points
     assert [(point.as_int, point.attributes[0].value.string_value) for point in read] == [
         (100, "wordcount")
@@ -29,11 +30,11 @@ def test_the_variables_alone_export_nothing_without_the_option(tmp_path: Path) -
         variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": there.url}
         run = Run(tmp_path, "wordcount", env=variables)
         write_lines(run)
-        run.finish()
+        run.finish_here()
         assert there.exports == []
         again = Run(tmp_path / "again", "wordcount", ("--otel",), env=variables)
         write_lines(again)
-        again.finish()
+        again.finish_here()
         assert "tidelog_records_read" in there.metrics()
 
 
@@ -43,7 +44,7 @@ def test_a_run_whose_collector_is_not_there_finishes_and_says_so(tmp_path: Path)
         port = probe.getsockname()[1]
     run = Run(tmp_path, "wordcount", ("--otel-endpoint", f"http://127.0.0.1:{port}"))
     write_lines(run)
-    finished = run.finish()
+    finished = run.finish_here()
     assert {record["word"]: record["count"] for record in run.records()} == {
         "tide": 200,
         "log": 100,
@@ -64,8 +65,8 @@ def test_a_wrong_option_is_refused_before_anything_starts(
     tmp_path: Path, options: tuple[str, ...], expected: str
 ) -> None:
     run = Run(tmp_path, "wordcount", options)
-    refused = run.end(run.start())
-    assert refused.returncode == 2
+    refused = tidelog(*run.command[3:])
+    assert refused.exit_code == 2
     assert expected in refused.stderr
     assert not Path(run.store).exists()
 
@@ -76,8 +77,8 @@ def test_a_metrics_port_that_is_taken_is_refused_before_anything_starts(tmp_path
         taken.listen()
         port = taken.getsockname()[1]
         run = Run(tmp_path, "wordcount", ("--metrics-port", str(port)))
-        refused = run.end(run.start())
-    assert refused.returncode == 2
+        refused = tidelog(*run.command[3:])
+    assert refused.exit_code == 2
     assert f"metrics port {port}; expected a free port; found Address already in use" in (
         refused.stderr
     )

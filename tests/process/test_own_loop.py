@@ -11,10 +11,12 @@ from pathlib import Path
 
 import tidelog
 from tests.process import harness
+from tests.support import cli
 from tests.support.depth import more_in_depth
 from tidelog import Map, Value
 
-KILLS = more_in_depth(4, 40)
+KILLS = more_in_depth(2, 40)
+WORDS = more_in_depth(20_000, 200_000)
 
 
 def start(directory: Path) -> "subprocess.Popen[str]":
@@ -32,7 +34,7 @@ def test_every_word_is_counted_and_written_once_however_often_the_program_is_kil
     tmp_path: Path,
 ) -> None:
     rng = random.Random(1711)
-    words = [f"w{min(rng.randrange(300), rng.randrange(300))}" for _ in range(200_000)]
+    words = [f"w{min(rng.randrange(300), rng.randrange(300))}" for _ in range(WORDS)]
     lines = [" ".join(words[at : at + 5]) for at in range(0, len(words), 5)]
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
     for _ in range(KILLS):
@@ -54,5 +56,5 @@ def test_every_word_is_counted_and_written_once_however_often_the_program_is_kil
     assert sorted((word, int(n)) for word, n in lines) == expected
     rows = sqlite3.connect(tmp_path / "out.db").execute("select word, n from counts")
     assert sorted(rows) == expected
-    assert harness.tidelog("inspect", url, "--deep").returncode == 0
-    assert harness.tidelog("verify", url, "--engine", "local").returncode == 0
+    assert cli.tidelog("inspect", url, "--deep").exit_code == 0
+    assert cli.tidelog("verify", url, "--engine", "local").exit_code == 0

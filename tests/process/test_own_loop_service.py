@@ -12,7 +12,7 @@ from tests.process import harness
 from tests.support.depth import more_in_depth
 from tidelog import Value
 
-KILLS = more_in_depth(4, 40)
+KILLS = more_in_depth(2, 40)
 CLIENTS = 5
 
 

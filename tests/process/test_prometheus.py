@@ -1,7 +1,9 @@
 """A real Prometheus that scrapes a real job: every query of the dashboard and the alerts."""
 
 import asyncio
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ GIVE_UP_S = 90.0
 
 def orders() -> Job:
     job = Job("orders")
-    numbers = job.source(Rate(2000)).event_time(lambda n: START_MS + n)
+    numbers = job.source(Rate(500)).event_time(lambda n: START_MS + n)
     sums = numbers.key_by(lambda n: n % 50).aggregate(lambda n: 1, lambda a, b: a + b)
     sums.sink(Callback(lambda record: None))
     return job
@@ -57,7 +59,7 @@ class Scraped:
         inner = MemoryStore("memory://scraped")
         self.store = RetryingStore(inner, LOCAL_POLICY, self.effects)
         self.found: dict[str, list[Any]] = {}
-        """What each query found last."""
+        """What each query found, asked until it found something."""
         self.rules: list[Any] = []
         self.config = JobConfig(
             work_dir=directory / "work",
@@ -97,15 +99,16 @@ class Scraped:
         with server(self.directory, port) as prometheus:
             deadline = clock.monotonic() + GIVE_UP_S
             while clock.monotonic() < deadline:
-                try:
+                with suppress(OSError):  # not up yet
                     self._look(prometheus)
-                except OSError:
-                    continue  # not up yet
                 if not missing(self.found) and evaluated(self.rules):
                     break
+                time.sleep(0.5)  # meanwhile there is something new to find
 
     def _look(self, prometheus: Prometheus) -> None:
-        self.found = {each.where: prometheus.samples(each.over(WINDOW)) for each in QUERIES}
+        for each in QUERIES:
+            if not self.found.get(each.where):
+                self.found[each.where] = prometheus.samples(each.over(WINDOW))
         groups = prometheus.get("rules")["groups"]
         self.rules = [rule for group in groups for rule in group["rules"]]
 

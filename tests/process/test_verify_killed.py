@@ -4,17 +4,21 @@ import json
 import random
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
+import pytest
+
 from tests.process.harness import Run, killed_at_last, wait_until
-from tests.process.test_kill import SEED, write_events, write_words
+from tests.process.test_kill import LINES, SEED, write_events, write_words
 from tests.support.cli import tidelog
-from tests.support.depth import one_by_one
+from tests.support.depth import more_in_depth
 
 RETAINED = 6
+KILLS = more_in_depth(1, 2)
 
 WRITE: dict[str, Callable[[Run], object]] = {
-    "wordcount": lambda run: write_words(run, 2_500),
+    "wordcount": lambda run: write_words(run, LINES),
     "windows": write_events,
 }
 
@@ -34,7 +38,10 @@ def verify(run: Run) -> None:
     assert inspected.exit_code == 0, inspected.output
 
 
-@one_by_one(job=list(WRITE), table=["rocksdb", "memory"])
+@pytest.mark.parametrize(
+    ("job", "table"),
+    more_in_depth([("windows", "rocksdb")], [*product(WRITE, ["rocksdb", "memory"])]),
+)
 def test_every_checkpoint_of_a_job_killed_again_and_again_verifies(
     tmp_path: Path, job: str, table: str
 ) -> None:
@@ -42,13 +49,13 @@ def test_every_checkpoint_of_a_job_killed_again_and_again_verifies(
     run = Run(tmp_path, f"tests.process.jobs:{job}", options)
     WRITE[job](run)
     rng = random.Random(f"{SEED} {job} {table}")
-    for _ in range(2):
+    for _ in range(KILLS):
         with killed_at_last(run.start()) as process:
             slots = run.slots() + 4
             wait_until(lambda slots=slots: run.slots() >= slots, process)  # type: ignore[misc]
             time.sleep(rng.uniform(0, 0.3))
         verify(run)
     run.release()
-    run.finish()
+    run.finish_here()
     verify(run)
     assert tidelog("sweep", run.store, "--dry-run").exit_code == 0
