@@ -1,7 +1,5 @@
 """A job whose store is the beginning of another: by a savepoint, and by a fork."""
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.first_jobs.programs import add_rows, rows_of, run
+from tests.support import cli
 from tidelog import Files, Job, JobArguments, JsonLines
 
 
@@ -29,9 +28,8 @@ def numbered(arguments: JobArguments) -> Job:
 
 
 def tidelog(*arguments: object) -> None:
-    command = [sys.executable, "-m", "tidelog", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = cli.tidelog(*map(str, arguments))
+    assert done.exit_code == 0, done.output
 
 
 def start(inputs: Path, store: Path, output: Path, *more: object) -> None:

@@ -94,6 +94,8 @@ class Machine:
             words = shlex.split(line)
             if words[:3] == ["sudo", "-u", "tidelog"]:
                 words = words[3:]
+            if words[1:3] == ["checkpoints", "drop"]:
+                self.wait_for_slots(1)  # which has passed when a person types it
             if words[0] == "tidelog":
                 done = tidelog(*words[1:])
                 assert done.exit_code == 0, f"{line}\n{done.output}"
@@ -119,10 +121,10 @@ class Machine:
         names = (self.root / "bucket/revenue/checkpoints").glob("*.json")
         return max((int(path.stem) for path in names), default=0)
 
-    def wait_for_checkpoints(self) -> None:
-        """Until the running job has completed two more."""
+    def wait_for_slots(self, more: int) -> None:
+        """Until the running job has written so many more."""
         log = self.root / "revenue.log"
-        wanted, give_up = self.slots() + 3, time.monotonic() + GIVE_UP_S
+        wanted, give_up = self.slots() + more, time.monotonic() + GIVE_UP_S
         while self.slots() < wanted:
             assert time.monotonic() < give_up and runs(self.pid()), log.read_text()
             time.sleep(0.05)
@@ -161,7 +163,7 @@ def test_every_file_and_command_of_the_page_works_in_the_order_they_are_printed(
         machine.run(block)
         if "systemctl enable" in block or "systemctl start" in block:
             machine.order(number)
-            machine.wait_for_checkpoints()
+            machine.wait_for_slots(3)
     rows = (machine.root / "var/tmp/drill").rglob("*.jsonl")
     assert {"at", "nl"} <= set(re.findall(r'"(at|nl)"', "".join(map(Path.read_text, rows))))
     unit = machine.root / "etc/systemd/system/revenue.service"
@@ -177,12 +179,12 @@ def test_a_job_that_is_started_elsewhere_ends_with_the_code_that_its_unit_does_n
             machine.write(block)
     unit = machine.root / "etc/systemd/system/revenue.service"
     machine.run("sudo systemctl enable --now revenue")
-    machine.wait_for_checkpoints()
+    machine.wait_for_slots(3)
     old = machine.pid()
     # Another machine has the port for itself.
     unit.write_text(unit.read_text().replace(f" --metrics-port {machine.port}", ""))
     machine.run("sudo systemctl start revenue")
-    machine.wait_for_checkpoints()
+    machine.wait_for_slots(3)
     while runs(old):
         time.sleep(0.05)
     assert (machine.root / "revenue.exits").read_text().split() == ["3"]
