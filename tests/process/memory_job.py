@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tidelog import Callback, Job, JobArguments, Rate
 
-ROWS = 8_000
+ROWS = 6_400
 BODY = 16 << 10
 _EVERY = 25
 """Rows from one look at the memory to the next."""

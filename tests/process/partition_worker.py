@@ -23,7 +23,7 @@ _LINES = 3
 def main(url: str, directory: str, released: str, partitions: str) -> None:
     """Work until told to stop."""
     config = JobConfig(
-        checkpoint=Schedule(interval=0.05), materialize=MaterializeConfig(interval=0.3)
+        checkpoint=Schedule(interval=0.1), materialize=MaterializeConfig(interval=0.5)
     )
     with tidelog.open_partitions(url, STATES, partitions=int(partitions), config=config) as app:
         worker = Worker(app, Path(directory), Path(released))

@@ -25,7 +25,6 @@ from tests.support.depth import more_in_depth
 PARTITIONS = 5
 WORKERS = 3
 WORDS = more_in_depth(10_000, 500_000)
-ACTIONS = more_in_depth(10, 120)
 SEEDS = more_in_depth([1], [*range(1, 9)])
 
 
@@ -172,9 +171,9 @@ def test_every_word_is_counted_once_whoever_has_its_partition(seed: int, tmp_pat
             *(coordinator.move, coordinator.snatch, coordinator.kill),
             *(coordinator.suspend, coordinator.wake, coordinator.wake),
         ]
-        for _ in range(ACTIONS):
+        for action in more_in_depth(rng.sample(actions, 6), rng.choices(actions, k=120)):
             time.sleep(rng.random() * 0.3)
-            rng.choice(actions)()
+            action()
             coordinator.mend()
         while coordinator.zombies:
             coordinator.wake()
