@@ -19,7 +19,9 @@ from tidelog_bench.spark.stores import (
     unsupported,
 )
 
-QUERIES: Final = ("aggregation", "window", "join", "transform")
+QUERIES: Final = ("aggregation", "window", "join", "transform", "long_keys")
+_OF_ANY_PARTITIONS: Final = QUERIES[:-1]
+"""The last one is made for two."""
 _FIGURES: Final = (
     ("p50_ms", "median batch", "ms"),
     ("p99_ms", "99th percentile of batches", "ms"),
@@ -33,7 +35,7 @@ _FIGURES: Final = (
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """One short cell of one query; two; or all queries, partitions and latencies."""
+    """One short cell of one query; three; or all queries, partitions and latencies."""
     if size is Size.QUICK:
         return [_cell(("aggregation",), 4, 30, warm=2, batches=5, limit_s=3, jvm=QUICK_JVM)]
     if size is Size.STANDARD:
@@ -41,12 +43,13 @@ def cells(size: Size) -> Sequence[Cell]:
         return [
             _cell(("aggregation", "join"), 64, 30, warm=6, batches=20, limit_s=10),
             _cell(("transform",), 8, 30, warm=6, batches=30, limit_s=8),
+            _cell(("long_keys",), 2, 30, warm=6, batches=20, limit_s=10),
         ]
     return [
-        _cell(QUERIES, partitions, latency, warm=15, batches=60, limit_s=90)
+        _cell(_OF_ANY_PARTITIONS, partitions, latency, warm=15, batches=60, limit_s=90)
         for partitions in (8, 64, 200)
         for latency in (0, 30)
-    ]
+    ] + [_cell(("long_keys",), 2, 30, warm=15, batches=60, limit_s=90)]
 
 
 def cells_of_many_slots(size: Size) -> Sequence[Cell]:
@@ -136,6 +139,7 @@ _TITLES: Final = {
     "window": "sliding windows",
     "join": "stream-stream join",
     "transform": "transformWithState",
+    "long_keys": "10 MB of changelog per partition",
 }
 
 _SHOWN: Final = [

@@ -37,6 +37,15 @@ def aggregation(spark: SparkSession) -> DataFrame:
     return rows(spark, 10_000).groupBy(key.alias("word")).count()
 
 
+def long_keys(spark: SparkSession) -> DataFrame:
+    """21,000 rows, each of a key of 1,024 characters that do not compress; the same keys in every
+    batch. With two partitions each has a changelog of 10 MB.
+    """
+    number = (F.col("value") % 21_000).cast("string")
+    key = F.concat(*(F.sha2(F.concat(number, F.lit(f" {part}")), 512) for part in range(8)))
+    return rows(spark, 21_000).groupBy(key.alias("word")).count()
+
+
 def sliding_window(spark: SparkSession) -> DataFrame:
     """2,000 rows over 500 keys, in windows of 10 s every 2 s."""
     timed = rows(spark, 2_000).withWatermark("timestamp", "10 seconds")
@@ -72,6 +81,7 @@ def transform(spark: SparkSession) -> DataFrame:
 
 QUERIES: Final[dict[str, Query]] = {
     "aggregation": Query(aggregation, "update"),
+    "long_keys": Query(long_keys, "update"),
     "window": Query(sliding_window, "update"),
     "join": Query(join, "append"),
     "transform": Query(transform, "append"),

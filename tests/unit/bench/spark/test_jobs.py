@@ -106,7 +106,7 @@ def test_the_full_matrix_has_all_queries_partitions_and_latencies() -> None:
         for query in ("aggregation", "window", "join", "transform")
         for partitions in (8, 64, 200)
         for latency in (0, 30)
-    }
+    } | {("long_keys", 2, 30)}
 
 
 def test_every_figure_and_curve_that_is_shown_is_one_that_a_trial_gives() -> None:
