@@ -33,11 +33,11 @@ def registered(spark: "SparkSession") -> None:
 
 
 def test_every_view_is_whole_while_batches_run(spark: "SparkSession", place: Place) -> None:
-    batches = single(events(seed=81, batches=24, per_batch=10))
+    batches = single(events(seed=81, batches=more_in_depth(12, 24), per_batch=10))
     place.source("events")
     query = start(spark, TOTALS, place, follow=True)
     done = 0
-    for part in rounds(batches, more_in_depth(3, 6)):
+    for part in rounds(batches, more_in_depth(2, 6)):
         add(place, part)
         await_commit(query, place, done)  # the others of the part run while it is read
         look(spark, place)
@@ -91,7 +91,7 @@ def assert_whole(changes: list[Row]) -> None:
 
 def test_a_stream_follows_a_query_that_runs(spark: "SparkSession", place: Place) -> None:
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
-    batches = single(events(seed=82, batches=12, per_batch=10))
+    batches = single(events(seed=82, batches=6, per_batch=10))
     add(place, batches[:2])
     query = start(spark, TOTALS, place, follow=True)
     query.processAllAvailable()
@@ -108,5 +108,5 @@ def test_a_stream_follows_a_query_that_runs(spark: "SparkSession", place: Place)
     followed.stop()
     found = [plain(row.asDict()) for row in spark.table("followed_live").collect()]
     assert bag(found) == bag(rows(load(spark, place.checkpoint, view="changes")))
-    assert {row["slot"] for row in found} == set(range(14))
+    assert {row["slot"] for row in found} == set(range(8))
     assert len({row["slot"] for row in found}) > 3

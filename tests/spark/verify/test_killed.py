@@ -1,7 +1,9 @@
 """What killed jobs and killed drivers leave verifies, and both engines say the same of it."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from shutil import copy2, copytree
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +15,10 @@ from tests.spark.support.application import Application, Job
 from tests.spark.support.applications import settings
 from tests.spark.support.faults import SEGMENT, Faults, commit
 from tests.spark.support.place import Place
-from tests.spark.support.running import add
+from tests.spark.support.running import add, finish, start
+from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
-from tests.support.depth import more_in_depth
+from tests.support.depth import more_in_depth, only_in_depth
 from tidelog.cli import main
 
 if TYPE_CHECKING:
@@ -54,7 +57,35 @@ MOMENTS = {
 }
 
 
+def copy_if_there(source: str, target: str) -> None:
+    """A snapshot of the state that is being written has another name first."""
+    with suppress(FileNotFoundError):
+        copy2(source, target)
+
+
 @pytest.mark.plugin_only
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_both_engines_find_every_batch_sound_of_what_is_there_at_the_worst_moments(
+    spark: "SparkSession", place: Place, tmp_path: Path, faulty: Faults, moment: str
+) -> None:
+    batches = single(events(seed=71, batches=5, per_batch=10))
+    # House-keeping that removes files would not stop for a copy.
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
+    checkpoint = f"faulty://{place.checkpoint}"
+    add(place, batches[:4])
+    finish(spark, TOTALS, place, checkpoint)
+    add(place, batches[4:])
+    held = faulty.add(*MOMENTS[moment])
+    query = start(spark, TOTALS, place, checkpoint=checkpoint)
+    held.await_fired()
+    left = copytree(place.checkpoint, tmp_path / "left", copy_function=copy_if_there)
+    faulty.clear()
+    query.awaitTermination()
+    assert_sound(left)
+
+
+@pytest.mark.plugin_only
+@only_in_depth("the test above looks at what is there at the same moments, without a kill")
 def test_both_engines_find_every_batch_of_a_killed_driver_sound(
     spark: "SparkSession", place: Place, tmp_path: Path
 ) -> None:
@@ -62,15 +93,20 @@ def test_both_engines_find_every_batch_of_a_killed_driver_sound(
     faults = Faults(tmp_path / "own-faults")
     given = settings(faults.control)
     job = Job(place, "totals", scheme="faulty")
-    for action, op, path in list(MOMENTS.values())[: more_in_depth(1, None)]:
+    for action, op, path in MOMENTS.values():
         with Application((job,), given) as application:
             application.await_batches((place.committed() or [-1])[-1] + 4)
             faults.add(action, op, path).await_fired()
             application.kill()
         faults.clear()
-        by_spark, here = verified(place.checkpoint, "spark"), verified(place.checkpoint, "local")
-        assert by_spark == here
-        newest = here["checkpoints"][-1]
-        assert newest["checkpoint"] == place.committed()[-1] == here["newest_sound"]
-        # Spark cleans up state a little before it purges the commits that name it.
-        assert {each["verdict"] for each in here["checkpoints"]} <= {"sound", "expired"}
+        assert_sound(place.checkpoint)
+
+
+def assert_sound(checkpoint: Path) -> None:
+    """Both engines find the batches of a checkpoint sound, the newest among them."""
+    by_spark, here = verified(checkpoint, "spark"), verified(checkpoint, "local")
+    assert by_spark == here
+    newest = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
+    assert here["checkpoints"][-1]["checkpoint"] == newest == here["newest_sound"]
+    # Spark cleans up state a little before it purges the commits that name it.
+    assert {each["verdict"] for each in here["checkpoints"]} <= {"sound", "expired"}

@@ -12,10 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.spark.support.place import Place
-from tests.spark.support.running import run_in_rounds
+from tests.spark.support.running import ROUNDS, run_in_rounds
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.support.cli import files, lay_out
 from tests.support.damage import damaged, flipped, last_segment, missing
+from tests.support.depth import more_in_depth
 from tests.support.documentation import BLOCKS
 from tests.support.jobs import filled, store_of, virtual_effects
 from tidelog.cli import main
@@ -146,7 +147,7 @@ def test_a_task_that_fails_says_why_and_what_else_works(
 def totals(one_spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A place where the totals query has run over all of its input."""
     place = Place(tmp_path_factory.mktemp("totals"))
-    run_in_rounds(one_spark.newSession(), TOTALS, place)
+    run_in_rounds(one_spark.newSession(), TOTALS, place, number=more_in_depth(1, ROUNDS))
     return place
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.depth import only_in_depth
 from tests.unit.spark.spark_home import fake_spark, installed_spark
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin import jar
@@ -213,6 +214,7 @@ def test_two_processes_that_compile_at_once_both_get_the_jar(
         assert {"tiny/Greeting.class", "tiny/Greeting$.class"} <= set(archive.namelist())
 
 
+@only_in_depth("tests/unit/spark/test_scala_core.py runs checks that are compiled against a jar")
 def test_a_compiled_jar_can_stand_on_the_class_path_of_another(
     compiled_at_once: tuple[list[str], Path], tmp_path: Path
 ) -> None:
