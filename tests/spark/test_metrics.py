@@ -86,7 +86,7 @@ def test_every_batch_is_reported_as_its_commit_has_it(spark: "SparkSession", pla
 def test_attempts_that_failed_are_reported(
     spark: "SparkSession", faulty: Faults, place: Place
 ) -> None:
-    add(place, TOTALS.batches()[:4])
+    add(place, TOTALS.batches()[:2])
     faulty.add("fail", "put", SEGMENT, times=3)
     with reports_of(spark) as found:
         finish(spark, TOTALS, place, f"faulty://{place.checkpoint}")

@@ -29,7 +29,7 @@ KEEPER_OUT = "k string, what string, found string"
 @pytest.fixture(autouse=True)
 def few_partitions(spark: "SparkSession") -> None:
     """Every partition is a task of its own for Python."""
-    spark.conf.set("spark.sql.shuffle.partitions", more_in_depth("2", "3"))
+    spark.conf.set("spark.sql.shuffle.partitions", more_in_depth("1", "3"))
 
 
 def run(frame: "DataFrame", place: Place, **settings: str) -> None:

@@ -64,9 +64,8 @@ def copy_if_there(source: str, target: str) -> None:
 
 
 @pytest.mark.plugin_only
-@pytest.mark.parametrize("moment", MOMENTS)
 def test_both_engines_find_every_batch_sound_of_what_is_there_at_the_worst_moments(
-    spark: "SparkSession", place: Place, tmp_path: Path, faulty: Faults, moment: str
+    spark: "SparkSession", place: Place, tmp_path: Path, faulty: Faults
 ) -> None:
     batches = single(events(seed=71, batches=5, per_batch=10))
     # House-keeping that removes files would not stop for a copy.
@@ -75,13 +74,14 @@ def test_both_engines_find_every_batch_sound_of_what_is_there_at_the_worst_momen
     add(place, batches[:4])
     finish(spark, TOTALS, place, checkpoint)
     add(place, batches[4:])
-    held = faulty.add(*MOMENTS[moment])
+    rules = [faulty.add(*moment) for moment in MOMENTS.values()]
     query = start(spark, TOTALS, place, checkpoint=checkpoint)
-    held.await_fired()
-    left = copytree(place.checkpoint, tmp_path / "left", copy_function=copy_if_there)
-    faulty.clear()
+    for number, rule in enumerate(rules):
+        rule.await_fired()
+        copytree(place.checkpoint, tmp_path / f"left-{number}", copy_function=copy_if_there)
+        rule.release()
     query.awaitTermination()
-    assert_sound(left)
+    assert [assert_sound(tmp_path / f"left-{number}") for number in range(2)] == [3, 4]
 
 
 @pytest.mark.plugin_only
@@ -102,11 +102,12 @@ def test_both_engines_find_every_batch_of_a_killed_driver_sound(
         assert_sound(place.checkpoint)
 
 
-def assert_sound(checkpoint: Path) -> None:
-    """Both engines find the batches of a checkpoint sound, the newest among them."""
+def assert_sound(checkpoint: Path) -> int:
+    """Both engines find the batches of a checkpoint sound; the newest of them."""
     by_spark, here = verified(checkpoint, "spark"), verified(checkpoint, "local")
     assert by_spark == here
     newest = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
     assert here["checkpoints"][-1]["checkpoint"] == newest == here["newest_sound"]
     # Spark cleans up state a little before it purges the commits that name it.
     assert {each["verdict"] for each in here["checkpoints"]} <= {"sound", "expired"}
+    return newest
