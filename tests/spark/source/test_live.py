@@ -33,7 +33,7 @@ def registered(spark: "SparkSession") -> None:
 
 
 def test_every_view_is_whole_while_batches_run(spark: "SparkSession", place: Place) -> None:
-    batches = single(events(seed=81, batches=more_in_depth(12, 24), per_batch=10))
+    batches = single(events(seed=81, batches=more_in_depth(9, 24), per_batch=10))
     place.source("events")
     query = start(spark, TOTALS, place, follow=True)
     done = 0
