@@ -41,7 +41,7 @@ RUN_ELSEWHERE = {
     "data-source 2": "tests/spark/test_documented_blocks.py",
     "processor 0": "tests/spark/test_documented_blocks.py",
     "processor 2": "tests/spark/test_documented_blocks.py",
-    "spark 0": "tests/spark/test_documented_blocks.py",
+    "spark 0": "tests/spark/test_notebook.py",
     "verify 1": "tests/spark/test_documented_blocks.py",
 }
 MINUTE_MS = 60_000

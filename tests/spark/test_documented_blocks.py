@@ -1,7 +1,5 @@
 """The programs that the docs print for Spark run as they are printed, but for their addresses."""
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,13 +23,6 @@ def names_of(block: str, addresses: dict[str, Path], **given: Any) -> dict[str, 
         text = text.replace(printed, str(path))
     exec(text, given)
     return given
-
-
-def test_a_configured_session_has_the_plug_in(spark_or_skip: None) -> None:
-    program = f"{BLOCKS['spark 0']}\nprint(spark.sparkContext.getConf().get('spark.plugins'))\n"
-    command = [sys.executable, "-c", program]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "tidelog.spark.TidelogPlugin" in run.stdout
 
 
 def test_the_data_source_shows_and_follows_changes(

@@ -3,24 +3,28 @@
 import subprocess
 import sys
 
-PROGRAM = """
-from pyspark.sql import SparkSession
-import tidelog.spark
+from tests.support.documentation import BLOCKS
 
-master = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-master.getOrCreate().stop()
-first = tidelog.spark.configure(master).getOrCreate()
-print("first:", first.sparkContext.getConf().get("spark.plugins"), first.range(3).count())
-jvm = first.sparkContext._gateway
-first.stop()
-second = tidelog.spark.configure(master).getOrCreate()
-print("second:", second.range(4).count(), second.sparkContext._gateway is jvm)
-second.stop()
+PROGRAM = f"""
+from pyspark.sql import SparkSession
+
+plain = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+plain.getOrCreate().stop()
+{BLOCKS["spark 0"]}
+plugins = spark.sparkContext.getConf().get("spark.plugins")
+print("as printed:", plugins, spark.range(3).count())
+jvm = spark.sparkContext._gateway
+spark.stop()
+again = configure(plain).getOrCreate()
+print("again:", again.range(4).count(), again.sparkContext._gateway is jvm)
+again.stop()
 """
 
 
-def test_a_session_with_the_plug_in_follows_one_without(spark_or_skip: None) -> None:
+def test_sessions_with_the_plug_in_as_the_docs_print_them_follow_one_without(
+    spark_or_skip: None,
+) -> None:
     command = [sys.executable, "-c", PROGRAM]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert run.stdout == "first: tidelog.spark.TidelogPlugin 3\nsecond: 4 True\n"
+    assert run.stdout == "as printed: tidelog.spark.TidelogPlugin 3\nagain: 4 True\n"

@@ -13,12 +13,12 @@ from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import Query, Sources, events, single
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.plugin_only
 
-BATCHES = single(events(seed=12, batches=7, per_batch=30))
+BATCHES = single(events(seed=12, batches=5, per_batch=30))
 LINGERS = 5
 """How many lingers a task goes on after its state is written."""
 
@@ -26,12 +26,12 @@ LINGERS = 5
 def slow_totals(sources: Sources) -> "DataFrame":
     """Totals, by tasks that go on for long after they have closed their changelogs."""
 
-    def go_on(frames: "Iterator[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
-        yield from frames
+    def go_on(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+        yield from rows
         time.sleep(0.1 * LINGERS)
 
     totals = TOTALS.build(sources)
-    return totals.mapInPandas(go_on, totals.schema)
+    return totals.mapInArrow(go_on, totals.schema)
 
 
 SLOW_TOTALS = Query(
@@ -47,7 +47,7 @@ def segments_of(place: Place, batch: int) -> int:
 def test_tasks_that_are_further_apart_than_the_linger_share_a_segment(
     spark: "SparkSession", place: Place
 ) -> None:
-    spark.conf.set("spark.sql.shuffle.partitions", "6")
+    spark.conf.set("spark.sql.shuffle.partitions", "4")
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
     add(place, BATCHES)
     finish(spark, SLOW_TOTALS, place)

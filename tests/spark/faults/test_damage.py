@@ -177,7 +177,13 @@ ROLL_UP_DAMAGE: dict[str, Callable[[Path], None]] = {
 }
 
 
-@one_by_one(damage=ROLL_UP_DAMAGE, commits_are_there={"": True, "and its commits purged": False})
+USUAL_DAMAGE = more_in_depth(["missing", "changed", "stale"], list(ROLL_UP_DAMAGE))
+
+
+@one_by_one(
+    damage={name: ROLL_UP_DAMAGE[name] for name in USUAL_DAMAGE},
+    commits_are_there={"": True, "and its commits purged": False},
+)
 def test_a_damaged_roll_up_is_made_up_for_by_commits_and_segments(
     spark: "SparkSession", copy: Place, damage: Callable[[Path], None], commits_are_there: bool
 ) -> None:

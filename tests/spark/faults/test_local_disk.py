@@ -15,6 +15,7 @@ from tests.spark.support.faults import Faults, commit
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
 from tests.spark.support.zoo.aggregations import TOTALS
+from tests.support.depth import only_in_depth
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,9 @@ def fill(disk: Path) -> None:
             assert "No space left" in str(full)
 
 
+@only_in_depth(
+    "test_a_batch_that_cannot_be_stored_is_not_committed_and_runs_again has a full store"
+)
 def test_a_query_whose_local_disk_is_full_fails_and_goes_on_when_there_is_room(
     spark: "SparkSession", place: Place, small_disk: Path, tmp_path: Path
 ) -> None:
