@@ -1,5 +1,6 @@
 """Sinks other than foreachBatch, and several queries in one application."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,13 +9,14 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import ROUNDS, add, finish, rounds, start
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.all import QUERIES
-from tests.spark.support.zoo.query import Sources, by_key, ordered
+from tests.spark.support.zoo.query import Sources, by_key, events, ordered, single
 from tests.support.depth import more_in_depth
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WINDOWS = QUERIES["tumbling_windows"]
+OTHER_TOTALS = replace(TOTALS, name="other_totals", batches=lambda: single(events(seed=31)))
 
 
 def test_a_file_sink_holds_every_row_once(
@@ -55,9 +57,9 @@ def test_a_memory_sink_in_complete_mode_continues_from_its_checkpoint(
 def test_two_queries_of_one_application_keep_their_states_apart(
     spark: "SparkSession", tmp_path: Path, has_plugin: bool
 ) -> None:
-    queries = [TOTALS, QUERIES[more_in_depth("tumbling_windows", "inner_join_format_3")]]
+    queries = [TOTALS, more_in_depth(OTHER_TOTALS, QUERIES["inner_join_format_3"])]
     places = [Place(tmp_path / query.name) for query in queries]
-    inputs = [query.batches() for query in queries]
+    inputs = [query.batches()[: more_in_depth(6, None)] for query in queries]
 
     for parts in zip(*(rounds(batches, 2) for batches in inputs), strict=True):
         started = []
