@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.support import cli
+from tests.support.depth import more_in_depth
 
 ROOT = Path(__file__).parents[2]
 GIVE_UP_S = 120
@@ -141,7 +142,8 @@ def killed_at_last(process: "subprocess.Popen[str]") -> Iterator["subprocess.Pop
 def kill_before_release(run: Run, rng: random.Random, look: Callable[[], None]) -> None:
     """Kill once: some checkpoints after the start, or while it starts up."""
     with killed_at_last(run.start()) as process:
-        slots = run.slots() + rng.choice([0, 2, 3, 5])
+        # A single kill comes when there is something to resume.
+        slots = run.slots() + rng.choice(more_in_depth([3, 5], [0, 2, 3, 5]))
         print(f"kill at slot {slots}", end=" ")
         wait_until(lambda: run.slots() >= slots, process)
         pause = rng.uniform(0, 0.4)
