@@ -97,7 +97,8 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, daemon=True)
+    # The pause between two looks whether it is to end, which every test waits for.
+    thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

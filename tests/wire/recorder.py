@@ -48,7 +48,8 @@ def recorder(asked: list[Asked], certificate: Path | None = None) -> Iterator[st
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    # The pause between two looks whether it is to end, which every test waits for.
+    thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_port}"

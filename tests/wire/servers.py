@@ -32,6 +32,7 @@ _VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
 _FAKE_GCS = ("github.com/fsouza/fake-gcs-server", "v1.56.1")
 _AZURITE = "3.35.0"
 _PATIENCE_S = 900
+_START_S = 300
 
 
 class ServerUnavailableError(Exception):
@@ -220,7 +221,7 @@ def _running(command: list[str], port: int, env: dict[str, str]) -> Iterator[Non
 
 
 def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
-    give_up = monotonic() + 30
+    give_up = monotonic() + _START_S
     while monotonic() < give_up and process.poll() is None:
         try:
             urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()

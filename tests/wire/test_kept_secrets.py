@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
 from tests.process.harness import ROOT, Run, killed_at_last, wait_until
+from tests.wire.forking import Forking, forking
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server, free_port
 
@@ -45,25 +47,21 @@ def behaviour() -> Behaviour:
 
 @pytest.fixture
 def server(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
-    """moto, which takes any credentials, behind a proxy."""
+    """A bucket of its own in moto, which takes any credentials, behind a proxy."""
     with proxy(moto.endpoint, behaviour) as endpoint:
-        yield replace(moto, endpoint=endpoint)
+        yield replace(moto, endpoint=endpoint, bucket="kept").with_bucket()
 
 
 class Shown:
     """All that was shown somewhere, by the place."""
 
-    def __init__(self, env: dict[str, str], directory: Path) -> None:
-        self.env = {**os.environ, **ENVIRONMENT, **env}
-        self.directory = directory
+    def __init__(self, commands: Forking) -> None:
+        self._commands = commands
         self.texts: dict[str, bytes] = {}
 
     def run(self, *arguments: str, exit_code: int | None = 0) -> str:
         """Run a command with all there is to print; what it printed on standard output."""
-        command = [sys.executable, "-m", "tidelog", "--log-level", "debug", *arguments]
-        done = subprocess.run(
-            command, cwd=self.directory, env=self.env, capture_output=True, check=False
-        )
+        done = self._commands.run(["--log-level", "debug", *arguments])
         self.texts[" ".join(arguments)] = done.stdout + done.stderr
         assert exit_code in (None, done.returncode), (arguments, done.stderr.decode()[-2000:])
         return done.stdout.decode()
@@ -75,22 +73,26 @@ class Shown:
                 assert each.encode() not in text, (place, each)
 
 
-def slots(server: S3Server) -> list[str]:
+@pytest.fixture
+def client(server: S3Server) -> Iterator[Any]:
+    """One for all looks: a new one takes longer than the job does for a checkpoint."""
+    with closing(server.client()) as client:
+        yield client
+
+
+def slots(server: S3Server, client: Any) -> list[str]:
     """Names of the job's manifests; one request, as the job needs the server meanwhile."""
-    with closing(server.client()) as client:
-        prefix = "kept/store/checkpoints/"
-        answer = client.list_objects_v2(Bucket=server.bucket, Prefix=prefix)
-        return [item["Key"] for item in answer.get("Contents", ())]
+    answer = client.list_objects_v2(Bucket=server.bucket, Prefix="store/checkpoints/")
+    return [item["Key"] for item in answer.get("Contents", ())]
 
 
-def stored(server: S3Server) -> dict[str, bytes]:
-    with closing(server.client()) as client:
-        found: dict[str, bytes] = {}
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=server.bucket):
-            for item in page.get("Contents", ()):
-                with suppress(client.exceptions.NoSuchKey):  # deleted since
-                    answer = client.get_object(Bucket=server.bucket, Key=item["Key"])
-                    found[item["Key"]] = answer["Body"].read()
+def stored(server: S3Server, client: Any) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=server.bucket):
+        for item in page.get("Contents", ()):
+            with suppress(client.exceptions.NoSuchKey):  # deleted since
+                answer = client.get_object(Bucket=server.bucket, Key=item["Key"])
+                found[item["Key"]] = answer["Body"].read()
     return found
 
 
@@ -98,11 +100,11 @@ def local(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def page_of(shown: Shown, url: str) -> dict[str, bytes]:
+def page_of(env: dict[str, str], url: str) -> dict[str, bytes]:
     """What `tidelog ui` serves."""
     command = [sys.executable, "-m", "tidelog", "ui", url, "--json", "--no-browser"]
     with subprocess.Popen(
-        command, cwd=ROOT, env=shown.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as serving:
         assert serving.stdout is not None
         try:
@@ -117,17 +119,29 @@ def page_of(shown: Shown, url: str) -> dict[str, bytes]:
 
 
 def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
-    tmp_path: Path, server: S3Server, behaviour: Behaviour
+    tmp_path: Path, server: S3Server, behaviour: Behaviour, client: Any
 ) -> None:
-    url, log_url = server.url("kept/store"), server.url("kept/log")
+    env = {**os.environ, **ENVIRONMENT, "AWS_ENDPOINT_URL": server.endpoint}
+    with forking(env, tmp_path, tmp_path / "output") as commands:
+        check_all_that_is_shown(Shown(commands), env, tmp_path, server, behaviour, client)
+
+
+def check_all_that_is_shown(
+    shown: Shown,
+    env: dict[str, str],
+    tmp_path: Path,
+    server: S3Server,
+    behaviour: Behaviour,
+    client: Any,
+) -> None:
+    url, log_url = server.url("store"), server.url("log")
     metrics_port = free_port()
     options = ("--log-store", log_url, "--parallelism", "2", "--metrics-port", str(metrics_port))
     options += ("--json", "--debug", "--otel-endpoint", f"http://me:{PASSWORD}@127.0.0.1:9")
-    shown = Shown({"AWS_ENDPOINT_URL": server.endpoint}, tmp_path)
-    moved = server.url("kept/fork")
+    moved = server.url("fork")
 
     job = "tests.process.jobs:wordcount"
-    run = Run(tmp_path / "job", job, options, url, shown.env, lambda: slots(server))
+    run = Run(tmp_path / "job", job, options, url, env, lambda: slots(server, client))
     (run.input / "words.txt").write_text(" ".join(KEYS) * 20 + "\n" + " ".join(KEYS) + "\n" * 5000)
     logging = ("--log-level", "debug", "--log-format", "json")
     position = run.command.index("run")
@@ -140,7 +154,7 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
             subprocess.Popen(
                 started,
                 cwd=ROOT,
-                env={**shown.env, "TIDELOG_TEST_RELEASE": str(run.released)},
+                env={**env, "TIDELOG_TEST_RELEASE": str(run.released)},
                 stdout=out,
                 stderr=err,
                 text=True,
@@ -148,7 +162,7 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
         ) as process,
     ):
         wait_until(lambda: run.slots() > 4, process)
-        pages = page_of(shown, url)
+        pages = page_of(env, url)
         with urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
             pages["metrics"] = answer.read()
         shown.run("report", url, "--output", "report.html")
@@ -183,7 +197,7 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
     assert b"Traceback" in shown.texts[" ".join(again)]
     behaviour.error = lambda exchange: None
 
-    shown.texts |= pages | stored(server) | local(tmp_path)
+    shown.texts |= pages | stored(server, client) | local(tmp_path)
     assert re.search(rb"wordcount", pages["metrics"]) and b"wordcount" in pages["report"]
     shown.check(SECRETS)
     shown.texts = pages

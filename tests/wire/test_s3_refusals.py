@@ -6,22 +6,22 @@ in their place, with S3's documented status and code.
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from tests.process.harness import ROOT, Run, killed_at_last, wait_until
+from tests.process.harness import Run, killed_at_last, wait_until
 from tests.support.depth import more_in_depth
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import S3Server
+from tidelog.cli import main
 from tidelog.effects import Effects
 from tidelog.errors import AccessDeniedError, ConfigError, TidelogError
 from tidelog.storage.open import open_store
@@ -86,10 +86,9 @@ REFUSALS = [
     ),
 ]
 each_refusal = pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.code)
-either_kind = pytest.mark.parametrize(
-    "refusal", more_in_depth(REFUSALS[1:3], REFUSALS), ids=lambda refusal: refusal.code
-)
+EITHER_KIND = more_in_depth(REFUSALS[1:3], REFUSALS)
 """One refusal of each class of errors: what the others say is tried without a process."""
+OPERATIONS = ("put", "create", "get", "list")
 
 
 @pytest.fixture
@@ -110,22 +109,32 @@ def refuse(behaviour: Behaviour, refusal: Refusal) -> None:
     behaviour.error = lambda exchange: (refusal.status, refusal.code)
 
 
-def job(directory: Path, server: S3Server, *options: str) -> tuple[Run, list[str]]:
-    """A job on this server that copies lines and waits before the last ones; and the lines."""
-    url = server.url(f"refused/{next(_prefixes)}")
+Jobs = Callable[..., tuple[Run, list[str]]]
 
-    def slots() -> list[str]:
-        prefix = url.removeprefix(f"s3://{server.bucket}/") + "/checkpoints/"
-        with closing(server.client()) as client:
-            found = client.list_objects_v2(Bucket=server.bucket, Prefix=prefix)
-        return [item["Key"] for item in found.get("Contents", ())]
 
-    run = Run(directory, "tests.process.jobs:copy", options, url, server.env, slots)
-    lines = [f"line {number} of {file}" for file in range(3) for number in range(500)]
-    for file in range(3):
-        text = "".join(f"{line}\n" for line in lines[file * 500 : (file + 1) * 500])
-        (run.input / f"{file}.txt").write_text(text)
-    return run, lines
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Jobs]:
+    """Makes a job on a server that copies lines and waits before the last ones; and the lines."""
+    with ExitStack() as clients:
+
+        def made(server: S3Server, *options: str) -> tuple[Run, list[str]]:
+            url = server.url(f"refused/{next(_prefixes)}")
+            prefix = url.removeprefix(f"s3://{server.bucket}/") + "/checkpoints/"
+            # One for all looks: a new one takes longer than the job does for a checkpoint.
+            client = clients.enter_context(closing(server.client()))
+
+            def slots() -> list[str]:
+                found = client.list_objects_v2(Bucket=server.bucket, Prefix=prefix)
+                return [item["Key"] for item in found.get("Contents", ())]
+
+            run = Run(tmp_path, "tests.process.jobs:copy", options, url, server.env, slots)
+            lines = [f"line {number} of {file}" for file in range(3) for number in range(500)]
+            for file in range(3):
+                text = "".join(f"{line}\n" for line in lines[file * 500 : (file + 1) * 500])
+                (run.input / f"{file}.txt").write_text(text)
+            return run, lines
+
+        yield made
 
 
 def check_told(text: str, refusal: Refusal) -> None:
@@ -142,46 +151,43 @@ def check_goes_on(run: Run, lines: list[str]) -> None:
     run.release()
     run.finish()
     assert sorted(run.lines()) == sorted(lines)
-    checked = subprocess.run(
-        [sys.executable, "-m", "tidelog", "inspect", run.store, "--deep"],
-        cwd=ROOT,
-        env={**os.environ, **run.env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert checked.returncode == 0, checked.stderr
+    checked = CliRunner().invoke(main, ["inspect", run.store, "--deep"], env=run.env)
+    assert checked.exit_code == 0, checked.output
 
 
 @each_refusal
-@pytest.mark.parametrize("operation", ["put", "create", "get", "list"])
 def test_the_error_says_what_was_refused_why_and_what_to_do(
-    refusing: S3Server, behaviour: Behaviour, refusal: Refusal, operation: str
+    refusing: S3Server, behaviour: Behaviour, refusal: Refusal
 ) -> None:
     refuse(behaviour, refusal)
 
-    async def main() -> None:
+    async def call(store: Any, operation: str) -> None:
+        if operation == "list":
+            async for _ in store.list("name"):
+                pass
+        else:
+            content = (b"x",) if operation in ("put", "create") else ()
+            await getattr(store, operation)("name", *content)
+
+    async def scenario() -> None:
         policy = RetryPolicy(deadline=5.0)
         url = refusing.url("refused")
         store = open_store(url, Effects(), policy=policy, options=refusing.options)
         try:
-            with pytest.raises(TidelogError) as raised:
-                if operation == "list":
-                    async for _ in store.list("name"):
-                        pass
-                else:
-                    content = (b"x",) if operation in ("put", "create") else ()
-                    await getattr(store, operation)("name", *content)
+            for operation in OPERATIONS:
+                with pytest.raises(TidelogError) as raised:
+                    await call(store, operation)
+                error = raised.value
+                assert type(error) is refusal.kind, operation
+                assert error.what.startswith(refusal.what) and "s3://tide/refused" in error.what
+                assert refusal.expected in (error.expected or "")
+                found = f"HTTP {refusal.status} {refusal.code}: {refusal.message}"
+                assert found in (error.found or "")
+                assert refusal.action in error.action and error.retry_safe
         finally:
             await store.close()
-        error = raised.value
-        assert type(error) is refusal.kind
-        assert error.what.startswith(refusal.what) and "s3://tide/refused" in error.what
-        assert refusal.expected in (error.expected or "")
-        assert f"HTTP {refusal.status} {refusal.code}: {refusal.message}" in (error.found or "")
-        assert refusal.action in error.action and error.retry_safe
 
-    asyncio.run(main())
+    asyncio.run(scenario())
 
 
 @each_refusal
@@ -204,43 +210,46 @@ def test_a_head_that_is_refused_is_no_missing_object(
     asyncio.run(main())
 
 
-@either_kind
 def test_a_start_that_is_refused_says_so_and_the_same_command_succeeds_later(
-    tmp_path: Path, refusing: S3Server, behaviour: Behaviour, refusal: Refusal
+    job: Jobs, refusing: S3Server, behaviour: Behaviour
 ) -> None:
-    run, lines = job(tmp_path, refusing)
-    refuse(behaviour, refusal)
-    refused = run.end(run.start())
-    assert refused.returncode == refusal.exit_code, refused.stderr
-    check_told(refused.stderr, refusal)
-    behaviour.error = lambda exchange: None
-    assert run.slots() == 0 and run.lines() == []
-    check_goes_on(run, lines)
-
-
-@either_kind
-def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
-    tmp_path: Path, refusing: S3Server, behaviour: Behaviour, refusal: Refusal
-) -> None:
-    run, lines = job(tmp_path, refusing, "--tolerable-failures", "2")
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: run.slots() > 3, process)
+    run, lines = job(refusing)
+    for refusal in EITHER_KIND:
         refuse(behaviour, refusal)
-        refused = run.end(process)
-    assert refused.returncode == refusal.exit_code, refused.stderr
-    check_told(refused.stderr, refusal)
-    behaviour.error = lambda exchange: None
-    slots = run.slots()
-    committed = run.lines()
-    assert slots > 3 and len(committed) < len(lines)
+        refused = run.end(run.start())
+        assert refused.returncode == refusal.exit_code, refused.stderr
+        check_told(refused.stderr, refusal)
+        behaviour.error = lambda exchange: None
+        assert run.slots() == 0 and run.lines() == []
     check_goes_on(run, lines)
-    assert set(committed) <= set(run.lines()), "what was committed stays"
+
+
+def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
+    job: Jobs, refusing: S3Server, behaviour: Behaviour
+) -> None:
+    run, lines = job(refusing, "--tolerable-failures", "2")
+    committed: list[str] = []
+    for refusal in EITHER_KIND:
+        begun = run.slots()
+        with killed_at_last(run.start()) as process:
+            wait_until(lambda begun=begun: run.slots() > begun + 3, process)  # type: ignore[misc]
+            refuse(behaviour, refusal)
+            refused = run.end(process)
+        assert refused.returncode == refusal.exit_code, refused.stderr
+        check_told(refused.stderr, refusal)
+        behaviour.error = lambda exchange: None
+        assert run.slots() > begun + 3
+        assert set(committed) <= set(run.lines()), "what was committed stays"
+        committed = run.lines()
+        assert len(committed) < len(lines)
+    check_goes_on(run, lines)
+    assert set(committed) <= set(run.lines())
 
 
 def test_a_job_that_may_read_but_no_longer_write_commits_nothing_more(
-    tmp_path: Path, refusing: S3Server, behaviour: Behaviour
+    job: Jobs, refusing: S3Server, behaviour: Behaviour
 ) -> None:
-    run, lines = job(tmp_path, refusing, "--tolerable-failures", "2")
+    run, lines = job(refusing, "--tolerable-failures", "2")
     with killed_at_last(run.start()) as process:
         wait_until(lambda: run.slots() > 3, process)
         behaviour.error = lambda exchange: (
@@ -257,7 +266,7 @@ def test_a_job_that_may_read_but_no_longer_write_commits_nothing_more(
 
 
 def test_a_running_job_takes_the_credentials_that_its_provider_renews(
-    tmp_path: Path, refusing: S3Server, behaviour: Behaviour
+    tmp_path: Path, job: Jobs, refusing: S3Server, behaviour: Behaviour
 ) -> None:
     """A profile with a credential_process stands for roles and instances, which expire, too."""
     profile, current = tmp_path / "config", tmp_path / "current.json"
@@ -275,7 +284,7 @@ def test_a_running_job_takes_the_credentials_that_its_provider_renews(
 
     profile.write_text(f"[default]\nregion = us-east-1\ncredential_process = /bin/cat {current}\n")
     give("OLDKEY")
-    run, lines = job(tmp_path, refusing, "--tolerable-failures", "1000000")
+    run, lines = job(refusing, "--tolerable-failures", "1000000")
     run.env = {
         "AWS_ENDPOINT_URL": refusing.endpoint,
         "AWS_CONFIG_FILE": str(profile),
@@ -298,30 +307,20 @@ def test_a_running_job_takes_the_credentials_that_its_provider_renews(
         assert secret not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("wrong", "exit_code", "told"),
-    [
-        ({"secret": "guessed"}, 1, ("AccessDenied|SignatureDoesNotMatch", "credentials")),
-        ({"key": "stranger"}, 1, ("XAdminUserNotFound|InvalidAccessKeyId", "credentials")),
-        ({"bucket": "no-such-bucket"}, 2, ("NoSuchBucket", "create the bucket")),
-    ],
-    ids=["secret", "key", "bucket"],
-)
-def test_a_server_that_checks_is_told_wrong_things(
-    tmp_path: Path,
-    versitygw: S3Server,
-    wrong: dict[str, str],
-    exit_code: int,
-    told: tuple[str, str],
+def test_a_start_with_wrong_settings_is_told_which_by_a_server_that_checks(
+    job: Jobs, versitygw: S3Server
 ) -> None:
-    run, lines = job(tmp_path, replace(versitygw, **wrong))
-    refused = run.end(run.start())
-    assert refused.returncode == exit_code, refused.stderr
-    codes, action = told
-    assert any(code in refused.stderr for code in codes.split("|")), refused.stderr
-    assert action in refused.stderr
-    if "bucket" in wrong:
-        replace(versitygw, bucket=wrong["bucket"]).with_bucket()
-    else:
-        run.env = versitygw.env
+    server = replace(versitygw, bucket="made-later")
+    run, lines = job(server)
+    for wrong, exit_code, codes, action in (
+        ({"secret": "guessed"}, 1, ("AccessDenied", "SignatureDoesNotMatch"), "credentials"),
+        ({"key": "stranger"}, 1, ("XAdminUserNotFound", "InvalidAccessKeyId"), "credentials"),
+        ({}, 2, ("NoSuchBucket",), "create the bucket"),
+    ):
+        run.env = replace(server, **wrong).env
+        refused = run.end(run.start())
+        assert refused.returncode == exit_code, refused.stderr
+        assert any(code in refused.stderr for code in codes), refused.stderr
+        assert action in refused.stderr
+    server.with_bucket()
     check_goes_on(run, lines)
