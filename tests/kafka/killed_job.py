@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.depth import more_in_depth
 from tidelog import Job, JobArguments, KafkaSink, Source, SplitReader
 
 SPLITS = ("a", "b", "c")
-TOTAL = 20_000
+TOTAL = more_in_depth(6_000, 20_000)
 
 
 class Numbers(Source):

@@ -1,4 +1,4 @@
-"""Three library processes in one consumer group: some are killed, stopped and joined by others at
+"""Library processes in one consumer group: some are killed, stopped and joined by others at
 random moments, and every message counts once.
 """
 
@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,11 @@ from tests.support.depth import more_in_depth
 from tests.support.kafka import Topics
 from tidelog import Value
 
-PARTITIONS = 6
-MEMBERS = 3
+PARTITIONS = more_in_depth(4, 6)
+MEMBERS = more_in_depth(2, 3)
 ROUNDS = more_in_depth(1, 8)
+ACTIONS = {"range": ["kill", "join"], "cooperative-sticky": ["suspend", "leave"]}
+"""What becomes of the consumers of a strategy; in deep runs all of it does with each."""
 PORTION = 1500
 """Messages that come between two actions."""
 
@@ -123,7 +126,7 @@ def ended(group: Group) -> Iterator[Group]:
         group.end()
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ACTIONS)
 def test_every_message_is_counted_once_whatever_becomes_of_the_consumers(
     strategy: str, topics: Topics, tmp_path: Path
 ) -> None:
@@ -132,12 +135,11 @@ def test_every_message_is_counted_once_whatever_becomes_of_the_consumers(
         for _ in range(MEMBERS):
             group.start()
         for _ in range(ROUNDS):
-            actions = [group.kill, group.suspend, group.leave, group.join]
-            rng.shuffle(actions)
-            for action in actions:
+            actions = more_in_depth(ACTIONS[strategy], [*chain(*ACTIONS.values())])
+            for action in rng.sample(actions, len(actions)):
                 group.send()
                 group.wait_for_progress()
-                action()
+                getattr(group, action)()
                 if len(group.members) < MEMBERS:
                     group.start()
             group.send()

@@ -19,9 +19,9 @@ from tidelog.connectors.kafka.client import library
 from tidelog.examples.kafka_broker import Broker
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
-ROUNDS = more_in_depth(10, 100)
-WHAT = ("job", "job", "job", "job", "job", "job", "job", "job", "broker", "both")
-"""What is killed in ten rounds."""
+WHAT = more_in_depth(("job", "job", "both"), (*["job"] * 8, "broker", "both"))
+"""What is killed in some rounds."""
+ROUNDS = more_in_depth(len(WHAT), 100)
 KEYS = 7
 MESSAGES = 400
 

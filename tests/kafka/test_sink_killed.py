@@ -17,7 +17,9 @@ from tidelog.connectors.kafka.client import library
 from tidelog.examples.kafka_broker import Broker
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
-ROUNDS = 10
+ROUNDS = more_in_depth(4, 10)
+SLOTS = (0, 2, 4, 3, 5)
+"""After how many slots of its own a job is killed: none is in its start."""
 BROKER_KILLS = more_in_depth(1, 3)
 
 
@@ -89,10 +91,12 @@ def test_a_reader_sees_what_was_promised_however_often_job_and_broker_are_killed
     run = Run(tmp_path, "tests.kafka.killed_job:numbers", env=env)
     rng = random.Random(SEED + batch)
     of_broker = set(rng.sample(range(ROUNDS), BROKER_KILLS))
+    waits = [SLOTS[number % len(SLOTS)] for number in range(ROUNDS)]
+    rng.shuffle(waits)
     for number in range(ROUNDS):
         parallelism = str(rng.randrange(1, 4))
         with killed_at_last(run.start("--parallelism", parallelism)) as process:
-            slots = run.slots() + rng.choice([0, 2, 3, 4, 5])
+            slots = run.slots() + waits[number]
             print(f"round {number} parallelism {parallelism}: kill at slot {slots}", end=" ")
             wait_until(lambda slots=slots: run.slots() >= slots, process)
             time.sleep(rng.uniform(0, 0.3))
