@@ -78,7 +78,7 @@ class SlowOutside(Outside):
         return writer
 
 
-def numbered(splits: int = 4, length: int = 40, keys: int = 5, portion: int = 2) -> Portions:
+def numbered(splits: int = 4, length: int = 28, keys: int = 5, portion: int = 2) -> Portions:
     """Records (key, split, number), as fast as they are taken."""
     records = {
         f"split-{s}": [(f"k{(n * 7 + s) % keys}", s, n) for n in range(length)]

@@ -84,7 +84,7 @@ def test_a_capture_is_not_touched_by_what_follows() -> None:
     assert [p.first for p in capture.pieces] == [5]
 
 
-@looking(200)
+@looking(80, deep=25)
 @given(st.data())
 def test_any_order_of_uploads_and_truncations_keeps_what_was_captured_contiguous(
     data: st.DataObject,

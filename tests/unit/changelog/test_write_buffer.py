@@ -87,7 +87,7 @@ step = st.one_of(
 )
 
 
-@looking(300)
+@looking(100, deep=30)
 @given(st.lists(step, max_size=50), st.booleans())
 def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool) -> None:
     writes, rows = buffer(cached=cached)

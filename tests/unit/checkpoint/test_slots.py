@@ -183,7 +183,7 @@ def test_names_that_are_no_slots_are_ignored() -> None:
     scenario(steps)
 
 
-@looking(150)
+@looking(60, deep=25)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["start", "append"])), max_size=30))
 def test_slots_always_tell_one_history(moves: list[tuple[int, str]]) -> None:
     """Any number of writers in any order: a checkpoint is never written behind a newer start."""

@@ -82,7 +82,7 @@ def test_a_newer_checkpoint_ends_half_an_alignment() -> None:
     assert alignment.abort(ONE) == NOTHING, "the alignment under way is another's"
 
 
-@looking(300)
+@looking(100, deep=30)
 @given(st.data(), st.integers(1, 4), st.booleans())
 def test_every_interleaving_snapshots_once_and_leaves_no_channel_blocked(
     data: st.DataObject, channels: int, mode: bool

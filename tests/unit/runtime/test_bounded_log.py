@@ -23,9 +23,9 @@ from tidelog_bench.store.modelled import ModelledStore
 from tidelog_simulator.machine.loop import VirtualLoop, run_virtual
 from tidelog_simulator.machine.process import Process, effects_of
 
-SUBTASKS = 16
+SUBTASKS = 8
 INTERVAL_S = 2.0
-SECONDS = 20
+SECONDS = 14
 VALUE = "x" * 600
 """Large enough that each table has files of its own, uploaded whole each time."""
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import tidelog
+from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, Portions, config, effects, words
 from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, encode_entry
@@ -75,7 +76,7 @@ def expected(source: Portions, key: Key = str) -> Counter[Any]:
     return Counter(map(key, source.records))
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", more_in_depth([2], [1, 2]))
 @pytest.mark.parametrize(
     ("before", "after", "old", "new"),
     [

@@ -147,8 +147,8 @@ def one_list(stream: Any) -> Any:
 def test_the_list_of_a_window_is_gathered_in_steps(clock: Stopwatch) -> None:
     emitted: list[Any] = []
     job = Job("gather")
-    build = one_window(job.source(Eager({"only": list(range(9_000))}, 1)))
+    build = one_window(job.source(Eager({"only": list(range(5_500))}, 1)))
     build.sink(Callback(emitted.append))
     run_watched(job, clock, flush=FlushConfig(rows=1))
-    assert emitted == [list(range(9_000))]
+    assert emitted == [list(range(5_500))]
     assert 0 < clock.longest <= LIMIT_S

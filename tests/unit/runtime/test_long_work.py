@@ -84,14 +84,14 @@ def by_windows(stream: Any, clock: Stopwatch) -> Any:
 
 
 def by_slices(stream: Any, clock: Stopwatch) -> Any:
-    """Windows of a hundred slices each, all of one key."""
+    """Windows of forty slices each, all of one key."""
 
     def least(left: int, right: int) -> int:
         clock.spend(0.001)
         return min(left, right)
 
     timed = stream.event_time(lambda n: n).key_by(lambda _: "all")
-    windows = timed.window(100, 1, value_of=lambda n: n, combine=least)
+    windows = timed.window(40, 1, value_of=lambda n: n, combine=least)
     return windows.filter(lambda fired: fired[1] >= 0).map(lambda fired: fired[2])
 
 

@@ -109,7 +109,7 @@ def test_records_of_a_split_and_key_stay_in_order_between_their_source_and_keyed
 
     def build(job: Job, clock: VirtualClock) -> None:
         # Buffers of one record, and more to do for some keys than for others.
-        read = job.source(numbered(4, 40, portion=1), parallelism=sources)
+        read = job.source(numbered(portion=1), parallelism=sources)
         other = job.source(numbered(1, 0), name="other")
         busy = stage(read, other).map(lambda r: clock.spend(0.01 * len(r[0]) * r[2]) or r)
         arrivals(busy).sink(sink)

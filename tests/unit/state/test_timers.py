@@ -118,7 +118,7 @@ def test_only_timers_that_are_listed_have_a_row_by_key(bench: Bench, listed: boo
     assert list(bench.table.scan(b"", None)) == []
 
 
-@looking(150)
+@looking(60, deep=25)
 @given(
     st.lists(
         st.tuples(

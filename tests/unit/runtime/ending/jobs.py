@@ -32,7 +32,7 @@ def short(splits: int = 1) -> Counted:
     return Counted({f"short-{s}": [f"w{n % 3}" for n in range(7)] for s in range(splits)})
 
 
-def long(splits: int = 1, length: int = 60) -> Counted:
+def long(splits: int = 1, length: int = 45) -> Counted:
     """Lasts many checkpoints longer."""
     return Counted({f"long-{s}": [f"w{(s + n) % 5}" for n in range(length)] for s in range(splits)})
 

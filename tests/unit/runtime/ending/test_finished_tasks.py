@@ -6,7 +6,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from tests.support.depth import in_pairs, more_in_depth, one_by_one
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside, run
 from tests.unit.runtime.ending.jobs import (
     checkpoints,
@@ -60,7 +60,7 @@ def test_subtasks_of_one_source_finish_one_by_one_and_keep_their_positions(
     parallelism: int,
 ) -> None:
     source, sink, objects = uneven(4), Outside(), store()
-    run(merged(source, long(4), sink), objects, settings(parallelism=parallelism))
+    run(merged(source, long(4, 60), sink), objects, settings(parallelism=parallelism))
     taken = [operator(c, "left") for c in checkpoints(objects)]
     partial = [each for each in taken if partially_finished(each)]
     assert (len(partial) > 3) == (parallelism > 1)
@@ -130,7 +130,7 @@ def test_the_pipeline_that_ends_first_commits_its_last_records_while_the_other_r
     run_for(side_by_side(left, right, first, second), store(), 8.0, look=look)
 
 
-@in_pairs(
+@one_by_one(
     changelog={"log": True, "tables": False},
     mode=["off", "always"],
     seconds=[1.5, 3.1, 4.2, 6.3, 8.4, 11.7],

@@ -12,7 +12,7 @@ MOVES = st.lists(
 )
 
 
-@looking(300)
+@looking(100, deep=30)
 @given(MOVES)
 def test_it_is_the_minimum_of_what_counts(moves: list[tuple[str, int | None, bool]]) -> None:
     least, model = LeastWatermark(), dict[str, int | None]()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     checkpoints,
@@ -63,7 +64,7 @@ def objects_of(checkpoint: Checkpoint) -> set[str]:
     return {part.segment for in_flight in found for part in in_flight.log}
 
 
-@pytest.mark.parametrize(("tasks", "subtasks"), [(1, 4), (4, 12)])
+@pytest.mark.parametrize(("tasks", "subtasks"), [(1, 4), more_in_depth((3, 8), (4, 12))])
 def test_objects_of_in_flight_data_do_not_grow_with_tasks_times_subtasks(
     tasks: int, subtasks: int
 ) -> None:

@@ -100,7 +100,7 @@ def test_a_given_up_checkpoint_does_not_switch_any_more() -> None:
     assert alignment.deadline == 160.0
 
 
-@looking(300)
+@looking(100, deep=30)
 @given(st.data(), st.integers(1, 4), st.sampled_from(["may-switch", "unaligned"]))
 def test_every_interleaving_takes_each_snapshot_once_and_leaves_no_channel_blocked(
     data: st.DataObject, channels: int, order: Any

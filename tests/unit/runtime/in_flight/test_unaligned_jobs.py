@@ -81,7 +81,7 @@ def test_an_aligned_checkpoint_under_pressure_waits_and_an_unaligned_one_does_no
 
 
 def test_broadcast_edges_stay_aligned_beside_one_that_overtakes() -> None:
-    source, rules, objects = numbered(), numbered(1, 20), store()
+    source, rules, objects = numbered(4, 40), numbered(1, 20), store()
     sink, clock = Outside(), VirtualClock()
     settings = pressed("always", parallelism=2)
 

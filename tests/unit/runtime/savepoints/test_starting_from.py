@@ -35,7 +35,7 @@ RARELY = config(checkpoint=Schedule(interval=7.0))
 
 
 def source() -> Portions:
-    return words(length=60)
+    return words(length=40)
 
 
 async def _start(
