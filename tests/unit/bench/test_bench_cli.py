@@ -1,12 +1,14 @@
 """`tidelog bench`: sessions run, are recorded, go on after an interruption, and are compared."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from click.testing import Result
 from tests.support import bench_toy
 from tests.support.cli import tidelog
 from tidelog_bench import experiments as registry
+from tidelog_bench.session import session
+from tidelog_bench.session.children import Child, ChildError
 from tidelog_bench.session.records import (
     CutRecord,
     FailureRecord,
@@ -27,6 +31,46 @@ from tidelog_bench.session.records import (
 )
 
 ROOT = Path(__file__).parents[3]
+
+
+class Inside:
+    """Makes the calls of a trial in this process, which is done at once."""
+
+    def __init__(self, **_: object) -> None:
+        self._answer: object = None
+
+    def __enter__(self) -> "Inside":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                self._answer = function(*arguments)
+        except ValueError as error:
+            self._answer = ChildError(str(error))
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    def result(self) -> object:
+        if isinstance(self._answer, ChildError):
+            raise self._answer
+        return self._answer
+
+
+@pytest.fixture(autouse=True)
+def inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials take no process, but where a test asks for `processes`."""
+    monkeypatch.setattr(session, "Child", Inside)
+
+
+@pytest.fixture
+def processes(inside: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trial has a process of its own, as outside of tests."""
+    monkeypatch.setattr(session, "Child", Child)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +120,9 @@ def test_the_variants_of_a_pair_alternate_and_every_other_pair_is_reversed(tmp_p
     ]
 
 
-def test_each_trial_has_a_process_of_its_own_and_both_of_a_pair_one_seed(tmp_path: Path) -> None:
+def test_each_trial_has_a_process_of_its_own_and_both_of_a_pair_one_seed(
+    tmp_path: Path, processes: None
+) -> None:
     bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "2", "--seed", "7")
     found = trials(read(only_session(tmp_path)))
     assert len({trial.figures["process"] for trial in found}) == 4
@@ -111,7 +157,7 @@ def test_a_session_of_few_pairs_says_that_they_tell_little(tmp_path: Path) -> No
 
 
 def test_a_session_with_a_limit_cuts_what_does_not_fit_and_resume_runs_it(
-    tmp_path: Path, broken: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, broken: Path, processes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken.write_text("wait")
     monkeypatch.setattr("tidelog_bench.session.request.QUICK_S", 1.0)
@@ -128,6 +174,7 @@ def test_a_session_with_a_limit_cuts_what_does_not_fit_and_resume_runs_it(
     assert "on was given up after" in cut[0].reason and "were left for" in cut[1].reason
     assert "4 pairs were cut for want of time" in result.stdout
     broken.unlink()
+    monkeypatch.setattr(session, "Child", Inside)
     monkeypatch.setattr("tidelog_bench.session.request.QUICK_S", 600.0)
     result = bench(tmp_path, "run", "--resume", path.stem)
     assert result.exit_code == 0, result.output
@@ -136,7 +183,7 @@ def test_a_session_with_a_limit_cuts_what_does_not_fit_and_resume_runs_it(
 
 
 def test_trials_that_share_a_jvm_share_a_process_in_a_quick_session_alone(
-    tmp_path: Path, broken: Path
+    tmp_path: Path, broken: Path, processes: None
 ) -> None:
     result = bench(tmp_path, "run", "toy-jvm", "--quick", "--pairs", "2")
     assert result.exit_code == 0, result.output
@@ -150,7 +197,7 @@ def test_trials_that_share_a_jvm_share_a_process_in_a_quick_session_alone(
     assert len({trial.figures["process"] for trial in trials(read(path))}) == 2
     path.unlink()
     broken.unlink()
-    bench(tmp_path, "run", "toy-jvm", "--pairs", "2")
+    bench(tmp_path, "run", "toy-jvm", "--pairs", "1", "--only", "size=1")
     found = trials(read(only_session(tmp_path)))
     assert len({trial.figures["process"] for trial in found}) == len(found)
 
@@ -172,7 +219,7 @@ def test_an_unknown_name_is_refused_before_anything_is_written(tmp_path: Path) -
 
 
 def test_a_failed_trial_is_recorded_with_its_output_and_the_others_go_on(
-    tmp_path: Path, broken: Path
+    tmp_path: Path, broken: Path, processes: None
 ) -> None:
     broken.write_text("off")
     result = bench(tmp_path, "run", "toy-value", "--quick")

@@ -14,7 +14,7 @@ from tidelog_bench.embedded.running import BuildJob
 from tidelog_bench.embedded.stages import Stages
 from tidelog_bench.embedded.workload import Words, Workload
 from tidelog_bench.experiments import replay
-from tidelog_bench.measurement import Setting, Size, Trial
+from tidelog_bench.measurement import Reading, Setting, Size, Trial
 from tidelog_bench.store.latency import LatencyProfile
 
 RATE = 3_000.0
@@ -101,13 +101,23 @@ SMALL: dict[str, Setting] = {
     "keys": 2_000,
     "rate": RATE,
 }
+VARIANTS = ("on", "off", "off-rare")
 
 
-@pytest.mark.parametrize("variant", ["on", "off", "off-rare"])
+@pytest.fixture(scope="module")
+def readings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reading]:
+    """Of all variants of a pair."""
+    return {
+        variant: replay.measure_replay(Trial(SMALL, variant, 7, tmp_path_factory.mktemp(variant)))
+        for variant in VARIANTS
+    }
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_a_reading_says_what_was_done_again_and_when_it_was_over(
-    tmp_path: Path, variant: str
+    readings: dict[str, Reading], variant: str
 ) -> None:
-    found = replay.measure_replay(Trial(SMALL, variant, 1, tmp_path))
+    found = readings[variant]
     figures = found.figures
     assert figures["reprocessed_mb"] == figures["reprocessed_records"] * 200 / 1e6
     assert figures["reprocessed_s"] == figures["reprocessed_records"] / RATE
@@ -121,12 +131,10 @@ def test_a_reading_says_what_was_done_again_and_when_it_was_over(
     assert figures["downloaded_mb"] > 2_000 * 200 * 0.5 / 1e6
 
 
-def test_the_moment_of_the_failure_is_the_same_for_all_variants_of_a_pair(tmp_path: Path) -> None:
-    moments = {
-        replay.measure_replay(Trial(SMALL, variant, 7, tmp_path / variant)).notes["moment"]
-        for variant in ("on", "off")
-    }
-    assert len(moments) == 1
+def test_the_moment_of_the_failure_is_the_same_for_all_variants_of_a_pair(
+    readings: dict[str, Reading],
+) -> None:
+    assert len({found.notes["moment"] for found in readings.values()}) == 1
 
 
 @pytest.mark.parametrize("size", Size)

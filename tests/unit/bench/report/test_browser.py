@@ -17,7 +17,7 @@ CHROMIUM = browser.installed()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
 CURVE = [(at / 3, float(at * 7919 % 1000)) for at in range(200)]
-CELLS = [cell(job=job, key_bytes=size) for job in ("word count", "window") for size in (16, 200)]
+CELLS = [cell(job=job, key_bytes=size) for job, size in (("word count", 16), ("window", 200))]
 FIGURES = tuple(Figure(f"f{at}_ms", f"a figure with a long name {at}", "ms") for at in range(12))
 BROKEN = FailureRecord("checkpoints", {}, "off", 3, "Trace\nOSError: /a" + "/long/path" * 30)
 

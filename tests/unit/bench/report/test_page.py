@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
@@ -62,8 +63,14 @@ def read(
 FIVE = five([10, 11, 12, 13, 14], [20, 21, 22, 23, 24])
 
 
+@cache
+def usual() -> Reader:
+    """The page on five pairs, which is drawn once."""
+    return read(FIVE)
+
+
 def test_it_says_where_the_numbers_come_from() -> None:
-    text = read(FIVE).text
+    text = usual().text
     for said in (
         "2026-11-22 03:00:00 UTC",
         "standard, 5 pairs",
@@ -78,13 +85,13 @@ def test_it_says_where_the_numbers_come_from() -> None:
 
 
 def test_the_summary_has_the_headline_ratio_with_its_verdict() -> None:
-    text = read(FIVE).text
+    text = usual().text
     assert "How long durations take duration p99, ms on / off 0.545x 0.5 to 0.583" in text
     assert "▲ better" in text
 
 
 def test_medians_spans_ratios_and_every_pair_are_in_tables() -> None:
-    text = read(FIVE).text
+    text = usual().text
     assert "on 12 10\N{EN DASH}14 off 22 20\N{EN DASH}24" in text
     assert "on / off 0.545x 0.5\N{EN DASH}0.583 ▲ better" in text
     assert "Medians and ratios, min and max below" in text
@@ -137,7 +144,7 @@ def test_a_quick_session_says_that_its_numbers_mean_little() -> None:
         "has one pair of each cell, small state and short runs"
         in read(one, pairs=1, size=Size.QUICK).text
     )
-    assert "mean little" not in read(FIVE).text
+    assert "mean little" not in usual().text
 
 
 def test_a_session_without_everything_says_what_is_missing() -> None:
