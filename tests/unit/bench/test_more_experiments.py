@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.depth import more_in_depth
 from tidelog_bench.embedded.workload import WORKLOADS, Workload
 from tidelog_bench.experiments import chosen, memory_limit, rescale, verify, write_buffer
 from tidelog_bench.measurement import Reading, Setting, Size, Trial
@@ -93,7 +94,7 @@ def test_what_is_held_while_the_store_hangs_stays_near_its_limit(tmp_path: Path)
     assert handled == sorted(handled) and handled[-1] > handled[0]
 
 
-@pytest.mark.parametrize("variant", ["to 2", "to 1"])
+@pytest.mark.parametrize("variant", more_in_depth(["to 1"], ["to 2", "to 1"]))
 def test_a_restore_with_fewer_subtasks_fetches_tables_and_log_once(
     tmp_path: Path, variant: str
 ) -> None:

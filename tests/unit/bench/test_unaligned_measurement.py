@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.depth import more_in_depth
 from tidelog_bench.experiments import unaligned
 from tidelog_bench.measurement import Reading, Setting, Size, Trial
 
@@ -19,7 +20,7 @@ SLOW: dict[str, Setting] = {
     "warm_s": 0.3,
     "seconds": 2.0,
 }
-FREE = SLOW | {"load": "none", "sink_ms": 0.0}
+FREE = SLOW | {"load": "none", "sink_ms": 0.0, "seconds": 1.0}
 
 
 def reading(settings: dict[str, Setting], variant: str, directory: Path) -> Reading:
@@ -44,7 +45,7 @@ def test_aligned_barriers_overtake_nothing(tmp_path: Path) -> None:
     assert found.figures["in_flight_mb"] == found.figures["in_flight_objects_max"] == 0
 
 
-@pytest.mark.parametrize("variant", ["timeout", "unaligned"])
+@pytest.mark.parametrize("variant", more_in_depth(["timeout"], ["timeout", "unaligned"]))
 def test_barriers_that_overtake_store_what_they_overtook(tmp_path: Path, variant: str) -> None:
     found = reading(SLOW, variant, tmp_path)
     check(found)

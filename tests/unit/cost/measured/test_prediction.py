@@ -6,6 +6,7 @@ virtual time: rates come from counts of records and from the times that manifest
 
 import pytest
 
+from tests.support.depth import more_in_depth
 from tests.unit.cost.measured.jobs import (
     AGGREGATED_PER_S,
     CHECKPOINT_S,
@@ -54,7 +55,7 @@ def test_the_log_of_a_keyed_aggregate_is_rate_x_bytes_x_interval() -> None:
     assert found.windows is None
 
 
-@pytest.mark.parametrize("per_record", [10, 5])
+@pytest.mark.parametrize("per_record", more_in_depth([5], [10, 5]))
 def test_the_log_of_sliding_windows_is_twice_their_rate_x_bytes_x_interval(per_record: int) -> None:
     found = operator(measured(windowed(per_record)), "window")
     check_peaks(found)

@@ -70,6 +70,7 @@ class Case:
             self.settings,
             warm_s=self.warm_s,
             seconds=max(self.interval_s, 10.0),
+            crashes=CRASHES,
             changelog=self.changelog,
         )
 
@@ -96,8 +97,10 @@ CASES = {
 }
 
 
-USUAL = ("few checkpoints", "30 checkpoints", "at hand", "large", "no log", "no log, far away")
-"""Slots, latency, bandwidth and the missing log weigh most in one each; the others lie between."""
+USUAL = ("30 checkpoints", "large", "no log, far away")
+"""Slots, bandwidth and the missing log behind a latency weigh most in one each."""
+CRASHES = more_in_depth(6, 16)
+"""Moments at which a job crashes; the longest restart of them is compared."""
 
 
 @pytest.mark.timeout(1_800)

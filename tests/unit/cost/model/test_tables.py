@@ -22,8 +22,7 @@ def followed(rules: TableRules, changes: int, snapshots: int) -> Snapshot:
     new_bytes = new_files = stored_bytes = stored_files = 0
     warm = snapshots // 4
     for number in range(snapshots + warm):
-        for _ in range(changes):
-            table.write([rng.choice(keys)], [bytes(VALUE_BYTES)])
+        table.write([rng.choice(keys) for _ in range(changes)], [bytes(VALUE_BYTES)] * changes)
         table.flush()
         files = table.files()
         if number >= warm:
