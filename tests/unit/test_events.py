@@ -5,6 +5,7 @@ import logging
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ PAGE = ROOT / "docs" / "reference" / "logging.md"
 LIBRARY = ROOT / "src" / "tidelog"
 
 
+@cache
 def calls() -> list[tuple[str, Event, ast.Call]]:
     """Every `Event.NAME.log(...)` of the library, with the module it stands in."""
     found = []
@@ -23,7 +25,7 @@ def calls() -> list[tuple[str, Event, ast.Call]]:
         module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
         text = path.read_text()
         if "Event." not in text:
-            continue  # every process of a test run collects: parsing all modules takes a second
+            continue  # parsing it takes a while
         for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Call(
@@ -35,12 +37,9 @@ def calls() -> list[tuple[str, Event, ast.Call]]:
     return found
 
 
-CALLS = calls()
-
-
 def row(event: Event) -> str:
     """An event's line in the page's table."""
-    loggers = ", ".join(sorted({f"`{module}`" for module, other, _ in CALLS if other is event}))
+    loggers = ", ".join(sorted({f"`{module}`" for module, other, _ in calls() if other is event}))
     message = re.sub(r"%\((\w+)\)[.\d]*[a-z]", r"`{\1}`", event.message)
     level = logging.getLevelName(event.level).lower()
     return f"| `{event.name.lower()}` | {level} | {loggers} | {message} |"
@@ -52,14 +51,14 @@ def test_the_page_lists_every_event_as_the_code_declares_it() -> None:
 
 
 def test_every_event_is_logged_somewhere() -> None:
-    assert {event for _, event, _ in CALLS} == set(Event)
+    assert {event for _, event, _ in calls()} == set(Event)
 
 
-@pytest.mark.parametrize("module, event, call", CALLS, ids=lambda each: getattr(each, "name", ""))
-def test_an_event_is_logged_with_its_fields(module: str, event: Event, call: ast.Call) -> None:
-    given = {keyword.arg for keyword in call.keywords} - {"exc_info"}
-    assert given == event.fields
-    assert [ast.unparse(argument) for argument in call.args] == ["logger"], module
+def test_an_event_is_logged_with_its_fields() -> None:
+    for module, event, call in calls():
+        given = {keyword.arg for keyword in call.keywords} - {"exc_info"}
+        assert given == event.fields, f"{module}: {event.name}"
+        assert [ast.unparse(argument) for argument in call.args] == ["logger"], module
 
 
 def test_nothing_but_events_is_logged() -> None:

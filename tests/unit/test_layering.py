@@ -78,8 +78,13 @@ def package_of(module: str) -> str:
     return rest[0] if first == LIBRARY else first
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> list[str]:
     """Modules of this project that a module imports, wherever in its text."""
+    return list(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -90,11 +95,13 @@ def imports(path: Path) -> Iterator[str]:
         for name in names:
             parts = name.split(".")
             if parts[0] == LIBRARY or parts[0] in TOOLS:
-                yield _existing(parts)
+                yield _existing(name)
 
 
-def _existing(parts: list[str]) -> str:
+@cache
+def _existing(name: str) -> str:
     """The module that a dotted name is, or lies in."""
+    parts = name.split(".")
     while parts:
         base = SOURCE.joinpath(*parts)
         if base.with_suffix(".py").exists():

@@ -19,12 +19,10 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-import boto3
-from azure.storage.blob import BlobServiceClient
-from moto.server import ThreadedMotoServer
-
 from tests.support.kafka import kept_classes
 from tidelog.errors import ConfigError
+
+# Imported within: libraries of the clouds, which take seconds; every worker imports this module.
 
 _TOOLS = Path(__file__).parents[2] / ".tools"
 _VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
@@ -80,6 +78,8 @@ class S3Server:
 
     def client(self) -> Any:
         """A plain client, to look at the server past tidelog."""
+        import boto3  # noqa: PLC0415
+
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -117,6 +117,8 @@ class CloudServer:
 @contextmanager
 def moto_server() -> Iterator[S3Server]:
     """moto, in a thread of this process."""
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415
+
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -191,6 +193,8 @@ def azurite_server(script: Path) -> Iterator[CloudServer]:
     )
     options = {"account_name": _AZURITE_ACCOUNT, "account_key": _AZURITE_KEY}
     with _running([*command, *flags], port, {}):
+        from azure.storage.blob import BlobServiceClient  # noqa: PLC0415
+
         with BlobServiceClient.from_connection_string(connection) as client:
             client.create_container("tide")
         env = {"AZURE_STORAGE_CONNECTION_STRING": connection}

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support import browser
 from tests.support.damage import a_descriptor, damaged, flipped
+from tests.support.depth import more_in_depth
 from tests.support.jobs import filled
 from tests.support.running import running_job
 from tests.support.watching import MadeUpJob, document_of, done
@@ -35,7 +36,7 @@ from tidelog.ui.watch import Pace, Watcher
 CHROMIUM = browser.installed()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
-WIDTHS = (360, 700, 900, 1280, 1920)
+WIDTHS = more_in_depth((360, 900), (360, 700, 900, 1280, 1920))
 COMPLAINTS = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
 
 

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from tests.support.depth import in_pairs, more_in_depth
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
 from tests.unit.connectors.sinks.trap import Trap, lay, trapped
@@ -15,7 +15,8 @@ from tidelog.storage.memory import MemoryStore
 
 NUMBERS = [(n,) for n in range(60)]
 LASTING = {"one call": 1, "all calls from there on": 1000}
-AFTER = {"before": False, "after": True}
+AFTER = {"after": True, "before": False}
+"""Beginning with what is harder: the call has worked, and its caller hears that it has not."""
 
 
 def copy(out: Output, store: MemoryStore, *traps: Trap) -> None:
@@ -51,7 +52,7 @@ def every_call(
 
 
 # Kafka's client reports no failure of what waits in it: `test_kafka_sink` has its pre-commits.
-@in_pairs(kind=KINDS[:4], turns={"once": (2,), "twice": (2, 3)}, lasting=LASTING, after=AFTER)
+@one_by_one(kind=KINDS[:4], turns={"once": (2,), "twice": (2, 3)}, lasting=LASTING, after=AFTER)
 def test_a_pre_commit_that_failed_is_made_up_for_by_the_next(
     kind: str, turns: tuple[int, ...], lasting: int, after: bool, request: pytest.FixtureRequest
 ) -> None:
@@ -62,7 +63,7 @@ def test_a_pre_commit_that_failed_is_made_up_for_by_the_next(
         complete(out, store)
 
 
-@in_pairs(kind=KINDS, lasting=LASTING, after=AFTER)
+@one_by_one(kind=KINDS, lasting=LASTING, after=AFTER)
 def test_a_commit_that_failed_is_made_up_for_by_the_next_start(
     kind: str, lasting: int, after: bool, request: pytest.FixtureRequest
 ) -> None:
@@ -75,7 +76,7 @@ def test_a_commit_that_failed_is_made_up_for_by_the_next_start(
         complete(out, store)
 
 
-@in_pairs(kind=KINDS, lasting=LASTING, after=AFTER)
+@one_by_one(kind=KINDS, lasting=LASTING, after=AFTER)
 def test_a_recovery_that_failed_is_made_up_for_by_the_next_start(
     kind: str, lasting: int, after: bool, request: pytest.FixtureRequest
 ) -> None:
