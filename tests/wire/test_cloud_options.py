@@ -15,7 +15,7 @@ from tidelog.errors import ConfigError, StoreUnreachableError
 from tidelog.storage.open import open_store
 from tidelog.storage.retry import RetryPolicy
 
-IMPATIENT = RetryPolicy(attempt_timeout=5.0, hedge_after=None, first_backoff=0.01, deadline=0.5)
+IMPATIENT = RetryPolicy(attempts=2, hedge_after=None, first_backoff=0.01)
 CREDENTIALS: dict[str, dict[str, Any]] = {
     "s3": {"key": "writer", "secret": "sesame-open", "region": "eu-central-1"},
     "gs": {"token": "anon"},

@@ -14,7 +14,7 @@ from tidelog.storage.probe import probe_store
 from tidelog.storage.probe_report import ProbeReport
 from tidelog.storage.retry import RetryPolicy
 
-IMPATIENT = RetryPolicy(first_backoff=0.01, deadline=0.5)
+IMPATIENT = RetryPolicy(attempts=2, hedge_after=None, first_backoff=0.01)
 
 
 def probe(server: S3Server, policy: RetryPolicy | None = None) -> ProbeReport:
