@@ -113,7 +113,7 @@ def test_show_refuses_what_is_no_checkpoint(store: Path, slot: str, found: str) 
 
 def test_show_names_what_has_finished(tmp_path: Path) -> None:
     objects = MemoryStore("memory://ending")
-    merging = merged(uneven(4), long(4), Outside())
+    merging = merged(uneven(4), long(4, 60), Outside())
     pipelines.run(merging, objects, settings(parallelism=3))
     taken = {c.slot: operator_of(c, "left") for c in checkpoints(objects)}
     partial = next(slot for slot, left in taken.items() if partially_finished(left))

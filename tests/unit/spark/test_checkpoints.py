@@ -112,6 +112,19 @@ def test_segments_that_only_expired_changelogs_lay_in_may_be_gone() -> None:
     assert located.assessment.lost == ()
 
 
+@pytest.mark.parametrize(("snapshot", "lost"), [(9, set()), (10, set()), (11, set(range(8)))])
+def test_first_changelogs_that_a_roll_up_still_names_are_lost_if_a_batch_misses_them(
+    snapshot: int, lost: set[int]
+) -> None:
+    """Spark may have cleaned up the state of batches 7 and 8, but not of batch 9."""
+    synthetic = Synthetic().virtual(13).snapshots(snapshot).purge(until=7)
+    for batch in range(8):
+        for piece in {p.segment for e in synthetic.documents[batch].entries for p in e.pieces}:
+            del synthetic.objects[f"_tidelog/segments/{piece}"]
+    _, located = examine(synthetic)
+    assert {each.batch for each in located.assessment.lost} == lost
+
+
 def test_a_segment_that_is_needed_and_gone_is_named() -> None:
     synthetic = Synthetic(executors=1).virtual(5)
     segment = synthetic.segments()[3]

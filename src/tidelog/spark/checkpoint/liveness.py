@@ -9,10 +9,16 @@ places a reader looks in, or it is lost.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Checkpoint, Entries, Snapshot
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
+
+KEPT_LONGER: Final = 2
+"""So many of the oldest retained batches may have lost state to Spark's clean-up: it keeps the
+state of the newest minBatchesToRetain batches and the commits of one more, and their purge runs
+beside the next batch."""
 
 Stores = Mapping[str, "Store"]
 
@@ -68,7 +74,7 @@ def assess(checkpoint: Checkpoint, entries: Entries) -> Assessment:
     live: list[IndexEntry] = []
     lost: list[Lost] = []
     for store in stores.values():
-        store.floor = _floor(store, committed, oldest)
+        store.floor = _floor(store, checkpoint, committed, oldest)
         for name, entry in store.entries.items():
             if name.version < store.floor:
                 continue
@@ -131,14 +137,21 @@ def _stores(checkpoint: Checkpoint, entries: Entries) -> dict[str, Store]:
     return stores
 
 
-def _floor(store: Store, committed: Committed, oldest: int) -> int:
+def _floor(store: Store, checkpoint: Checkpoint, committed: Committed, oldest: int) -> int:
     """The version of the snapshot that the oldest restorable batch starts from."""
     versions = sorted(s.version for s in store.snapshots if _is_usable(s, committed))
     below = [version for version in versions if version <= oldest]
     if below:
         return below[-1]
-    from_the_start = any(name.version == 1 for name in (*store.entries, *store.files))
-    return 0 if from_the_start or not versions else versions[0]
+    if not versions or any(name.version == 1 for name in store.files):
+        return 0
+    first = [entry for name, entry in store.entries.items() if name.version == 1]
+    if any(not _missing_segments(checkpoint, entry) for entry in first):
+        return 0
+    # A roll-up names changelogs for some time after their segments were cleaned up. That is no loss
+    # while no batch misses them whose state Spark keeps.
+    cleaned_up = not first or 1 < oldest >= versions[0] - KEPT_LONGER
+    return versions[0] if cleaned_up else 0
 
 
 def _is_usable(snapshot: Snapshot, committed: Committed) -> bool:

@@ -5,7 +5,7 @@ Invariants: nothing is written to it; what a running query purges meanwhile is n
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from tidelog.checkpoint.finding import Findings, without_changes
 from tidelog.checkpoint.invariants import Invariant
@@ -13,6 +13,7 @@ from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, SEGMENTS, STATE, Checkpoint
 from tidelog.spark.checkpoint.commits import read_offsets
+from tidelog.spark.checkpoint.liveness import KEPT_LONGER
 from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
@@ -22,10 +23,6 @@ from tidelog.verify.query.plan import plan
 from tidelog.verify.query.structure import Listed
 from tidelog.verify.report import Report, checkpoint_reports, not_checked
 from tidelog.verify.unit import Choice, Engine
-
-_KEPT_LONGER: Final = 2
-"""Spark keeps the state of the newest minBatchesToRetain batches and the commits of one more; their
-purge runs beside the next batch."""
 
 
 async def verify_query(
@@ -135,7 +132,7 @@ async def _listed(
     settings = [found for found in offsets.values() if not isinstance(found, str)]
     bad = {batch: found for batch, found in offsets.items() if isinstance(found, str)}
     # Nothing was cleaned up before the first purge of commits.
-    expirable = frozenset(retained[:_KEPT_LONGER] if retained[0] > 0 else ())
+    expirable = frozenset(retained[:KEPT_LONGER] if retained[0] > 0 else ())
     return Listed(sizes, settings[-1] if settings else {}, bad, expirable)
 
 
