@@ -192,7 +192,7 @@ def test_a_job_killed_during_a_savepoint_loses_and_doubles_nothing(tmp_path: Pat
             wait_until(path.exists, process)
             client = asking("savepoint", run.store, "--name", f"s{attempt}", "--format", format)
             # It may have its answer already.
-            wait_until(lambda: connected(path) or client.poll() is not None, process)
+            wait_until(lambda asked=client: connected(path) or asked.poll() is not None, process)
             time.sleep(rng.uniform(0, 0.3))
             assert process.poll() is None
         client.communicate(timeout=GIVE_UP_S)
