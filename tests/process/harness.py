@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 from tests.support import cli
 from tests.support.depth import more_in_depth
@@ -78,8 +77,7 @@ class Run:
 
     def finish_here(self, *options: str) -> subprocess.CompletedProcess[str]:
         """The same in this process, which needs no start: for what nobody kills or signals."""
-        with patch.dict(os.environ, self._environment):
-            done = cli.tidelog(*self.command[3:], *options)
+        done = cli.tidelog(*self.command[3:], *options, env=self._environment)
         assert done.exit_code == 0, done.stderr
         return subprocess.CompletedProcess(self.command, 0, done.stdout, done.stderr)
 

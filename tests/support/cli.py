@@ -8,9 +8,9 @@ from click.testing import CliRunner, Result
 from tidelog.cli import main
 
 
-def tidelog(*arguments: str | Path) -> Result:
-    """Run `tidelog` with these arguments."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+def tidelog(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
+    """Run `tidelog` with these arguments, and these environment variables besides its own."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], env=env)
 
 
 def lay_out(directory: Path, objects: Mapping[str, bytes]) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import tidelog
+from tests.wire.calls import IMPATIENT, OPERATIONS, call
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import CloudServer, free_port
 from tidelog.effects import Effects
@@ -25,9 +26,7 @@ from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryPolicy
 
-IMPATIENT = RetryPolicy(attempts=2, hedge_after=None, first_backoff=0.01)
 ONCE = RetryPolicy(attempts=1, hedge_after=None)
-OPERATIONS = ("put", "create", "get", "head", "delete", "list")
 
 _prefixes = count()
 
@@ -46,14 +45,6 @@ def run(
             await store.close()
 
     asyncio.run(main())
-
-
-async def call(store: ObjectStore, operation: str, name: str = "name") -> None:
-    if operation == "list":
-        async for _ in store.list(name):
-            pass
-    else:
-        await getattr(store, operation)(name, *((b"x",) if operation in {"put", "create"} else ()))
 
 
 @pytest.fixture

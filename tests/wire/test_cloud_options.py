@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.wire.calls import IMPATIENT
 from tests.wire.recorder import Asked, recorder
 from tests.wire.servers import CloudServer, S3Server
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, StoreUnreachableError
 from tidelog.storage.open import open_store
-from tidelog.storage.retry import RetryPolicy
 
-IMPATIENT = RetryPolicy(attempts=2, hedge_after=None, first_backoff=0.01)
 CREDENTIALS: dict[str, dict[str, Any]] = {
     "s3": {"key": "writer", "secret": "sesame-open", "region": "eu-central-1"},
     "gs": {"token": "anon"},

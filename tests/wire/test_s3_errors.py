@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.wire.calls import IMPATIENT, OPERATIONS, call
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import S3Server, free_port
 from tidelog.effects import Effects
@@ -26,16 +27,6 @@ from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore, RetryPolicy
 from tidelog.storage.s3 import open_s3_store
 
-IMPATIENT = RetryPolicy(attempts=2, hedge_after=None, first_backoff=0.01)
-CALLS: dict[str, tuple[bytes, ...]] = {
-    "put": (b"x",),
-    "create": (b"x",),
-    "get": (),
-    "head": (),
-    "delete": (),
-}
-OPERATIONS = (*CALLS, "list")
-
 _prefixes = count()
 
 
@@ -52,14 +43,6 @@ def run(store: ObjectStore, scenario: Callable[[Any], Coroutine[Any, Any, None]]
 def opened(server: S3Server, policy: RetryPolicy | None = None) -> RetryingStore:
     url = server.url(f"errors/{next(_prefixes)}")
     return open_store(url, Effects(), policy=policy, options=server.options)
-
-
-async def call(store: ObjectStore, operation: str, name: str = "name") -> None:
-    if operation == "list":
-        async for _ in store.list(name):
-            pass
-    else:
-        await getattr(store, operation)(name, *CALLS[operation])
 
 
 @pytest.fixture

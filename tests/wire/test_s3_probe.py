@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.wire.calls import IMPATIENT
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server, free_port
 from tidelog.effects import Effects
@@ -13,8 +14,6 @@ from tidelog.storage.open import open_store
 from tidelog.storage.probe import probe_store
 from tidelog.storage.probe_report import ProbeReport
 from tidelog.storage.retry import RetryPolicy
-
-IMPATIENT = RetryPolicy(attempts=2, hedge_after=None, first_backoff=0.01)
 
 
 def probe(server: S3Server, policy: RetryPolicy | None = None) -> ProbeReport:

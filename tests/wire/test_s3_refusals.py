@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from tests.process.harness import Run, killed_at_last, wait_until
+from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth
+from tests.wire.calls import call
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import S3Server
-from tidelog.cli import main
 from tidelog.effects import Effects
 from tidelog.errors import AccessDeniedError, ConfigError, TidelogError
 from tidelog.storage.open import open_store
@@ -88,7 +87,6 @@ REFUSALS = [
 each_refusal = pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.code)
 EITHER_KIND = more_in_depth(REFUSALS[1:3], REFUSALS)
 """One refusal of each class of errors: what the others say is tried without a process."""
-OPERATIONS = ("put", "create", "get", "list")
 
 
 @pytest.fixture
@@ -151,7 +149,7 @@ def check_goes_on(run: Run, lines: list[str]) -> None:
     run.release()
     run.finish()
     assert sorted(run.lines()) == sorted(lines)
-    checked = CliRunner().invoke(main, ["inspect", run.store, "--deep"], env=run.env)
+    checked = tidelog("inspect", run.store, "--deep", env=run.env)
     assert checked.exit_code == 0, checked.output
 
 
@@ -161,20 +159,12 @@ def test_the_error_says_what_was_refused_why_and_what_to_do(
 ) -> None:
     refuse(behaviour, refusal)
 
-    async def call(store: Any, operation: str) -> None:
-        if operation == "list":
-            async for _ in store.list("name"):
-                pass
-        else:
-            content = (b"x",) if operation in ("put", "create") else ()
-            await getattr(store, operation)("name", *content)
-
     async def scenario() -> None:
         policy = RetryPolicy(deadline=5.0)
         url = refusing.url("refused")
         store = open_store(url, Effects(), policy=policy, options=refusing.options)
         try:
-            for operation in OPERATIONS:
+            for operation in ("put", "create", "get", "list"):
                 with pytest.raises(TidelogError) as raised:
                     await call(store, operation)
                 error = raised.value

@@ -52,8 +52,8 @@ def test_the_plug_in_writes_a_segment_per_batch(tmp_path: Path) -> None:
     for query in spark_commit.QUERIES:
         assert "changelog" not in puts(found, query)
         assert puts(found, query)["segment"] >= 1
-        if query != "long_keys":
-            assert puts(found, query)["segment"] < 2
+        # The one with the long keys writes more than fits into a segment.
+        assert puts(found, query)["segment"] < 2 or query == "long_keys"
         uploaded = sum(kb for _, kb in found.series[f"{query}_uploaded_kb"])
         assert uploaded == pytest.approx(
             4 * found.figures[f"{query}_uploaded_kb_per_batch"], abs=0.01

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.plugin_only
 
 BATCHES = TOTALS.batches()[: more_in_depth(6, None)]
+LOST_ANSWERS = more_in_depth(1, 3)
 STORED_BY = {"faulty": "put", "renaming": "rename"}
 """The operation by which an object appears, by the scheme of the checkpoint."""
 
@@ -51,12 +52,12 @@ def test_what_fails_or_whose_answer_is_lost_is_stored_again_and_counts_once(
 ) -> None:
     add(place, BATCHES)
     failure = faulty.add("fail", "put", SEGMENT, times=2)
-    loss = faulty.add("lose-answer", "put", SEGMENT, times=1)
+    loss = faulty.add("lose-answer", "put", SEGMENT, times=LOST_ANSWERS)
     of_a_commit = faulty.add("lose-answer", "put", commit(4), times=1)
 
     finish(spark, TOTALS, place, checkpoint(place))
 
-    assert (failure.fired(), loss.fired(), of_a_commit.fired()) == (2, 1, 1)
+    assert (failure.fired(), loss.fired(), of_a_commit.fired()) == (2, LOST_ANSWERS, 1)
     assert_right(place)
 
 

@@ -33,6 +33,9 @@ def test_a_killed_query_in_real_time_mode_counts_every_word_once(
     job = Job(place, "words of a topic", follow=True, topics=there)
     expected: Counter[str] = Counter()
 
+    def started() -> Application:
+        return Application((job,), given, SLOTS, module="tests.spark.kafka.real_time")
+
     def write_and_wait(application: Application) -> None:
         """Until the last count of each word is in the topic."""
         words = [f"word {number % 50}" for number in range(500)]
@@ -44,13 +47,13 @@ def test_a_killed_query_in_real_time_mode_counts_every_word_once(
             time.sleep(0.2)
 
     for batches in (1, 3, 5):
-        with Application((job,), given, SLOTS, module="tests.spark.kafka.real_time") as application:
+        with started() as application:
             write_and_wait(application)
             application.await_batches(batches)
             # In a batch: what it counts now is lost with it, and counted again by the next start.
             write_and_wait(application)
             application.kill()
-    with Application((job,), given, SLOTS, module="tests.spark.kafka.real_time") as application:
+    with started() as application:
         application.await_batches(8)  # those of the words, and one that has none to count
         assert last_counts(topics, there.name(COUNTS)) == expected
     assert_complete(place.checkpoint)

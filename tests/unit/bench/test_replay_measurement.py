@@ -106,7 +106,7 @@ VARIANTS = ("on", "off", "off-rare")
 
 @pytest.fixture(scope="module")
 def readings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reading]:
-    """Of all variants of a pair."""
+    """What one pair measures: a reading by the name of each variant."""
     return {
         variant: replay.measure_replay(Trial(SMALL, variant, 7, tmp_path_factory.mktemp(variant)))
         for variant in VARIANTS

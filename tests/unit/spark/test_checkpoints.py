@@ -35,6 +35,12 @@ def examine(synthetic: Synthetic) -> tuple[Checkpoint, Located]:
     return asyncio.run(work())
 
 
+def remove_segments(synthetic: Synthetic, batch: int) -> None:
+    """Remove all segments that a batch wrote."""
+    for segment in {p.segment for e in synthetic.documents[batch].entries for p in e.pieces}:
+        del synthetic.objects[f"_tidelog/segments/{segment}"]
+
+
 def live_paths(assessment: Assessment) -> set[str]:
     return {entry.name.path for entry in assessment.live}
 
@@ -106,8 +112,7 @@ def test_a_snapshot_of_an_attempt_that_lost_keeps_nothing_from_being_live() -> N
 
 def test_segments_that_only_expired_changelogs_lay_in_may_be_gone() -> None:
     synthetic = Synthetic().virtual(25).snapshots(10).snapshots(20).purge(until=15)
-    for piece in {p.segment for e in synthetic.documents[3].entries for p in e.pieces}:
-        del synthetic.objects[f"_tidelog/segments/{piece}"]
+    remove_segments(synthetic, 3)
     _, located = examine(synthetic)
     assert located.assessment.lost == ()
 
@@ -119,8 +124,7 @@ def test_first_changelogs_that_a_roll_up_still_names_are_lost_if_a_batch_misses_
     """Spark may have cleaned up the state of batches 7 and 8, but not of batch 9."""
     synthetic = Synthetic().virtual(13).snapshots(snapshot).purge(until=7)
     for batch in range(8):
-        for piece in {p.segment for e in synthetic.documents[batch].entries for p in e.pieces}:
-            del synthetic.objects[f"_tidelog/segments/{piece}"]
+        remove_segments(synthetic, batch)
     _, located = examine(synthetic)
     assert {each.batch for each in located.assessment.lost} == lost
 
