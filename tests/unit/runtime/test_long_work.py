@@ -2,7 +2,7 @@
 pass between the steps; buffers have a limit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,9 +21,11 @@ from tests.support.pressure import (
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
 from tidelog import Callback, Job, StatefulProcessor
 from tidelog.checkpoint.coordinator import Schedule
+from tidelog.connectors.program.callback import CallbackWriter
 from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.sink import SinkContext
 from tidelog.storage.memory import MemoryStore
 
 COUNT = 400
@@ -133,6 +135,33 @@ def test_a_sink_that_takes_its_time_does_not_hold_the_loop() -> None:
     job.source(source).sink(Callback(lambda n: written.append(slow(clock, n))))
     run_watched(job, clock)
     assert written == list(range(COUNT)) and clock.longest <= LIMIT_S
+
+
+class Requests(Callback):
+    """A sink that makes a request for each of its calls, however many records it gets."""
+
+    def __init__(self, clock: Stopwatch) -> None:
+        super().__init__(print)
+        self._clock = clock
+        self.calls: list[Sequence[int]] = []
+
+    def open(self, context: SinkContext) -> CallbackWriter:
+        writer = super().open(context)
+        writer.write = self._write  # type: ignore[method-assign]
+        return writer
+
+    def _write(self, records: Sequence[int]) -> None:
+        self._clock.spend(0.02)
+        self.calls.append(records)
+
+
+def test_a_sink_whose_calls_take_long_gets_whole_buffers_while_checkpoints_are_under_way() -> None:
+    clock, job, buffers, length = Stopwatch(), Job("requests"), 100, 1_000
+    source, sink = Eager({"only": list(range(buffers * length))}, length), Requests(clock)
+    job.source(source).map(lambda n: n).sink(sink)
+    run_watched(job, clock, checkpoint=Schedule(interval=0.1))
+    assert [n for call in sink.calls for n in call] == list(range(buffers * length))
+    assert len(sink.calls) <= 1.3 * buffers
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3)])

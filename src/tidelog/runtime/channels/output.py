@@ -14,7 +14,7 @@ from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits,
 from tidelog.runtime.channels.partition import Partitioner
 from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
-from tidelog.runtime.operators.turn import TURN_S, Portion
+from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.tasks.worktime import WorkTime
 
 
@@ -99,8 +99,9 @@ class Output:
                 continue
             for cut in limit.cut(part):
                 await self._send(edge, target, cut)
-        if took >= TURN_S / 2:
+        if self.work.turn.over():
             await self.work.clock.sleep(0)
+            self.work.turn.begin()
 
     async def _send(self, edge: OutputEdge, target: int, buffer: Batch) -> None:
         edge.channels[target].send(buffer)

@@ -11,7 +11,8 @@ from typing import Final
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST, Portion
+from tidelog.runtime.operators.portion import Portion
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST
 from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.runtime.user_code import blame, close_all
 

@@ -10,7 +10,8 @@ from tidelog.runtime.operators.operator import (
     Operator,
     OperatorContext,
 )
-from tidelog.runtime.operators.turn import PAUSE, Outputs
+from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.user_code import blame
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN

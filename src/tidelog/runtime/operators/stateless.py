@@ -5,7 +5,7 @@ from typing import Any
 
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.turn import flattened
+from tidelog.runtime.operators.outputs import flattened
 from tidelog.runtime.user_code import map_all
 
 

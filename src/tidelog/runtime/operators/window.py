@@ -27,7 +27,8 @@ from tidelog.runtime.operators.operator import (
     Operator,
     OperatorContext,
 )
-from tidelog.runtime.operators.turn import PAUSE, REST, Outputs
+from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.user_code import blame
 from tidelog.state.appending import append
 from tidelog.state.event_time import EventTime

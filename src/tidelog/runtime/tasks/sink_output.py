@@ -17,7 +17,7 @@ from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.operators.turn import TURN_S, Portion
+from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.runtime.user_code import blame
@@ -91,8 +91,9 @@ class SinkOutput:
                     await self._offload.run_to_end(self._writer.make_room)
         self.work.called(self._name, took)
         self._portion.took(len(records), took)
-        if took >= TURN_S / 2:
+        if self.work.turn.over():
             await self.work.clock.sleep(0)
+            self.work.turn.begin()
 
     available = True
     """As of `Output`: a sink always has room."""

@@ -93,3 +93,4 @@ class _Waiting:
 
     def __exit__(self, *_: object) -> None:
         self._work.backpressured_s += self._work.clock.monotonic() - self._since
+        self._work.turn.begin()  # others have run

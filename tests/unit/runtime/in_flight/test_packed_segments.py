@@ -35,7 +35,7 @@ def fanned_out(tasks: int, clock: VirtualClock, sink: Outside) -> tuple[Job, lis
     job = Job("fan-out")
     stream = job.source(source, parallelism=SPLITS)
     for _ in range(tasks):
-        stream = slowly(stream.key_by(hash), clock, 0.01).flat_map(lambda r: [(*r, 0), (*r, 1)])
+        stream = slowly(stream.key_by(hash), clock, 0.05).flat_map(lambda r: [(*r, 0), (*r, 1)])
     stream.sink(sink)
     copies = list(itertools.product((0, 1), repeat=tasks))
     return job, sorted((*record, *copy) for record in source.records for copy in copies)

@@ -1,0 +1,105 @@
+"""What a user's functions make, cut into buffers.
+
+Invariant: a buffer is limited in records and bytes, and ends when the task's turn is over.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, repeat
+from typing import Any, Final
+
+from tidelog.runtime.channels.buffers import bytes_of
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.portion import Portion
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, Turn
+
+_UNMEASURED: Final = 64
+"""Records that may be made before they are measured."""
+_ROWS_AT_ONCE: Final = 256
+
+
+class Outputs:
+    """Gathers the output of a user's functions into buffers limited in records, bytes and time."""
+
+    __slots__ = (
+        "_look",
+        "_look_at",
+        "_measured",
+        "_portion",
+        "_size_bytes",
+        "_turn",
+        "records",
+        "times",
+    )
+
+    def __init__(self, turn: Turn, *, timed: bool = False) -> None:
+        self._turn = turn
+        self._portion = Portion(_ROWS_AT_ONCE)
+        self.records: list[Any] = []
+        self.times: list[int] | None = [] if timed else None
+        self._size_bytes = self._measured = 0
+        self._look = self._look_at = 1
+
+    @property
+    def due(self) -> bool:
+        """Whether to emit what was gathered: it fills a buffer, or the turn is over."""
+        count = len(self.records)
+        if count >= self._look_at:
+            self._measure()
+            # Soon again where records are large; a look costs as much as a few small ones.
+            small = self._size_bytes < OUTPUT_BYTES / 16
+            self._look = min(2 * self._look, _UNMEASURED) if small else 1
+            self._look_at = count + self._look
+        full = count >= OUTPUT_RECORDS or self._size_bytes >= OUTPUT_BYTES
+        return full or self._turn.over()
+
+    def cut(self) -> Batch:
+        """Everything gathered so far, as a buffer."""
+        self._measure()
+        batch = Batch(self.records, self.times, size_bytes=self._size_bytes)
+        self.records, self.times = [], None if self.times is None else []
+        self._size_bytes = self._measured = 0
+        self._look_at = self._look
+        return batch
+
+    def take(self, made: Iterable[Any], time: int | None = None) -> Iterator[Batch]:
+        """Gather all of `made`, with this event time; yields buffers as they are due."""
+        if type(made) is list:
+            self._add(made, time)
+            if self.due:
+                yield self.cut()
+            return
+        drawing = iter(made)
+        size = drawn = 0
+        while drawn == size:
+            size, started = self._portion.size, self._turn.now()
+            portion = list(islice(drawing, size))
+            self._add(portion, time)
+            drawn = len(portion)
+            if drawn == size:
+                seconds, before = self._turn.now() - started, self._size_bytes
+                self._measure()
+                self._portion.took(drawn, seconds, self._size_bytes - before)
+            if self.due:
+                yield self.cut()
+
+    def _add(self, made: list[Any], time: int | None) -> None:
+        self.records += made
+        if self.times is not None and time is not None:
+            self.times.extend(repeat(time, len(made)))
+
+    def _measure(self) -> None:
+        if self._measured < len(self.records):
+            self._size_bytes += bytes_of(self.records[self._measured :])
+            self._measured = len(self.records)
+
+
+def flattened(
+    function: Callable[[Any], Iterable[Any]], batch: Batch, turn: Turn
+) -> Iterator[Batch]:
+    """Buffers of the function's output for each record, with the record's event time."""
+    outputs = Outputs(turn, timed=batch.times is not None)
+    times: Iterable[int | None] = repeat(None) if batch.times is None else batch.times
+    for record, time in zip(batch.records, times, strict=False):
+        yield from outputs.take(function(record), time)
+    if outputs.records:
+        yield outputs.cut()
