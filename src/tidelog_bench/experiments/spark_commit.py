@@ -53,12 +53,12 @@ def cells(size: Size) -> Sequence[Cell]:
 
 
 def cells_of_many_slots(size: Size) -> Sequence[Cell]:
-    """The cells with 64 partitions, with eight task slots whatever the machine has."""
-    return [
-        Cell({**cell.settings, "slots": 8}, cell.variants, cell.expected_s)
-        for cell in cells(size)
-        if size is Size.QUICK or cell.settings["partitions"] == 64
-    ]
+    """With eight task slots whatever the machine has: one query, or all with 64 partitions."""
+    if size is Size.STANDARD:
+        chosen = [_cell(("aggregation",), 64, 30, warm=6, batches=20, limit_s=10)]
+    else:
+        chosen = [c for c in cells(size) if size is Size.QUICK or c.settings["partitions"] == 64]
+    return [Cell({**each.settings, "slots": 8}, each.variants, each.expected_s) for each in chosen]
 
 
 def _cell(

@@ -64,8 +64,9 @@ def test_more_task_slots_than_cores_are_cells_of_their_own() -> None:
         "local[8]"
     }
     assert {cell.settings["slots"] for cell in cores} == {CORES}
-    of_64 = [cell for cell in cores if cell.settings["partitions"] == 64]
-    assert [{**cell.settings, "slots": 8} for cell in of_64] == [cell.settings for cell in many]
+    of_64 = [cell.settings for cell in cores if cell.settings["partitions"] == 64]
+    only = {"queries": "aggregation", "slots": 8}
+    assert [{**settings, **only} for settings in of_64] == [cell.settings for cell in many]
 
 
 def test_a_store_without_latency_has_no_limit_of_bandwidth_either() -> None:
