@@ -100,8 +100,7 @@ class Output:
             for cut in limit.cut(part):
                 await self._send(edge, target, cut)
         if self.work.turn.over():
-            await self.work.clock.sleep(0)
-            self.work.turn.begin()
+            await self.work.rest()
 
     async def _send(self, edge: OutputEdge, target: int, buffer: Batch) -> None:
         edge.channels[target].send(buffer)

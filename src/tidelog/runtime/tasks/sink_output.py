@@ -92,8 +92,7 @@ class SinkOutput:
         self.work.called(self._name, took)
         self._portion.took(len(records), took)
         if self.work.turn.over():
-            await self.work.clock.sleep(0)
-            self.work.turn.begin()
+            await self.work.rest()
 
     available = True
     """As of `Output`: a sink always has room."""

@@ -148,8 +148,7 @@ class Task(ABC):
 
     async def _rest(self) -> None:
         """Let uploads and other tasks have their turn."""
-        await self.parts.effects.clock.sleep(0)
-        self.parts.chain.turn.begin()
+        await self.parts.output.work.rest()
 
     async def _emit_in_steps(self, batches: Iterable[Batch]) -> None:
         """Like `_emit` for what may take long: barriers may pass in between (FLIP-443)."""

@@ -55,6 +55,11 @@ class WorkTime:
         if seconds >= LONG_CALL_S:
             self._calls.took(operator, seconds)
 
+    async def rest(self) -> None:
+        """Let uploads and other tasks have their turn; then a new one of this task begins."""
+        await self.clock.sleep(0)
+        self.turn.begin()
+
     def working(self) -> "_Working":
         """Count what is done within, without the waiting in it."""
         return _Working(self)
