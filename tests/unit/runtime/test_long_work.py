@@ -2,7 +2,7 @@
 pass between the steps; buffers have a limit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -25,7 +25,8 @@ from tidelog.connectors.program.callback import CallbackWriter
 from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.sink import SinkContext
+from tidelog.runtime.graph import Stream
+from tidelog.runtime.sink import Sink, SinkContext
 from tidelog.storage.memory import MemoryStore
 
 COUNT = 400
@@ -155,12 +156,24 @@ class Requests(Callback):
         self.calls.append(records)
 
 
-def test_a_sink_whose_calls_take_long_gets_whole_buffers_while_checkpoints_are_under_way() -> None:
+def at_once(stream: Stream, sink: Sink) -> object:
+    return stream.sink(sink)
+
+
+def behind_an_edge(stream: Stream, sink: Sink) -> object:
+    return stream.rebalance().map(lambda n: n).sink(sink)
+
+
+@pytest.mark.parametrize("record_us", [0, 5])
+@pytest.mark.parametrize("build", [at_once, behind_an_edge])
+def test_a_sink_whose_calls_take_long_gets_whole_buffers_while_checkpoints_are_under_way(
+    build: Callable[[Stream, Sink], object], record_us: int
+) -> None:
     clock, job, buffers, length = Stopwatch(), Job("requests"), 100, 1_000
     source, sink = Eager({"only": list(range(buffers * length))}, length), Requests(clock)
-    job.source(source).map(lambda n: n).sink(sink)
+    build(job.source(source).map(lambda n: slow(clock, n, record_us * 1e-6)), sink)
     run_watched(job, clock, checkpoint=Schedule(interval=0.1))
-    assert [n for call in sink.calls for n in call] == list(range(buffers * length))
+    assert sorted(n for call in sink.calls for n in call) == list(range(buffers * length))
     assert len(sink.calls) <= 1.3 * buffers
 
 
@@ -291,3 +304,20 @@ def test_one_call_of_a_users_function_that_holds_the_process_is_told_once(
         assert told == []
     else:
         assert len(told) == 1 and "long" in told[0] and "250 ms" in told[0]
+
+
+def test_map_batches_gets_whole_buffers_after_other_operators() -> None:
+    clock, calls, buffers, length = Stopwatch(), list[int](), 20, 2_000
+    source = Eager({"only": list(range(buffers * length))}, length)
+
+    def requested(records: list[int]) -> list[int]:
+        clock.spend(0.03)
+        calls.append(len(records))
+        return records
+
+    job, sink = Job("requests"), Outside()
+    kept = job.source(source).filter(lambda n: slow(clock, n % 2 == 0, 5e-6))
+    kept.map_batches(requested).sink(sink)
+    run_watched(job, clock, checkpoint=Schedule(interval=0.1))
+    assert sink.records == list(range(0, buffers * length, 2))
+    assert len(calls) <= 1.1 * buffers

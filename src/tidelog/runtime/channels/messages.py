@@ -26,7 +26,11 @@ class Batch:
     def part(self, start: int, end: int) -> "Batch":
         """The records from one position up to and excluding another."""
         times = None if self.times is None else self.times[start:end]
-        return Batch(self.records[start:end], times)
+        return Batch(self.records[start:end], times, size_bytes=self._share(end - start))
+
+    def _share(self, count: int) -> int:
+        """What so many of the records take, as far as it is known."""
+        return self.size_bytes * count // len(self.records)
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class KeyedBatch(Batch):
             None if self.times is None else self.times[start:end],
             self.keys[start:end],
             self.groups[start:end],
+            size_bytes=self._share(end - start),
         )
 
 

@@ -4,17 +4,18 @@ Invariant: events go to every channel, records to those that the partitioner cho
 order they were emitted, but for barriers that overtake.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
+from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.channels.partition import Partitioner
 from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
 from tidelog.runtime.operators.portion import Portion
+from tidelog.runtime.operators.turn import TURN_S
 from tidelog.runtime.tasks.worktime import WorkTime
 
 
@@ -65,6 +66,10 @@ class Output:
         for edge in self._edges:
             edge.pool.notify(listener)
 
+    def joined(self, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """What a buffer of input has become, in few buffers: the next task handles each."""
+        return self._limit.joined(batches, self.work.turn.now, TURN_S)
+
     async def emit(self, batch: Batch) -> None:
         """Send records as buffers of limited size.
 
@@ -77,28 +82,26 @@ class Output:
         if isinstance(batch, SideBatch):
             tag, batch = batch.tag, Batch(batch.records, batch.times)
         self.records += len(batch.records)
-        batch.size_bytes = batch.size_bytes or bytes_of(batch.records)
-        for edge in self._edges:
-            if edge.tag == tag:
-                divisible = edge.partitioner.divisible
-                for piece in edge.portion.pieces(batch, self.work.turn) if divisible else (batch,):
-                    await self._route(edge, piece, batch)
+        for buffer in self._limit.cut(batch):
+            for edge in self._edges:
+                if edge.tag != tag:
+                    continue
+                if not edge.partitioner.divisible:
+                    await self._route(edge, buffer)
+                    continue
+                for piece in edge.portion.pieces(buffer, self.work.turn):
+                    await self._route(edge, piece)
 
-    async def _route(self, edge: OutputEdge, piece: Batch, whole: Batch) -> None:
-        now, limit, count = self.work.clock.monotonic, self._limit, len(whole.records)
+    async def _route(self, edge: OutputEdge, buffer: Batch) -> None:
+        now, count, size_bytes = self.work.clock.monotonic, len(buffer.records), buffer.size_bytes
         started = now()
-        routed = list(edge.partitioner.route(piece))
+        routed = list(edge.partitioner.route(buffer))
         took = now() - started
-        edge.portion.took(len(piece.records), took)
+        edge.portion.took(count, took)
         self.work.called(edge.partitioner.name, took)
-        fits = limit.fits(whole)
         for target, part in routed:
-            if fits:
-                part.size_bytes = whole.size_bytes * len(part.records) // count
-                await self._send(edge, target, part)
-                continue
-            for cut in limit.cut(part):
-                await self._send(edge, target, cut)
+            part.size_bytes = size_bytes * len(part.records) // count
+            await self._send(edge, target, part)
         if self.work.turn.over():
             await self.work.rest()
 

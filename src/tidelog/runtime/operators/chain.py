@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
@@ -16,6 +17,7 @@ from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST
 from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.runtime.user_code import blame, close_all
 
+_WHOLE: Final = BufferLimit()
 _PIECES: Final = 4
 """A portion of input may add so many times the bytes of an output buffer to the state."""
 
@@ -104,6 +106,8 @@ class OperatorChain:
         self, name: str, operator: Operator, batches: Iterable[Batch], portion: Portion
     ) -> Iterator[Batch]:
         turn, rows_bytes = self.turn, self._rows_bytes
+        if operator.takes_whole_buffers:
+            batches = _WHOLE.joined(batches, turn.now)
         for batch in batches:
             if isinstance(batch, SideBatch) or not batch.records:
                 yield batch

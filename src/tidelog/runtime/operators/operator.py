@@ -43,6 +43,8 @@ class Operator(ABC):
     """Records since the start that came when event time had passed them."""
     divisible: bool = True
     """A buffer may be handled in portions, when records take long."""
+    takes_whole_buffers: bool = False
+    """It has a function of whole buffers: what became of one is joined again for it."""
 
     def open(self, context: OperatorContext) -> None:
         """Called once before anything else; state is restored already."""

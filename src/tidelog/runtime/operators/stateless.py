@@ -52,6 +52,7 @@ class MapBatches(Operator):
     """A whole buffer of records in, one out; event times are dropped."""
 
     divisible = False
+    takes_whole_buffers = True
 
     def __init__(self, function: Callable[[list[Any]], list[Any]]) -> None:
         self._function = function

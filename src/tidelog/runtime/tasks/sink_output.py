@@ -15,9 +15,11 @@ from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.effects import Offload
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.in_flight.capture import InFlight
 from tidelog.runtime.operators.portion import Portion
+from tidelog.runtime.operators.turn import TURN_S
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.runtime.user_code import blame
@@ -71,6 +73,10 @@ class SinkOutput:
             tokens = [transaction.token for transaction in restored]
             with blame(self._name):
                 await self._offload.run_to_end(self._writer.recover, tokens)
+
+    def joined(self, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """What a buffer of input has become, in few buffers: each is a call of the writer."""
+        return BufferLimit().joined(batches, self.work.turn.now, TURN_S)
 
     async def emit(self, batch: Batch) -> None:
         """Write a buffer; one of a side output is dropped, as nothing consumes it here."""

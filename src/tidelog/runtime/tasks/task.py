@@ -138,7 +138,7 @@ class Task(ABC):
     async def _emit(self, batches: Iterable[Batch]) -> None:
         output = self.parts.output
         turn = self.parts.chain.turn
-        for batch in batches:
+        for batch in output.joined(batches):
             if batch.records:
                 await output.emit(batch)
             if batch.records or batch is REST:
