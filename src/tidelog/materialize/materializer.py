@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.effects import Clock, Effects
 from tidelog.errors import MaterializationFailedError, TidelogError
 from tidelog.events import Event
@@ -120,9 +121,12 @@ class Materializer:
         async with self.turns.freezing:
             await self._in_steps(self.backend.flush_in_steps(settle=True))
             await self.snapshots.prepare()
-            # What was flushed meanwhile; what is still buffered belongs to the log behind.
-            await self._in_steps(self.backend.settle())
-            # The table holds exactly the changes below seqno.
+            # What was flushed meanwhile; what is still buffered belongs to the log after it.
+            while self.backend.dirty_rows > SLICE_ROWS:
+                await self._in_steps(self.backend.write_back())
+            for _ in self.backend.write_back():
+                pass
+            # The table holds all changes below seqno.
             captured = self.snapshots.capture(self.backend.seqno)
             self.backend.begin_chain()
         now = self.effects.clock.monotonic()
@@ -139,7 +143,7 @@ class Materializer:
         return Observed(
             self.backend.seqno - base.upto + base.changes,
             chain.log_bytes,
-            self.backend.table.size_bytes(),
+            self.backend.table_bytes(),
             inherits=bool(base.inherited),
         )
 

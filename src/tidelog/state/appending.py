@@ -8,7 +8,8 @@ later flush gives a number again.
 
 from typing import Any, Final
 
-from tidelog.changelog.write_buffer import SLICE_ROWS, StateRows
+from tidelog.changelog.state_rows import StateRows
+from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.state.backend import KeyedBackend
 
 MOST_ELEMENTS: Final = SLICE_ROWS

@@ -1,15 +1,18 @@
 """The keyed state backend of one subtask: table, write buffer and log chain together.
 
 Invariants:
-- every change reaches the table and the log in the same flush, so at a flush boundary the table
-  equals "last materialization plus log up to `seqno`"; rows may wait in front of the table, where
-  every read and snapshot finds them;
+- every change reaches the log in a flush, and the table in the same flush or later (`write_back`),
+  at the latest before it is scanned or frozen: rows that change all the time are written to it once
+  for many flushes, and a barrier waits for the log alone;
+- a table that is frozen has all changes below `seqno`, and may have later ones, which every
+  checkpoint that refers to it has in its log;
 - `seqno` counts the changes flushed and never goes back;
 - the table and the buffer belong to one task; nothing else touches them.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -17,8 +20,9 @@ import msgspec
 from tidelog.changelog.block import SealedBlock, seal_metadata
 from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.row_memory import ROW_SLOT_BYTES, RowAccount, RowMemory
-from tidelog.changelog.write_buffer import StateRows, WriteBuffer
+from tidelog.changelog.row_memory import RowAccount, RowMemory
+from tidelog.changelog.state_rows import StateRows
+from tidelog.changelog.write_buffer import WriteBuffer
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
@@ -29,13 +33,14 @@ from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
 from tidelog.table.port import Table
-from tidelog.table.write_behind import SETTLED_AT_ONCE, WriteBehind
 
 _NO_CHANGE = SeqNo(0)
 SWEPT_PER_STEP = 2048
 """Rows with a time to live that are visited without a pause: a millisecond or two."""
 MOST_SWEPT = 16_384
 """Rows visited after one buffer; the rest comes after the next."""
+MOST_DIRTY = 262_144
+"""Rows that the table may lack: their number is what a materialization has to write first."""
 MAX_BATCH_BYTES = 8 << 20
 """A flush of more than this is several batches: table and log copy each as a whole."""
 
@@ -104,8 +109,6 @@ class KeyedBackend:
     log: ChangeSink
     now_ms: Callable[[], int]
     monotonic: Callable[[], float]
-    behind: WriteBehind | None = None
-    """The table, when its writes may wait; None: a flush writes to it."""
     cadence: Cadence | None = None
     """When checkpoints come; None: they come without notice."""
     config: FlushConfig = field(default_factory=FlushConfig)
@@ -130,6 +133,8 @@ class KeyedBackend:
     _flushed_at: float = field(init=False)
     _metadata_due: bool = field(init=False, default=True)
     _broken: Exception | None = field(init=False, default=None)
+    _write_through: bool = field(init=False, default=False)
+    """Each flush writes to the table: a state is scanned, for which all rows have to be there."""
 
     def __post_init__(self) -> None:
         self._buffer = WriteBuffer(self.table)
@@ -151,16 +156,14 @@ class KeyedBackend:
         `observe` sees the values of every flush before anything is written, and may refuse them.
         """
         self._metadata_due = True
-        if scanned and self.behind is not None:
-            self.behind.through = True
         cached = cached and not self.reads_only
+        self._write_through = self._write_through or scanned or not cached
         return self._buffer.state(encode, decode, cached=cached, scanned=scanned, observe=observe)
 
     def sweep(self, sweep: TtlSweep) -> None:
         """Remove what expires of a state; it is scanned for that."""
         self.sweeps.append(sweep)
-        if self.behind is not None:
-            self.behind.through = True
+        self._write_through = True
 
     def use_key(self, key: object) -> None:
         """Make `key` the current key of all states."""
@@ -176,11 +179,17 @@ class KeyedBackend:
         self._buffer.grew(elements, newest)
 
     def rows_bytes(self) -> int:
-        """About how much memory the rows take that are buffered, cached or wait for the table."""
-        size = self._buffer.memory_bytes
-        if self.behind is not None:
-            size += self.behind.waiting_bytes + self.behind.waiting * ROW_SLOT_BYTES
-        return size
+        """About how much memory the rows take that are buffered, dirty or cached."""
+        return self._buffer.memory_bytes
+
+    def table_bytes(self) -> int:
+        """Estimated size of the table's data, with that of the rows which it does not have yet."""
+        return self.table.size_bytes() + int(self._buffer.dirty * self._row_bytes)
+
+    @property
+    def dirty_rows(self) -> int:
+        """Rows that the log has and the table does not."""
+        return self._buffer.dirty
 
     @property
     def buffered(self) -> bool:
@@ -192,7 +201,6 @@ class KeyedBackend:
 
         To be asked after every few records: this is where memory is counted.
         """
-        self._bound_cache()
         self._account.holds(self.rows_bytes())
         size = len(self._buffer)
         if size == 0:
@@ -210,13 +218,9 @@ class KeyedBackend:
         # Hot rows would be back by then: what is combined twice over is left to the barrier.
         return (
             self.cadence is not None
-            and not self._hot(size)
+            and self._buffer.updates <= 2 * size
             and self.cadence.leads(self._flushed_at, FLUSH_LEAD_S)
         )
-
-    def _hot(self, size: int) -> bool:
-        """Whether the rows of the buffer, so many, change again and again."""
-        return self._buffer.updates > 2 * size
 
     def make_room(self) -> Iterator[None]:
         """Let rows leave memory while those of all subtasks take too much, some at a time."""
@@ -224,18 +228,23 @@ class KeyedBackend:
 
     def _shed(self) -> Iterator[None]:
         """Free the memory of all rows: those that only the buffer has go to table and log."""
-        self._buffer.drop_cached()
-        for steps in (self._free(), self.flush_in_steps(cache=False, settle=True)):
+        for steps in (self.flush_in_steps(cache=False, settle=True), self._drop_cached()):
             for _ in steps:
                 self._account.holds(self.rows_bytes())
                 yield
         self._account.holds(self.rows_bytes())
 
-    def _bound_cache(self) -> None:
+    @property
+    def _crowded(self) -> bool:
+        """Rows that flushes have left in memory take too much of it."""
         cached, limit = self._buffer.cached_bytes, self.config.cache_bytes
-        if self.memory.crowded_by(cached) or (limit is not None and cached > limit):
-            # All at once instead of an LRU list: no bookkeeping per access.
-            self._buffer.drop_cached()
+        return self.memory.crowded_by(cached) or (limit is not None and cached > limit)
+
+    def _drop_cached(self) -> Iterator[None]:
+        # All at once instead of an LRU list: no bookkeeping per access.
+        yield from self.write_back()
+        self._buffer.drop_cached()
+        yield from self._free()
 
     def _free(self) -> Iterator[None]:
         while self._buffer.free():
@@ -246,57 +255,63 @@ class KeyedBackend:
         self._buffer.drop_cached()
         self._account.close()
 
-    def flush(self) -> None:
-        """Write all buffered changes to table and log; the table may get them later.
+    def flush(self, *, settle: bool = True) -> None:
+        """Write all buffered changes to the log, and with `settle` to the table.
 
         Raises the table's errors, StateSchemaError for a value that cannot be encoded, and the
         same error ever after: changes that left the buffer and reached neither table nor log are
         lost, so no checkpoint may be taken of this backend any more.
         """
-        self._flush_some(put_off=True)
-        while len(self._buffer):
-            self._flush_some(put_off=True)
+        self._flush_some(cache=True)  # also without changes: metadata may be due
+        for _ in self.flush_in_steps(settle=settle):
+            pass
 
-    def flush_in_steps(
-        self, *, cache: bool = True, settle: bool = False, urgent: bool = False
-    ) -> Iterator[None]:
+    def flush_in_steps(self, *, cache: bool = True, settle: bool = False) -> Iterator[None]:
         """Like `flush`, some rows at a time; between two steps others may have their turn.
 
-        Without `cache` the rows leave memory; with `settle` none waits for the table any more; with
-        `urgent` the log gets them first and the table later. What is put in between is flushed as
-        far as its turn comes; whoever wants nothing left calls `flush` at the end.
+        Without `cache` the rows leave memory; with `settle` the table has them all. What is put in
+        between is flushed as far as its turn comes; whoever wants nothing left calls `flush` at the
+        end.
         """
         left = len(self._buffer)
-        # Rows that change all the time are written to the table once for many flushes.
-        put_off = not settle and (urgent or self._hot(left))
-        if not put_off:
-            yield from self.settle()
         while left > 0:
-            left = min(left - self._flush_some(cache=cache, put_off=put_off), len(self._buffer))
+            left = min(left - self._flush_some(cache=cache), len(self._buffer))
             if left > 0:
                 yield
         yield from self._free()
         if settle:
-            yield from self.settle()
+            yield from self.write_back()
 
-    def settle(self) -> Iterator[None]:
-        """Bring the rows to the table that waited for it when this began."""
-        left = 0 if self.behind is None else self.behind.waiting
-        while left > 0 and self.behind is not None and self.behind.settle():
-            left -= SETTLED_AT_ONCE
-            yield
+    def write_back(self, keep: int = 0) -> Iterator[None]:
+        """Bring rows to the table that it lacks, but for the `keep` that may wait on.
 
-    def _flush_some(self, *, cache: bool = True, put_off: bool) -> int:
-        """One batch of rows goes to table and log; says how many rows."""
+        Some at a time; rows that are flushed in between may be left. Raises as `flush`.
+        """
+        left = self._buffer.dirty - keep
+        while left > 0:
+            left -= self._unless_broken(self._write_dirty)
+            if left > 0:
+                yield
+
+    def _write_dirty(self) -> int:
+        keys, values = self._encoding(self._buffer.take_dirty)
+        self.table.write(keys, values)
+        return len(keys)
+
+    def _flush_some(self, *, cache: bool) -> int:
+        """One batch of rows goes to the log, and to the table if it must; says how many rows."""
+        return self._unless_broken(partial(self._write_batch, cache))
+
+    def _unless_broken(self, write: Callable[[], int]) -> int:
         if self._broken is not None:
             raise self._broken
         try:
-            return self._write_batch(cache=cache, put_off=put_off)
+            return write()
         except Exception as error:
             self._broken = error
             raise
 
-    def _write_batch(self, *, cache: bool, put_off: bool) -> int:
+    def _write_batch(self, cache: bool) -> int:
         self._flushed_at = self.monotonic()
         if self._metadata_due:
             self._metadata_due = False
@@ -306,16 +321,17 @@ class KeyedBackend:
         for sweep in self.sweeps:
             sweep.count(self.now_ms())
         updates = self._buffer.take_updates()
-        keys, values = self._drain(cache=cache)
+        through = self._write_through or not cache
+        keys, values = self._encoding(
+            partial(self._buffer.drain, cache=cache, dirty=not through),
+        )
         for sweep in self.sweeps:
             sweep.flushed()
         if not keys:
             return 0
         raw_bytes = 0
         for batch in ChangeBatch(self.seqno, keys, values).split(MAX_BATCH_BYTES):
-            if put_off and self.behind is not None:
-                self.behind.put_off(batch.keys, batch.values)
-            else:
+            if through:
                 self.table.write(batch.keys, batch.values)
             self.log.submit(batch)
             self.seqno = batch.end
@@ -327,9 +343,11 @@ class KeyedBackend:
         self._row_bytes = raw_bytes / len(keys)
         return len(keys)
 
-    def _drain(self, *, cache: bool) -> tuple[list[bytes], list[bytes | None]]:
+    def _encoding(
+        self, take: Callable[[], tuple[list[bytes], list[bytes | None]]]
+    ) -> tuple[list[bytes], list[bytes | None]]:
         try:
-            return self._buffer.drain(cache=cache)
+            return take()
         except (TypeError, OverflowError, UnicodeEncodeError, RecursionError) as cause:
             raise StateSchemaError(
                 f"a value in the state of operator {self.registry.operator!r}",
@@ -341,14 +359,16 @@ class KeyedBackend:
 
     def tidy(self) -> Iterator[None]:
         """Remove expired rows as far as it is due, free rows that are not cached any more, and
-        bring rows to the table when too many wait for it.
+        bring rows to the table when it lacks too many.
 
         Some at a time: one step per item. Between two steps others may have their turn. Reads are
         right without.
         """
         yield from self._free()
-        if self._too_many_wait():
-            yield from self.settle()
+        if self._crowded:
+            yield from self._drop_cached()
+        elif self._buffer.dirty > MOST_DIRTY:
+            yield from self.write_back(keep=MOST_DIRTY)
         for sweep in self.sweeps:
             now_ms = self.now_ms()
             left = min(sweep.owed(now_ms), MOST_SWEPT)
@@ -356,13 +376,6 @@ class KeyedBackend:
                 self.metrics.expired += sweep.step(now_ms, min(left, SWEPT_PER_STEP))
                 left -= SWEPT_PER_STEP
                 yield
-
-    def _too_many_wait(self) -> bool:
-        if self.behind is None or self.behind.waiting <= self.config.rows:
-            return False
-        # A checkpoint that is under way gets the processor first, within bounds.
-        calm = self.cadence is None or not self.cadence.under_way
-        return calm or self.behind.waiting > 4 * self.config.rows
 
     def begin_chain(self) -> None:
         """A materialization was taken here: the log that follows starts with state metadata."""

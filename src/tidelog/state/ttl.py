@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tidelog.changelog.change import prefix_end
-from tidelog.changelog.write_buffer import StateRows
+from tidelog.changelog.state_rows import StateRows
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.table.port import Table
 

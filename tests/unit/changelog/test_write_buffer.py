@@ -6,7 +6,8 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tidelog.changelog.write_buffer import StateRows, WriteBuffer
+from tidelog.changelog.state_rows import StateRows
+from tidelog.changelog.write_buffer import WriteBuffer
 from tidelog.table.memory import MemoryTable
 
 
@@ -85,6 +86,56 @@ step = st.one_of(
     st.tuples(st.just("get_many"), st.lists(key)),
     st.tuples(st.just("get"), key),
 )
+
+
+lazy_step = st.one_of(
+    st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
+    st.tuples(st.just("delete"), key),
+    st.tuples(st.just("to the log"), st.integers(1, 4)),
+    st.tuples(st.just("to the table"), st.integers(1, 4)),
+    st.tuples(st.just("to both"), st.booleans()),
+    st.tuples(st.just("drop")),
+    st.tuples(st.just("get_many"), st.lists(key)),
+)
+
+
+@looking(100, deep=30)
+@given(st.lists(lazy_step, max_size=50))
+def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    writes, rows = buffer(scanned=False)
+    model: dict[bytes, str] = {}
+    logged: dict[bytes, bytes | None] = {}
+    for what, *arguments in steps:
+        match what:
+            case "put":
+                rows.put(*arguments)
+                model[arguments[0]] = arguments[1]
+            case "delete":
+                rows.delete(*arguments)
+                model.pop(arguments[0], None)
+            case "to the log":
+                keys, values = writes.drain(arguments[0], dirty=True)
+                logged.update(zip(keys, values, strict=True))
+            case "to the table":
+                keys, values = writes.take_dirty(arguments[0])
+                assert keys == sorted(set(keys)) and len(keys) <= arguments[0]
+                writes._table.write(keys, values)
+            case "to both":
+                keys, values = writes.drain(cache=arguments[0])
+                writes._table.write(keys, values)
+                logged.update(zip(keys, values, strict=True))
+            case "drop":
+                writes.drop_cached()
+            case "get_many":
+                assert rows.get_many(arguments[0]) == [model.get(k) for k in arguments[0]]
+    keys, values = writes.drain(dirty=True)
+    logged.update(zip(keys, values, strict=True))
+    writes._table.write(*writes.take_dirty())
+    assert writes.dirty == 0
+    replayed = {k: v.decode() for k, v in logged.items() if v is not None}
+    assert replayed == model == {k: v.decode() for k, v in writes._table.scan(b"", None)}
 
 
 @looking(100, deep=30)

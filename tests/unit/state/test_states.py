@@ -317,16 +317,16 @@ def test_a_flush_is_due_by_rows_by_bytes_and_by_age(limit: dict[str, Any], rows:
     assert bench.backend.flush_due()
 
 
+class Full(MemoryTable):
+    def write(self, keys: Any, values: Any) -> None:
+        raise StoreFullError("table", found="no space left", action="free disk space")
+
+
 def test_after_a_failed_flush_no_checkpoint_can_be_taken(bench: Bench) -> None:
-    """Its changes reached neither table nor log."""
-    state = ValueState(bench.backend, "v", "n int")
+    """Its changes reached neither table nor log: a list is scanned, so its table comes first."""
+    state = ListState(bench.backend, "v", "n int")
     bench.backend.use_key("k")
-    state.update((1,))
-
-    class Full(MemoryTable):
-        def write(self, keys: Any, values: Any) -> None:
-            raise StoreFullError("table", found="no space left", action="free disk space")
-
+    state.appendValue((1,))
     whole, bench.backend.table = bench.backend.table, Full()
     with pytest.raises(StoreFullError):
         bench.backend.flush()
@@ -334,6 +334,43 @@ def test_after_a_failed_flush_no_checkpoint_can_be_taken(bench: Bench) -> None:
     with pytest.raises(StoreFullError):
         bench.backend.flush()
     assert bench.backend.seqno == 0 and bench.log.batches == []
+
+
+def test_after_rows_were_refused_by_the_table_no_checkpoint_can_be_taken(bench: Bench) -> None:
+    """The log has them; the table would be frozen without them."""
+    state = ValueState(bench.backend, "v", "n int")
+    bench.backend.use_key("k")
+    state.update((1,))
+    whole, bench.backend.table = bench.backend.table, Full()
+    bench.backend.flush(settle=False)
+    assert (bench.backend.seqno, bench.backend.dirty_rows) == (1, 1)
+    with pytest.raises(StoreFullError):
+        bench.backend.flush()
+    bench.backend.table = whole
+    with pytest.raises(StoreFullError):
+        bench.backend.flush(settle=False)
+
+
+def test_a_row_that_changes_again_and_again_is_written_to_the_table_once(bench: Bench) -> None:
+    class Counting(MemoryTable):
+        written = 0
+
+        def write(self, keys: Any, values: Any) -> None:
+            self.written += len(keys)
+            super().write(keys, values)
+
+    bench.backend.table = table = Counting()
+    state = ValueState(bench.backend, "v", "n int")
+    for number in range(100):
+        for key in range(10):
+            bench.backend.use_key(key)
+            state.update((number,))
+        bench.backend.flush(settle=False)
+    assert (table.written, bench.backend.dirty_rows, bench.backend.seqno) == (0, 10, 1000)
+    for _ in bench.backend.write_back(keep=4):
+        pass
+    assert (table.written, bench.backend.dirty_rows) == (10, 0)
+    assert [row[1] for row in table.scan(b"", None)] == [b"\x91\x63"] * 10
 
 
 def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
@@ -349,6 +386,8 @@ def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
         bench.backend.use_key(n)
         assert state.get() == (n,)
         assert not bench.backend.flush_due()
+        for _ in bench.backend.tidy():
+            pass
         assert bench.backend._buffer.cached_bytes <= 2000
     assert bench.backend._buffer.cached_bytes > 0
     bench.backend.use_key("changed")

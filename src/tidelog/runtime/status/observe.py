@@ -249,7 +249,7 @@ def _state(tasks: Sequence[Task], *, open: bool) -> StateStatus:
 
 
 def _table_bytes(tasks: Sequence[Task]) -> int:
-    return sum(t.parts.backend.table.size_bytes() for t in tasks if not t.exited)
+    return sum(t.parts.backend.table_bytes() for t in tasks if not t.exited)
 
 
 def _restore(incarnation: Incarnation, *, running: bool) -> RestoreStatus | None:

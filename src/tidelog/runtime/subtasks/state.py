@@ -38,7 +38,6 @@ from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
-from tidelog.table.write_behind import WriteBehind
 
 _AT_ONCE: Final = 4
 """Tables that are created side by side."""
@@ -173,10 +172,8 @@ class SubtaskStates:
         log = None if finished else self._log(task, loaded, state)
         table = loaded.table if loaded else self.created.pop(task, None)
         table = table or factory.create(self.directory / str(task))
-        # Without a log every checkpoint is a snapshot of the table, so nothing may wait for it.
-        behind = None if log is None else WriteBehind(table)
-        snapshots = self._snapshots(task, factory.kind, behind or table, loaded)
-        backend = self._backend(task, vertex, registry, snapshots.table, behind, log)
+        snapshots = self._snapshots(task, factory.kind, table, loaded)
+        backend = self._backend(task, vertex, registry, table, log)
         if state is not None:
             backend.seqno, backend.updates = state.seqno, state.updates
             backend.event_time = EventTime.restored(state.watermark, state.ahead)
@@ -208,7 +205,6 @@ class SubtaskStates:
         vertex: Vertex,
         registry: StateRegistry,
         table: Table,
-        behind: WriteBehind | None,
         log: SubtaskLog | None,
     ) -> KeyedBackend:
         return KeyedBackend(
@@ -216,7 +212,6 @@ class SubtaskStates:
             key_groups=self.config.key_groups,
             owned=range_of(task.subtask, self.config.key_groups, vertex.parallelism),
             table=table,
-            behind=behind,
             log=log if log is not None else NoLog(),
             now_ms=self.effects.clock.now_ms,
             monotonic=self.effects.clock.monotonic,

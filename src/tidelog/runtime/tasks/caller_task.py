@@ -168,7 +168,7 @@ class CallerTask(Task):
         self._taking = barrier.checkpoint
         self._given_up.clear()
         # Most of it goes while the caller works on; what it writes meanwhile is the rest.
-        await self._in_steps(self.parts.backend.flush_in_steps(urgent=True))
+        await self._in_steps(self.parts.backend.flush_in_steps())
         async with self._caller.held(self._given_up) as held:
             if held:
                 for batch in self._caller.emitted():

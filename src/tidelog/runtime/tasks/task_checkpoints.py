@@ -71,12 +71,12 @@ class TaskCheckpoints:
         of_table = barrier.canonical or log is None or not log.complete
         # A whole turn at a time: the checkpoint waits for this, and turns of others are short.
         turn = Turn(parts.effects.clock.monotonic)
-        for _ in parts.backend.flush_in_steps(settle=of_table, urgent=True):
+        for _ in parts.backend.flush_in_steps(settle=of_table):
             if turn.over():
                 await parts.effects.clock.sleep(0)
                 turn.begin()
         # Outside of the decline: a task whose changes cannot be written has no state any more.
-        parts.backend.flush()
+        parts.backend.flush(settle=of_table)
         try:
             pending = await self._capture(barrier, seen_at, position)
         except (UserFunctionError, FencedError):

@@ -3,7 +3,7 @@
 Invariant: a state touches only rows of the backend's current key.
 """
 
-from tidelog.changelog.write_buffer import StateRows
+from tidelog.changelog.state_rows import StateRows
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.schema.codec import ValueCodec

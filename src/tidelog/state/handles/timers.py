@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidelog.changelog.change import prefix_end
-from tidelog.changelog.write_buffer import StateRows
+from tidelog.changelog.state_rows import StateRows
 from tidelog.errors import UserFunctionError
 from tidelog.state.backend import KeyedBackend
 
