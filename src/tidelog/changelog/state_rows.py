@@ -27,6 +27,7 @@ _IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
 SAMPLE_EVERY: Final = 64
 """Rows put one by one, of which one is measured."""
 
+_GROUP_BYTES: Final = 2
 SLICE_BYTES: Final = 2 << 20
 """Most bytes of a state's rows that one step of a flush takes, for large rows."""
 
@@ -202,6 +203,21 @@ class StateRows:
         fresh = [(key, self._values[key]) for key in changed]
         rows = map(self._copied, fresh) if copied else fresh
         return _merge(rows, self._table.scan(lower, upper), self._decode)
+
+    def scan_once(self, ranges: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, Any]]:
+        """Rows with lower <= key < upper of each range, for a state whose rows have no order here.
+
+        A range lies within a key group. As `scan`; no row may be put until the end.
+        """
+        here: dict[bytes, list[bytes]] = {}
+        for row in self._changed | self._dirty:
+            here.setdefault(row[:_GROUP_BYTES], []).append(row)
+        for lower, upper in ranges:
+            rows = [row for row in here.pop(lower[:_GROUP_BYTES], ()) if lower <= row < upper]
+            # What has come to the table since then may have left memory.
+            lacking = [row for row in sorted(rows) if row in self._dirty or row in self._changed]
+            fresh = [self._copied((row, self._values[row])) for row in lacking]
+            yield from _merge(fresh, self._table.scan(lower, upper), self._decode)
 
     def _copied(self, row: tuple[bytes, Any]) -> tuple[bytes, Any]:
         key, value = row

@@ -130,6 +130,9 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
                 writes.drop_cached()
             case "get_many":
                 assert rows.get_many(arguments[0]) == [model.get(k) for k in arguments[0]]
+    keys = sorted(set(model) | {b"a", b"h"})
+    ranges = [(row, row + b"\0") for row in keys]
+    assert list(rows.scan_once(ranges)) == sorted(model.items())
     keys, values = writes.drain(dirty=True)
     logged.update(zip(keys, values, strict=True))
     writes._table.write(*writes.take_dirty())

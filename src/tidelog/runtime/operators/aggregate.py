@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from tidelog.changelog.change import prefix_end
+from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE
@@ -14,7 +15,6 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import decode_key
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import ValueTypes
-from tidelog.table.frame import Row
 
 
 class Aggregate(Operator):
@@ -83,34 +83,22 @@ class Aggregate(Operator):
     def finish(self) -> Iterable[Batch]:
         if self._emit_updates:
             return
-        # The final values are read from the table alone.
-        for _ in self._backend.flush_in_steps(settle=True):
+        for _ in self._backend.flush_in_steps():
             yield PAUSE
         done = _Emitted(self._backend)
-        records, decode = self._all(done), msgspec.msgpack.Decoder().decode
-        while chunk := _buffer(records):
+        rows = self._rows.scan_once(self._left(done))
+        while chunk := next_values(rows, OUTPUT_RECORDS, OUTPUT_BYTES):
             done.put(row for row, _ in chunk)
-            yield Batch([(_key_of(row), decode(data)) for row, data in chunk])
+            yield Batch([(_key_of(row), value) for row, value in chunk])
             yield PAUSE
         done.clear()
 
-    def _all(self, done: "_Emitted") -> Iterator[Row]:
+    def _left(self, done: "_Emitted") -> Iterator[tuple[bytes, bytes]]:
+        """The rows to be emitted, as a range for each key group."""
         owned = self._backend.owned
         for group in range(owned.first, owned.last + 1):
             prefix = group.to_bytes(2, "big") + self._state
-            yield from self._backend.table.scan(done.after(prefix), prefix_end(prefix))
-
-
-def _buffer(rows: Iterator[Row]) -> list[Row]:
-    """The next rows, as many as one buffer of output takes."""
-    taken: list[Row] = []
-    size = 0
-    for row in rows:
-        taken.append(row)
-        size += len(row[1])
-        if len(taken) >= OUTPUT_RECORDS or size >= OUTPUT_BYTES:
-            break
-    return taken
+            yield done.after(prefix), prefix_end(prefix)
 
 
 class _Emitted:
