@@ -79,6 +79,10 @@ peers:
         .venv/bin/uv pip install -q --python .tools/peer-$1/bin/python "$2" || exit 1; \
     done
 
+# Processor time of whole jobs beside an earlier revision's: the base in benchmarks/speed, or `--base REVISION`.
+speed *args:
+    {{ python }} -m benchmarks.speed {{ args }}
+
 # The micro-benchmarks, compared with the stored baseline of this kind of machine.
 bench-micro *args:
     {{ python }} -m benchmarks.micro {{ args }}
