@@ -10,7 +10,7 @@ from tidelog_bench.peers.child import run_program
 from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, interpreter, missing
 from tidelog_bench.peers.task import Task
 
-_ALWAYS = ("tidelog", "bytewax", "quix-store", "pyflink", "spark-rocksdb")
+_ALWAYS = ("tidelog", "bytewax", "quix-store", "pathway", "pyflink", "spark-rocksdb")
 _SMALL: dict[str, Setting] = {
     "keys": 50_000,
     "key_bytes": 16,
@@ -80,7 +80,7 @@ EXPERIMENTS = (
             Figure("cpu_us_per_record", "CPU per record", "us"),
             Figure("commits", "commits in the measured time", "", "neither"),
             Figure("durable_mb", "durable bytes at the end", "MB"),
-            Figure("rss_mb", "resident memory", "MB"),
+            Figure("peak_mb", "peak memory", "MB"),
             Figure("cores_used", "cores used", "", "neither"),
         ),
         ratios=tuple(Ratio(TIDELOG.name, name) for name in SYSTEMS if name != TIDELOG.name),

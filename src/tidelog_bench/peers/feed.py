@@ -5,16 +5,23 @@ Invariant: the files hold the fill and then the stream, as often round as needed
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
+from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.workload import Words
+
+_LOOK_S: Final = 0.2
 
 
 class Feed:
-    """Hands out words in pieces of at most `piece_words`."""
+    """Hands out words in pieces of at most `piece_words`; with a `mark`, each ends with it."""
 
-    def __init__(self, directory: Path, words: Words, piece_words: int) -> None:
+    def __init__(
+        self, directory: Path, words: Words, piece_words: int, mark: str | None = None
+    ) -> None:
+        self._end = "\n" if mark is None else f"\n{mark}\n"
         self.input = directory / "input"
         self.input.mkdir()
         self.piece_words = piece_words
@@ -46,6 +53,17 @@ class Feed:
         while self.position < position + words:
             self.add()
 
+    async def keep_busy(self, position: Callable[[], int], seconds: float, ahead_s: float) -> None:
+        """Keep a system busy for some time: a piece ahead at least, and what its speed asks for."""
+        began, first = CLOCK.monotonic(), position()
+        now, reached, speed = began, first, 0.0
+        while now < began + seconds:
+            if now > began:
+                speed = max(speed, (reached - first) / (now - began))
+            self.keep_ahead(reached, max(self.piece_words, int(speed * ahead_s)))
+            await CLOCK.sleep(_LOOK_S)
+            now, reached = CLOCK.monotonic(), position()
+
     def again(self) -> int:
         """Let the fill appear once more, behind everything; the number of its words."""
         before = self.position
@@ -63,6 +81,6 @@ class Feed:
         for start in range(0, len(words), piece_words):
             piece = words[start : start + piece_words]
             path = self._pieces / f"{name}-{start:012}.txt"
-            path.write_text("\n".join(piece) + "\n")
+            path.write_text("\n".join(piece) + self._end)
             pieces.append((path, len(piece)))
         return pieces

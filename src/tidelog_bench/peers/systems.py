@@ -44,6 +44,7 @@ SYSTEMS: Final[dict[str, System]] = {
         TIDELOG,
         System("bytewax", "Bytewax", "bytewax", "bytewax_count", "bytewax", "peers"),
         System("quix-store", "Quix Streams", "quixstreams", "quix_count", "quix", "peers"),
+        System("pathway", "Pathway", "pathway", "pathway_count", "pathway"),
         System("pyflink", "PyFlink", "pyflink", "flink_count", "pyflink", java=True),
         System("spark-rocksdb", "PySpark", "pyspark", "spark_count", "spark", "spark", java=True),
         System("spark-hdfs", "PySpark", "pyspark", "spark_count", "spark", "spark", java=True),

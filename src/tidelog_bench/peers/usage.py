@@ -1,4 +1,4 @@
-"""Processor time and memory of a process with all its descendants, and sizes of directories.
+"""Processor time and peak memory of a process with all its descendants, and sizes of directories.
 
 Invariant: a child that has ended and was waited for still counts, as /proc hands its time to the
 parent; so a JVM or a worker counts whenever it is asked about.
@@ -13,17 +13,15 @@ from typing import Final
 from tidelog_bench.embedded.meter import CLOCK, Mark, rates
 
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
-_PAGE_MB: Final = os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One line of /proc: seconds with those of ended children, MB."""
+    """One line of /proc: seconds with those of ended children."""
 
     pid: int
     parent: int
     cpu_s: float
-    rss_mb: float
 
 
 def parse(line: str) -> Process:
@@ -31,9 +29,7 @@ def parse(line: str) -> Process:
     head, _, tail = line.rpartition(")")
     fields = tail.split()
     ticks = sum(int(field) for field in fields[11:15])
-    return Process(
-        int(head.split(" ", 1)[0]), int(fields[1]), ticks * _TICK_S, int(fields[21]) * _PAGE_MB
-    )
+    return Process(int(head.split(" ", 1)[0]), int(fields[1]), ticks * _TICK_S)
 
 
 def family(processes: Iterable[Process], root: int) -> list[Process]:
@@ -67,9 +63,18 @@ def tree_mark(records: int) -> Mark:
     return Mark(CLOCK.monotonic(), cpu, records)
 
 
-def tree_rss_mb() -> float:
-    """Resident memory of this process and its descendants in MB."""
-    return sum(process.rss_mb for process in family(running(), os.getpid()))
+def tree_peak_mb() -> float:
+    """The most that was resident of this process and of each descendant, summed, in MB."""
+    total = 0
+    for process in family(running(), os.getpid()):
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        # A process that has just ended has no memory any more.
+        _, _, peak = status.partition("VmHWM:")
+        total += int(peak.split(maxsplit=1)[0]) if peak else 0
+    return total * 1024 / 1e6
 
 
 def size_mb(directory: Path) -> float:
@@ -84,12 +89,12 @@ def size_mb(directory: Path) -> float:
 
 
 def figures(start: Mark, end: Mark, commits: int, durable: Path) -> dict[str, float]:
-    """Throughput, cost, commits between two moments; memory and durable bytes now."""
+    """Throughput, cost, commits between two moments; peak memory and durable bytes."""
     return {
         **rates(start, end),
         "commits": commits,
         "durable_mb": size_mb(durable),
-        "rss_mb": round(tree_rss_mb()),
+        "peak_mb": round(tree_peak_mb()),
     }
 
 

@@ -65,9 +65,9 @@ async def _measured(job: FlinkJob, feed: Feed, task: Task) -> tuple[Mark, Mark, 
     """The two moments, and the checkpoints completed between them."""
     while job.position() < feed.position:
         await CLOCK.sleep(_LOOK_S)
-    await _feed(job, feed, task.warm_s)
+    await feed.keep_busy(job.position, task.warm_s, _AHEAD_S)
     start, before = tree_mark(job.position()), job.checkpoints()
-    await _feed(job, feed, task.seconds)
+    await feed.keep_busy(job.position, task.seconds, _AHEAD_S)
     end, after = tree_mark(job.position()), job.checkpoints()
     while job.position() < feed.position:
         await CLOCK.sleep(_LOOK_S)
@@ -77,18 +77,6 @@ async def _measured(job: FlinkJob, feed: Feed, task: Task) -> tuple[Mark, Mark, 
         await CLOCK.sleep(_LOOK_S)
         job.position()
     return start, end, after - before
-
-
-async def _feed(job: FlinkJob, feed: Feed, seconds: float) -> None:
-    """Keep Flink busy for some time: at least a piece ahead, and what its speed asks for."""
-    began, first = CLOCK.monotonic(), job.position()
-    now, position, speed = began, first, 0.0
-    while now < began + seconds:
-        if now > began:
-            speed = max(speed, (position - first) / (now - began))
-        feed.keep_ahead(position, max(feed.piece_words, int(speed * _AHEAD_S)))
-        await CLOCK.sleep(_LOOK_S)
-        now, position = CLOCK.monotonic(), job.position()
 
 
 def _last_checkpoint(durable: Path, job: FlinkJob) -> Path:

@@ -1,0 +1,1 @@
+"""Whole jobs of today's code beside those of an earlier revision: `just speed`."""

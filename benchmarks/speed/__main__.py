@@ -1,0 +1,158 @@
+"""Is today's code slower than an earlier revision? Processor time of whole jobs, in turn.
+
+just speed                              # all workloads, three pairs: six minutes on two cores
+just speed --only short --pairs 2
+just speed --base HEAD~5                # against another revision than the one in `base`
+"""
+
+import compileall
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.speed.runs import ROOT, Run, cached, commit_of, prepare, run, source_of
+from benchmarks.speed.workloads import HERE, WORKLOADS, limits
+from tidelog.errors import TidelogError
+from tidelog_bench.session import environment
+
+PAIRS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The least processor time of some runs, since noise only adds, and their median checkpoint."""
+
+    cpu_s: float
+    checkpoint_p50_s: float
+    runs: list[Run]
+
+    @classmethod
+    def of(cls, runs: list[Run]) -> "Figures":
+        """Of all runs of one revision."""
+        middle = statistics.median(run.checkpoint_p50_s for run in runs)
+        return cls(min(run.cpu_s for run in runs), middle, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One workload; `ratio` is today's processor time over the base's."""
+
+    workload: str
+    base: Figures
+    today: Figures
+    ratio: float
+    limit: float
+    above: bool
+
+
+@click.command()
+@click.option("--only", type=click.Choice(list(WORKLOADS)), multiple=True, help="Only these.")
+@click.option("--pairs", type=click.IntRange(1), default=PAIRS, show_default=True)
+@click.option("--base", "revision", metavar="REVISION", help="Compare with it, not with `base`.")
+@click.option("--limit", type=float, help="Largest ratio of each, not those in `limits`.")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    help="Share of the inputs: less shows that everything works, and nothing else.",
+)
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Append the result to this file, as JSON."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def main(
+    only: tuple[str, ...],
+    pairs: int,
+    revision: str | None,
+    limit: float | None,
+    share: float,
+    results: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare the processor time of whole jobs of today's source with that of an earlier revision.
+
+    Both run with this Python, in turn, each from its own src/. Ends with 1 where a ratio is above
+    its limit.
+    """
+    try:
+        commit = commit_of(revision or (HERE / "base").read_text().strip())
+        most = limits() if limit is None else dict.fromkeys(WORKLOADS, limit)
+        sources = {"base": source_of(commit), "today": ROOT / "src"}
+        if not sys.dont_write_bytecode:
+            # Or the first run of a source alone would pay for it.
+            for source in sources.values():
+                compileall.compile_dir(source, quiet=2)
+        found = [_compare(n, sources, pairs, share, most[n]) for n in only or WORKLOADS]
+        head = commit_of("HEAD")
+    except TidelogError as error:
+        raise click.ClickException(str(error)) from error
+    document = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "base": commit,
+        "head": head,
+        "machine": environment.machine(),
+        "load": environment.load(),
+        "share": share,
+        "comparisons": found,
+    }
+    line = msgspec.json.encode(document).decode()
+    if results is not None:
+        with results.open("a") as file:
+            file.write(f"{line}\n")
+    if as_json:
+        click.echo(line)
+    else:
+        _show(commit, pairs, found)
+    if any(comparison.above for comparison in found):
+        sys.exit(1)
+
+
+def _compare(
+    name: str, sources: dict[str, Path], pairs: int, share: float, limit: float
+) -> Comparison:
+    """All pairs of one workload."""
+    workload = WORKLOADS[name]
+    inputs = cached(f"{name}-{share}", lambda to: workload.draw(to, share))
+    runs: dict[str, list[Run]] = {side: [] for side in sources}
+    stores: dict[str, Path | None] = dict.fromkeys(sources)
+    with tempfile.TemporaryDirectory(prefix="tidelog-speed-") as directory:
+        if workload.restored_from is not None:
+            for side, source in sources.items():
+                click.echo(f"{name}: what {side} is to restore", err=True)
+                stores[side] = store = Path(directory) / side / "store"
+                prepare(source, workload, inputs, store)
+        for pair in range(pairs):
+            for side in list(sources) if pair % 2 == 0 else reversed(list(sources)):
+                runs[side].append(run(sources[side], workload, inputs, stores[side]))
+                seconds = runs[side][-1].cpu_s
+                click.echo(f"{name}: pair {pair + 1} of {pairs}, {side} {seconds:.2f} s", err=True)
+    base, today = Figures.of(runs["base"]), Figures.of(runs["today"])
+    ratio = today.cpu_s / base.cpu_s
+    return Comparison(name, base, today, ratio, limit, ratio > limit)
+
+
+def _show(commit: str, pairs: int, found: list[Comparison]) -> None:
+    console = Console(highlight=False)
+    console.print(f"processor seconds, least of {pairs}; base {commit[:7]}")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("workload")
+    for title in ("base", "today", "ratio", "limit", "", "checkpoint p50, ms"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in found:
+        p50 = f"{row.base.checkpoint_p50_s * 1e3:.0f} -> {row.today.checkpoint_p50_s * 1e3:.0f}"
+        figures = [row.base.cpu_s, row.today.cpu_s, row.ratio, row.limit]
+        shown = [f"{figure:.2f}" for figure in figures]
+        table.add_row(row.workload, *shown, "ABOVE" if row.above else "", p50)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""The word count on Pathway, its persistence on.
+
+Invariant: Pathway runs in processes of its own, so the first can be killed, and the second has
+nothing but what is on disk.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import shutil
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog_bench.embedded.meter import CLOCK, Mark
+from tidelog_bench.peers.counts import check
+from tidelog_bench.peers.feed import Feed
+from tidelog_bench.peers.task import Outcome, Task
+from tidelog_bench.peers.usage import figures, tree_mark
+
+_MARK: Final = "#"
+"""The last line of each file. No word: those are Base64."""
+_PIECE: Final = 262_144
+"""Words in a file, as for Flink."""
+_AHEAD_S: Final = 4.0
+"""Counts follow a commit or two behind what is read, so files hold the words of several."""
+_LOOK_S: Final = 0.02
+_SPAWN: Final = multiprocessing.get_context("spawn")
+NOTES = {
+    "durable": "every word read, in the input's snapshot, and the files read, whole, in a local "
+    "directory; no counts: a restart counts all words again",
+    "not_done": "no state of operators (PersistenceMode.OPERATOR_PERSISTING), which needs a "
+    "licence key; no network; words are read from local files, which is in the figures",
+}
+
+
+def run(task: Task) -> Outcome:
+    """Count and be killed; then let a second process count from the snapshot alone."""
+    words = task.words()
+    feed = Feed(task.path, words, min(_PIECE, task.batch_words), mark=_MARK)
+    feed.fill()
+    counting = _Counting(feed, task)
+    try:
+        found = asyncio.run(_measured(counting, feed, task))
+    finally:
+        counting.kill()
+    shutil.rmtree(feed.input)
+    output = task.path / "counts.jsonl"
+    replay = _SPAWN.Process(target=_in_child, args=("replay", task, feed.input, output))
+    replay.start()
+    replay.join()
+    if replay.exitcode:
+        raise RuntimeError(f"Pathway's second run ended with {replay.exitcode}")
+    check("Pathway", _counts(output), words, feed.position)
+    return Outcome(found, {"versions": {"pathway": version("pathway")}, **NOTES})
+
+
+class _Counting:
+    """The measured run, in a process of its own so that it can be killed."""
+
+    def __init__(self, feed: Feed, task: Task) -> None:
+        self._feed = feed
+        self._files = _SPAWN.Value("q", 0)
+        self._commits = _SPAWN.Value("q", 0)
+        arguments = ("count", task, feed.input, _MARK, self._files, self._commits)
+        self._process = _SPAWN.Process(target=_in_child, args=arguments, daemon=True)
+        self._process.start()
+
+    def position(self) -> int:
+        """Words whose counts are known; raises RuntimeError when the process runs no more."""
+        if not self._process.is_alive():
+            raise RuntimeError(f"Pathway ended with {self._process.exitcode}")
+        files = int(self._files.value)
+        return self._feed.ends[files - 1] if files else 0
+
+    def commits(self) -> int:
+        """How many times were closed, each with the words of a commit interval."""
+        return int(self._commits.value)
+
+    def kill(self) -> None:
+        """End the process where it is."""
+        self._process.kill()
+        self._process.join()
+
+
+async def _measured(counting: _Counting, feed: Feed, task: Task) -> dict[str, float]:
+    """Figures between two commits; then wait until everything is durable."""
+    await _until(lambda: counting.position() >= feed.position)
+    await feed.keep_busy(counting.position, task.warm_s, _AHEAD_S)
+    start, before = await _next_commit(counting, feed)
+    await feed.keep_busy(counting.position, task.seconds, _AHEAD_S)
+    end, after = await _next_commit(counting, feed)
+    found = figures(start, end, after - before, task.durable)
+    await _until(lambda: counting.position() >= feed.position)
+    # A snapshot may have begun before the last words; the one after it has them all.
+    await CLOCK.sleep(3 * task.checkpoint_s)
+    return found
+
+
+async def _next_commit(counting: _Counting, feed: Feed) -> tuple[Mark, int]:
+    """The moment at which counts are next seen to change, and the commits until then."""
+    position = counting.position()
+    feed.keep_ahead(position, feed.piece_words)
+    await _until(lambda: counting.position() > position)
+    return tree_mark(counting.position()), counting.commits()
+
+
+async def _until(reached: Callable[[], bool]) -> None:
+    while not reached():
+        await CLOCK.sleep(_LOOK_S)
+
+
+def _in_child(name: str, *arguments: Any) -> None:
+    """Call a function of `pathway_job`: the process that measures needs no memory for Pathway."""
+    getattr(import_module("tidelog_bench.peers.programs.pathway_job"), name)(*arguments)
+
+
+def _counts(output: Path) -> dict[str, int]:
+    """The last count of each word; a row with a negative `diff` takes an earlier one back."""
+    with output.open() as lines:
+        rows = [json.loads(line) for line in lines]
+    counts = {row["data"]: row["n"] for row in rows if row["diff"] > 0}
+    del counts[_MARK]
+    return counts
