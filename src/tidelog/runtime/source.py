@@ -22,6 +22,9 @@ class SplitReader(ABC):
     behind: bool = False
     """There are records, and an empty `read` says only that they are not here yet: the split is not
     idle, and others wait for it as long as they are to keep in step."""
+    read_bytes: int | None = None
+    """Bytes of the source that the last `read` has turned into records; None: the records that a
+    thread has read are measured."""
     trickles: bool = False
     """A blocking `read` waits for a record and returns it at once, alone: it is called many times
     in a row, and what it returned so far goes on while it waits."""

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from tidelog.state.schema import row as rows
 from tidelog.state.schema.row import Row
 
 
@@ -73,3 +74,47 @@ def test_rows_survive_pickle_and_copy(row: Row) -> None:
 def test_repr_shows_names() -> None:
     assert repr(Row(word="tide", count=3)) == "Row(word='tide', count=3)"
     assert repr(Row("tide", 3)) == "<Row('tide', 3)>"
+
+
+ODD_NAMES = ("count", "of", "a b", "a", "a", "_hidden", "class", "mro", "")
+
+
+@pytest.fixture(params=["of few kinds", "of more kinds than there are classes"])
+def odd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Row:
+    monkeypatch.setattr(rows, "_makers", {})
+    if request.param != "of few kinds":
+        monkeypatch.setattr(rows, "_MOST_CLASSES", 0)
+    return Row.of(ODD_NAMES, range(len(ODD_NAMES)))
+
+
+def test_names_that_are_no_attributes_are_still_fields(odd: Row) -> None:
+    assert [odd[name] for name in ODD_NAMES] == [0, 1, 2, 3, 3, 5, 6, 7, 8]
+    assert (getattr(odd, "a b"), odd.a, getattr(odd, "class"), odd.mro) == (2, 3, 6, 7)
+    assert odd.count(3) == 1  # methods of tuples and rows come first
+    with pytest.raises(AttributeError):
+        _ = odd._hidden
+    assert odd.__fields__ == list(ODD_NAMES) and "a b" in odd
+    assert isinstance(odd, Row) and pickle.loads(pickle.dumps(odd))._fields == ODD_NAMES
+    with pytest.raises(TypeError):
+        odd.a = 2
+    with pytest.raises(AttributeError, match="no field 'nothing'"):
+        _ = odd.nothing
+
+
+def test_field_names_without_end_make_no_classes_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rows, "_makers", {})
+    monkeypatch.setattr(rows, "_MOST_CLASSES", 3)
+    made = [Row.of((f"f{n}",), [n]) for n in range(10)]
+    assert [row[f"f{row[0]}"] for row in made] == list(range(10))
+    assert len(set(map(type, made))) == 4 and len(rows._makers) == 3
+
+
+def test_a_subclass_makes_rows_of_its_own_type() -> None:
+    class Order(Row):
+        def doubled(self) -> int:
+            return int(self.amount) * 2
+
+    order = Order(amount=2)
+    assert type(order) is Order and order.doubled() == 4 and order.asDict() == {"amount": 2}

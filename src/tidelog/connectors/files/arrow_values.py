@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from tidelog.state.schema.row import Row
+from tidelog.state.schema.row import Row, row_maker
 
 
 class Column(NamedTuple):
@@ -100,8 +100,10 @@ def _row(kind: Any) -> Column | None:
         ]
     )
 
+    make = row_maker(names)
+
     def row(value: dict[str, Any]) -> Row:
-        return Row.of(names, map(_applied, changes, map(value.__getitem__, names)))
+        return make(map(_applied, changes, map(value.__getitem__, names)))
 
     return Column(f"Row({shown})", _needed(cast, inner), row)
 

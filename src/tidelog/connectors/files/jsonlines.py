@@ -4,6 +4,7 @@ Invariants: nested objects become rows, arrays lists; a line stands for itself, 
 read does not depend on where a chunk ended; blank lines are no records.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -12,11 +13,12 @@ import msgspec
 from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, LineLimits, LineReader
 from tidelog.connectors.files.source import LineFiles
 from tidelog.errors import ConfigError, CorruptObjectError
-from tidelog.state.schema.row import Row
+from tidelog.state.schema.row import Row, row_maker
 
 OnError = Literal["fail", "skip"]
 
-_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+_MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class JsonLines(LineFiles):
@@ -66,11 +68,22 @@ class JsonReader(LineReader):
 
     def decode(self, data: bytes, offset: int) -> list[Row]:
         """Raises CorruptObjectError for a malformed line, unless those are skipped."""
+        count = data.count(b"\n") + (not data.endswith(b"\n"))
+        # Within an object no newline is between such brackets: one object per line, in one call.
+        if data.count(b"}\n{") == count - 1:
+            with suppress(*_MALFORMED):  # which line it is, is found below
+                objects = _decoder.decode_lines(data)
+                if len(objects) == count:
+                    nested = b"[" in data or data.count(b"{") > count
+                    return list(map(_row, objects)) if nested else _flat(objects)
+        return self._line_by_line(data, offset)
+
+    def _line_by_line(self, data: bytes, offset: int) -> list[Row]:
         rows = []
         for line in data.split(b"\n"):
             try:
-                rows.append(_row(_decode(line)))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                rows.append(_row(_decoder.decode(line)))
+            except _MALFORMED as error:
                 if line and not line.isspace():
                     self._malformed(offset, error)
             offset += len(line) + 1
@@ -87,8 +100,16 @@ class JsonReader(LineReader):
         self.skipped += 1
 
 
+def _flat(objects: list[dict[str, Any]]) -> list[Row]:
+    """Rows of objects without objects or arrays in them; mostly all have the same fields."""
+    kinds = set(map(tuple, objects))
+    if len(kinds) == 1:
+        return list(map(row_maker(kinds.pop()), map(dict.values, objects)))
+    return [row_maker(tuple(fields))(fields.values()) for fields in objects]
+
+
 def _row(fields: dict[str, Any]) -> Row:
-    return Row.of(fields, map(_value, fields.values()))
+    return row_maker(tuple(fields))(map(_value, fields.values()))
 
 
 def _value(value: Any) -> Any:

@@ -14,7 +14,7 @@ from tidelog.connectors.files.input_file import InputFile
 from tidelog.errors import ConfigError
 from tidelog.runtime.source import SplitReader
 
-CHUNK_BYTES: Final = 64 << 10
+CHUNK_BYTES: Final = 256 << 10
 MAX_LINE_BYTES: Final = 64 << 20
 
 _POLL_S: Final = 0.1
@@ -111,6 +111,7 @@ class LineReader(SplitReader):
         data = self._lines(self._offset)
         records = self.decode(data, self._offset) if data else []
         self._offset += len(data)
+        self.read_bytes = len(data)
         self.position = self._text.position(self._offset)
         if self.at_end:
             self.close()  # in the thread that reads: closing may wait, as all that storage does

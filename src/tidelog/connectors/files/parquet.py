@@ -20,7 +20,7 @@ from tidelog.connectors.files.source import InputFiles
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
-from tidelog.state.schema.row import Row
+from tidelog.state.schema.row import Row, row_maker
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +167,7 @@ class ParquetReader(SplitReader):
             else:
                 self.position = (group, row + batch.num_rows, rows)
             records = [] if batch is None else self._rows(batch)
+        self.read_bytes = 0 if batch is None else batch.nbytes
         if self.at_end:
             self.close()
         return records
@@ -200,7 +201,7 @@ class ParquetReader(SplitReader):
                 ) from error
         if not found:
             return [Row.of((), ())] * batch.num_rows
-        return [Row.of(names, row) for row in zip(*found, strict=True)]
+        return list(map(row_maker(names), zip(*found, strict=True)))
 
 
 class _Columns:

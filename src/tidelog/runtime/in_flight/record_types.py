@@ -65,7 +65,7 @@ class RecordTypes:
         return known
 
     def _looked_at(self, kind: type) -> Kind:
-        if kind is Row:
+        if issubclass(kind, Row) and kind.__module__ == Row.__module__:
             return "row"
         name = f"{kind.__module__}.{kind.__qualname__}"
         named = self.names(kind.__module__, kind.__qualname__) is kind

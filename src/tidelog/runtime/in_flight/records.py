@@ -29,7 +29,7 @@ from tidelog.runtime.in_flight.record_types import (
     fields_of,
     unstorable,
 )
-from tidelog.state.schema.row import Row
+from tidelog.state.schema.row import row_maker
 
 LIST, TUPLE, DICT, SET, FROZEN_SET, BIG_INT, ODD_TEXT, BYTE_ARRAY, COMPLEX, RANGE, SLICE = range(11)
 DATE, DATE_TIME, TIME, TIME_DELTA, OFFSET, ZONE, DECIMAL, FRACTION, UUID_, ORDERED = range(11, 21)
@@ -132,8 +132,8 @@ class _Encoder:
             if not all(type(name) is str for name in fields):
                 raise unstorable(kind.__qualname__, "names of its fields are no text")
             number = self._numbers[kind, fields] = len(self.shapes)
-            # A row is of no module: its class is always this one.
-            module, name = ("", "") if kind is Row else (kind.__module__, kind.__qualname__)
+            # A row is of no module: its names say which class it is of.
+            module, name = ("", "") if way == "row" else (kind.__module__, kind.__qualname__)
             self.shapes.append(Shape(way, module, name, fields))
         return number
 
@@ -261,7 +261,7 @@ class _Decoder:
 
 def _builder(shape: Shape, types: RecordTypes) -> Builder:
     if shape.kind == "row":
-        return lambda values: Row.of(shape.fields, values)
+        return row_maker(shape.fields)
     kind = types.find(shape.module, shape.name)
     if types.kind_of(kind) != shape.kind:
         raise ValueError(f"{kind} is no {shape.kind}")

@@ -10,8 +10,9 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from tidelog.effects import Effects
@@ -22,10 +23,11 @@ from tidelog.runtime.user_code import blame, close_all
 IDLE_S: Final = 0.1
 """How long a split without records is left alone when its reader does not say."""
 
-BATCH_RECORDS: Final = 4096
+BATCH_RECORDS: Final = 16_384
 """Records that a batch of several splits aims at, and that a thread reads ahead of the task."""
-BATCH_BYTES: Final = 1 << 20
-"""Bytes of records from which on a batch, and a thread, take no more."""
+BATCH_BYTES: Final = 512 << 10
+"""Bytes of records from which on a batch, and a thread, take no more: the words of so much text are
+counted in a turn."""
 
 PATIENCE_S: Final = 0.02
 """How long a task waits for the threads that read before other splits have their turn."""
@@ -39,7 +41,7 @@ class Portion:
     position: Any
     ended: bool = False
     size_bytes: int = 0
-    """Bytes of memory of the records, if a thread has read them."""
+    """About the bytes of the records, if a thread has read them."""
 
 
 InLoop = Callable[[Callable[[], None]], object]
@@ -191,7 +193,7 @@ class SplitReading:
             return None
         if len(portions) == 1:
             return portions[0]
-        records = [record for portion in portions for record in portion.records]
+        records = list(chain.from_iterable(portion.records for portion in portions))
         size = sum(portion.size_bytes for portion in portions)
         return Portion(records, portions[-1].position, portions[-1].ended, size)
 
@@ -240,8 +242,7 @@ class SplitReading:
     def _read_on(self, in_loop: InLoop) -> tuple[int, int]:
         reader, read, size = self._opened(), 0, 0
         while True:
-            portion = self._read(reader)
-            portion = replace(portion, size_bytes=bytes_of(portion.records))
+            portion = self._read(reader, in_thread=True)
             self._handed.append(portion)
             read, size = read + len(portion.records), size + portion.size_bytes
             if not portion.records or portion.ended or not reader.trickles or self._closed:
@@ -259,10 +260,14 @@ class SplitReading:
                 self._reader.notify(self._ask)
         return self._reader
 
-    def _read(self, reader: SplitReader) -> Portion:
+    def _read(self, reader: SplitReader, *, in_thread: bool = False) -> Portion:
         with blame(self._task):
-            records = reader.read()
-            return Portion(records or [], reader.position, records is None or reader.at_end)
+            found = reader.read()
+            records, ended = found or [], found is None or reader.at_end
+            position, size = reader.position, reader.read_bytes
+        if size is None:
+            size = bytes_of(records) if in_thread else 0
+        return Portion(records, position, ended, size)
 
 
 def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "asyncio.Future[None]":

@@ -1,10 +1,16 @@
 """Rows: named tuples made on the fly, with the interface of Spark's `Row`.
 
 Invariant: a row is a tuple; equality and hashing are those of its values.
+Rows of the same field names share a class, which finds `row.field` as fast as a named tuple does.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections import _tuplegetter  # type: ignore[attr-defined]  # missing in its stubs
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+_MOST_CLASSES: Final = 1024
+"""Lists of field names that get a class: data may have new ones without end, and classes stay."""
 
 
 class Row(tuple[Any, ...]):
@@ -13,7 +19,8 @@ class Row(tuple[Any, ...]):
     `Row("word", "count")` makes a kind of rows: `Row("word", "count")("tide", 3)`.
     """
 
-    _fields: tuple[str, ...]
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
     """Field names; empty for a row of bare values."""
 
     def __new__(cls, *args: Any, **fields: Any) -> "Row":
@@ -24,9 +31,9 @@ class Row(tuple[Any, ...]):
     @classmethod
     def of(cls, names: Iterable[str], values: Iterable[Any]) -> "Row":
         """A row from field names and values."""
-        row = super().__new__(cls, values)
-        object.__setattr__(row, "_fields", tuple(names))
-        return row
+        names = tuple(names)
+        is_row = cls.__module__ == __name__  # and no subclass that a program has made
+        return row_maker(names)(values) if is_row else _with_own_names(cls, names, values)
 
     def __call__(self, *values: Any) -> "Row":
         """A row of these values under the names this row lists."""
@@ -72,6 +79,37 @@ class Row(tuple[Any, ...]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Row.of, (self._fields, tuple(self))
+
+
+class _OwnNames(Row):
+    """A row that holds its field names itself: there are too many lists of them for classes."""
+
+
+RowMaker = Callable[[Iterable[Any]], Row]
+
+_makers: Final[dict[tuple[str, ...], RowMaker]] = {(): partial(tuple.__new__, Row)}
+
+
+def row_maker(names: tuple[str, ...]) -> RowMaker:
+    """What makes rows with these field names, of their values."""
+    return _makers.get(names) or _new_maker(names)
+
+
+def _new_maker(names: tuple[str, ...]) -> RowMaker:
+    if len(_makers) >= _MOST_CLASSES or not all(type(name) is str for name in names):
+        return partial(_with_own_names, _OwnNames, names)
+    members = {"__slots__": (), "__module__": __name__, "_fields": names}
+    for at, name in enumerate(names):
+        # `row.count` is the method of tuples, and no name with an underscore is a field's.
+        if name not in members and not name.startswith("_") and not hasattr(Row, name):
+            members[name] = _tuplegetter(at, f"Value {at} of the row.")
+    return _makers.setdefault(names, partial(tuple.__new__, type("Row", (Row,), members)))
+
+
+def _with_own_names(cls: type[Row], names: tuple[str, ...], values: Iterable[Any]) -> Row:
+    row = tuple.__new__(cls, values)
+    object.__setattr__(row, "_fields", names)
+    return row
 
 
 def _as_dicts(value: Any) -> Any:

@@ -98,6 +98,12 @@ def test_an_object_does_not_span_lines(tmp_path: Path) -> None:
     assert (drain(reader), reader.skipped) == ([], 2)
 
 
+def test_as_many_objects_as_lines_are_not_one_per_line(tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(b'{"n":1} {"n":2}\n{"n":\n3}\n{"n":4}\n')
+    reader = JsonLines(tmp_path / "input", on_error="skip").open("input", None)
+    assert (drain(reader), reader.skipped) == ([Row(n=4)], 3)
+
+
 def test_an_unknown_way_to_handle_errors_is_refused() -> None:
     with pytest.raises(ConfigError, match="on_error; expected 'fail' or 'skip'; found 'ignore'"):
         JsonLines("input", on_error="ignore")  # type: ignore[arg-type]
