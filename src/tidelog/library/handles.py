@@ -5,7 +5,10 @@ opens the calling thread's step before it is made.
 """
 
 from collections.abc import Callable, Mapping
+from types import new_class
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import NamedState, Shown
@@ -29,14 +32,11 @@ class ValueOperations:
         self.hold, self.read, self.shown = codec.hold, codec.read, named.value
 
 
-class ValueOfKey(Generic[V]):
+class ValueOfKey(Struct, Generic[V], eq=False):
     """The value of a key."""
 
-    __slots__ = ("_of", "_row")
-
-    def __init__(self, operations: ValueOperations, row: bytes) -> None:
-        self._of = operations
-        self._row = row
+    _of: ValueOperations
+    _row: bytes
 
     def get(self) -> V | None:
         """The value; None when there is none."""
@@ -71,20 +71,15 @@ class ValueOfKey(Generic[V]):
             of.give()
 
 
-class _OfKey:
+class _OfKey(Struct, eq=False):
     """Several rows of a key, which are found by the backend's current key."""
 
-    __slots__ = ("_backend", "_key", "_lock", "_named", "_prefix", "_state")
-
+    _lock: StateLock
+    _backend: KeyedBackend
+    _named: NamedState
     _state: Any
-
-    def __init__(
-        self, lock: StateLock, backend: KeyedBackend, named: NamedState, prefix: bytes, key: bytes
-    ) -> None:
-        self._lock, self._backend, self._named = lock, backend, named
-        self._state = named.state
-        self._prefix = prefix
-        self._key = key
+    _prefix: bytes
+    _key: bytes
 
     def _use_key(self) -> None:
         self._backend.key_prefix, self._backend.key = self._prefix, self._key
@@ -94,12 +89,8 @@ class _OfKey:
         self._use_key()
 
 
-class ListOfKey(_OfKey, Generic[V]):
+class ListOfKey(_OfKey, Generic[V], eq=False):
     """The list of a key."""
-
-    __slots__ = ()
-
-    _state: ListState
 
     def get(self) -> list[V]:
         """The elements of the key's list, in the order in which they were appended."""
@@ -126,12 +117,8 @@ class ListOfKey(_OfKey, Generic[V]):
             self._state.clear()
 
 
-class MapOfKey(_OfKey, Generic[K, V]):
+class MapOfKey(_OfKey, Generic[K, V], eq=False):
     """The map of a key."""
-
-    __slots__ = ()
-
-    _state: MapState
 
     def get(self, key: K) -> V | None:
         """The value of an entry; None when there is none."""
@@ -171,14 +158,11 @@ def _row(key: Any, shown: Shown) -> tuple[Any, ...]:
     return key if shown is tuple else (key,)
 
 
-class KeyStates:
+class KeyStates(Struct, eq=False):
     """The states of one key, each an attribute of its name."""
 
-    __slots__ = ("_key", "_prefix")
-
-    def __init__(self, prefix: bytes, key: bytes) -> None:
-        self._prefix = prefix
-        self._key = key
+    _prefix: bytes
+    _key: bytes
 
     if TYPE_CHECKING:
 
@@ -193,7 +177,8 @@ def states_of_keys(
     An error of Python about a name that is not declared names the class, and so those that are.
     """
     attributes = {name: property(_handle(lock, backend, each)) for name, each in states.items()}
-    return type(f"KeyStates({', '.join(states)})", (KeyStates,), {"__slots__": (), **attributes})
+    name = f"KeyStates({', '.join(states)})"
+    return new_class(name, (KeyStates,), exec_body=lambda body: body.update(attributes))
 
 
 def _handle(
@@ -201,8 +186,8 @@ def _handle(
 ) -> Callable[[KeyStates], ValueOfKey[Any] | _OfKey]:
     match named.state:
         case ListState():
-            return lambda key: ListOfKey(lock, backend, named, key._prefix, key._key)
+            return lambda key: ListOfKey(lock, backend, named, named.state, key._prefix, key._key)
         case MapState():
-            return lambda key: MapOfKey(lock, backend, named, key._prefix, key._key)
+            return lambda key: MapOfKey(lock, backend, named, named.state, key._prefix, key._key)
     operations, state = ValueOperations(lock, named), named.state.keyed.row_of(b"", b"")
     return lambda key: ValueOfKey(operations, key._prefix + state + key._key)

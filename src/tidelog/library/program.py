@@ -32,7 +32,8 @@ from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.schema.decode import POSITIONS
 
-_FAR: Final = 1 << 63
+_LEAST: Final = -(1 << 63)
+_MOST: Final = (1 << 63) - 1
 _PORTION: Final = 1024
 """Records that a sink gets at a time."""
 
@@ -214,7 +215,7 @@ class Program:
     def advance(self, partition: Any, position: Any) -> None:
         """Note a position, and end the step of the calling thread."""
         # Most positions are offsets.
-        if position.__class__ is not int or not -_FAR <= position < _FAR:
+        if position.__class__ is not int or not _LEAST <= position <= _MOST:
             _check_storable(f"position {position!r}", position)
         if partition not in self._positions and partition not in self._moved:
             _check_storable(f"partition {partition!r}", partition)
