@@ -1,38 +1,36 @@
-"""State for a program's own loop beside what else a program could take: time of a get, of a set, of
-1000 sets made durable.
+"""State for a program's own loop beside what else a program could take.
 
-    python benchmarks/own_loop.py >> benchmarks/results/decisions/own-loop.jsonl
+    python benchmarks/own_loop.py
+    python benchmarks/own_loop.py --pairs 5 --json >> benchmarks/results/decisions/own-loop.jsonl
 
-Stores take turns within a round, on keys that were used before. `cpu_us` is processor time of the
-whole process, threads of tidelog included; `wall_us` is what the caller waits. The store of Quix
-Streams is measured where it is installed (`pip install 'tidelog[peers]'`), and skipped elsewhere.
+Every store does the same work, a fresh one in each pair, and they take turns within it. A *step*
+sets a key and notes how far the input is done; the state is made durable once a second, and at the
+end, with the position, so that a program that is killed goes on without losing or doubling a step.
+`dict` shows what the loop itself costs: nothing of it is durable. Ratios are of wall time, formed
+within a pair. It takes a minute.
 """
 
-import dbm
+import argparse
 import json
-import os
-import shelve
-import shutil
+import random
 import sqlite3
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from rocksdict import Rdict
+from rocksdict import Rdict, WriteBatch
 
 import tidelog
 from tidelog import JobConfig, Schedule, Value
 from tidelog_bench.session import environment
 
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 11
-CALLS = 10_000
-KEYS = [f"user-{number}" for number in range(2000)]
+STEPS = 300_000
+FEW = 1000
+MANY = 100_000
 DURABLE = 1000
 
 
@@ -41,57 +39,49 @@ class Store(NamedTuple):
 
     get: Callable[[str], Any]
     set: Callable[[str, int], Any]
+    step: Callable[[str, int], Any]
+    """Set a key, and note the position that this has done."""
     commit: Callable[[], Any]
-    """Make durable what was set."""
+    """Make durable what was done."""
+    commits_itself: bool = False
+    """It is made durable every second without being asked to."""
 
 
 @contextmanager
 def plain_dict(_: Path) -> Iterator[Store]:
     kept: dict[str, int] = {}
-    yield Store(kept.get, kept.__setitem__, int)
+    positions: dict[str, int] = {}
+
+    def step(name: str, at: int) -> None:
+        kept[name] = at
+        positions["orders"] = at
+
+    yield Store(kept.get, kept.__setitem__, step, int)
 
 
 @contextmanager
 def database(directory: Path) -> Iterator[Store]:
     config = JobConfig(checkpoint=Schedule(interval=1.0))
-    with tidelog.open(str(directory / "tidelog"), {"n": Value(int)}, config=config) as db:
-        key = db.key
-
-        def commit() -> None:
-            db.checkpoint()
+    with tidelog.open(str(directory), {"n": Value(int)}, config=config) as db:
 
         def put(name: str, value: int) -> None:
-            key(name).n.set(value)
+            db.key(name).n.set(value)
 
-        yield Store(lambda name: key(name).n.get(), put, commit)
+        def step(name: str, at: int) -> None:
+            db.key(name).n.set(at)
+            db.advance("orders", at)
 
-
-@contextmanager
-def kept_handles(directory: Path) -> Iterator[Store]:
-    """The program keeps `db.key(key).n`."""
-    config = JobConfig(checkpoint=Schedule(interval=1.0))
-    with tidelog.open(str(directory / "handles"), {"n": Value(int)}, config=config) as db:
-        handles = {name: db.key(name).n for name in KEYS}
-
-        def put(name: str, value: int) -> None:
-            handles[name].set(value)
-
-        yield Store(lambda name: handles[name].get(), put, db.checkpoint)
-
-
-@contextmanager
-def shelf(directory: Path) -> Iterator[Store]:
-    with shelve.open(str(directory / "shelf")) as kept:
-        yield Store(kept.get, kept.__setitem__, kept.sync)
+        yield Store(lambda name: db.key(name).n.get(), put, step, db.checkpoint, True)
 
 
 @contextmanager
 def sqlite(directory: Path) -> Iterator[Store]:
+    """The position is written once, in the transaction that makes its steps durable."""
     connection = sqlite3.connect(directory / "state.db", isolation_level=None)
     connection.execute("pragma journal_mode=wal")
-    connection.execute("pragma synchronous=full")
     connection.execute("create table n (key text primary key, value integer) without rowid")
     connection.execute("begin")
+    done = 0
 
     def get(name: str) -> Any:
         found = connection.execute("select value from n where key = ?", (name,)).fetchone()
@@ -100,127 +90,154 @@ def sqlite(directory: Path) -> Iterator[Store]:
     def put(name: str, value: int) -> None:
         connection.execute("insert or replace into n values (?, ?)", (name, value))
 
+    def step(name: str, at: int) -> None:
+        nonlocal done
+        connection.execute("insert or replace into n values (?, ?)", (name, at))
+        done = at
+
     def commit() -> None:
+        put("position of orders", done)
         connection.execute("commit")
         connection.execute("begin")
 
-    yield Store(get, put, commit)
+    yield Store(get, put, step, commit)
     connection.close()
 
 
 @contextmanager
 def rocksdb(directory: Path) -> Iterator[Store]:
-    kept = Rdict(str(directory / "rocks"))
-    yield Store(kept.get, kept.__setitem__, lambda: kept.flush_wal(sync=True))
+    """A step is a batch, as only a batch is in the log as a whole."""
+    kept = Rdict(str(directory))
+
+    def step(name: str, at: int) -> None:
+        batch = WriteBatch()
+        batch.put(name, at)
+        batch.put("position of orders", at)
+        kept.write(batch)
+
+    yield Store(kept.get, kept.__setitem__, step, lambda: kept.flush_wal(sync=True))
     kept.close()
 
 
-@contextmanager
-def quix(directory: Path) -> Iterator[Store]:
-    from quixstreams.state.rocksdb import RocksDBStore  # noqa: PLC0415
-
-    with RocksDBStore(name="n", stream_id="users", base_dir=str(directory / "quix")) as store:
-        partition = store.assign_partition(0)
-        now = [partition.begin()]
-
-        def get(name: str) -> Any:
-            return now[0].as_state(prefix=name.encode()).get("n")
-
-        def put(name: str, value: int) -> None:
-            now[0].as_state(prefix=name.encode()).set("n", value)
-
-        def commit() -> None:
-            now[0].prepare()
-            now[0].flush()
-            now[0] = partition.begin()
-
-        yield Store(get, put, commit)
-        commit()
+STORES = {"dict": plain_dict, "tidelog": database, "sqlite3": sqlite, "rocksdict": rocksdb}
 
 
-STORES = {
-    "dict": plain_dict,
-    "tidelog": database,
-    "tidelog, handles kept": kept_handles,
-    "shelve": shelf,
-    "sqlite3": sqlite,
-    "rocksdict": rocksdb,
-    "quixstreams": quix,
-}
+def keys_of(count: int, steps: int) -> list[str]:
+    """So many draws among so many keys, the same ones every time."""
+    draw = random.Random(count).randrange
+    return [f"user-{draw(count)}" for _ in range(steps)]
 
 
-def gets(store: Store) -> int:
-    get = store.get
-    for at in range(CALLS):
-        get(KEYS[at % len(KEYS)])
-    return CALLS
-
-
-def sets(store: Store) -> int:
-    put = store.set
-    for at in range(CALLS):
-        put(KEYS[at % len(KEYS)], at)
-    return CALLS
-
-
-def durable(store: Store) -> int:
-    for at in range(DURABLE):
-        store.set(KEYS[at], at)
+def stepped(store: Store, keys: Sequence[str]) -> None:
+    """A step for each key, durable in the end."""
+    step, due = store.step, time.perf_counter() + 1.0
+    for at, key in enumerate(keys):
+        step(key, at)
+        if at % 256 == 0 and time.perf_counter() >= due:
+            due += 1.0
+            if not store.commits_itself:
+                store.commit()
     store.commit()
-    return 1
 
 
-def measured(work: Callable[[Store], int], store: Store) -> tuple[float, float]:
-    """Microseconds of wall and processor time of a call."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    calls = work(store)
-    return (time.perf_counter() - wall) / calls * 1e6, (time.process_time() - cpu) / calls * 1e6
+def sets(store: Store, keys: Sequence[str]) -> None:
+    """Set each key."""
+    put = store.set
+    for at, key in enumerate(keys):
+        put(key, at)
 
 
-def quix_version() -> dict[str, str]:
-    with suppress(PackageNotFoundError):
-        return {"quixstreams": version("quixstreams")}
-    return {}
+def gets(store: Store, keys: Sequence[str]) -> None:
+    """Get each key."""
+    get = store.get
+    for key in keys:
+        get(key)
+
+
+def durable(store: Store, keys: Sequence[str]) -> None:
+    """Set each key, all of them durable in the end."""
+    sets(store, keys)
+    store.commit()
+
+
+Work = Callable[[Store, Sequence[str]], None]
+
+
+def works() -> dict[str, tuple[Work, list[str]]]:
+    """What is timed, in this order: the first one fills the store."""
+    few = keys_of(FEW, STEPS)
+    return {
+        f"step, {MANY} keys": (stepped, keys_of(MANY, STEPS)),
+        f"step, {FEW} keys": (stepped, few),
+        "set": (sets, few[: STEPS // 10]),
+        "get": (gets, few[: STEPS // 10]),
+        f"{DURABLE} sets made durable, each": (durable, few[:DURABLE]),
+    }
+
+
+def measured(pairs: int) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Microseconds of wall and of processor time of a call, by work and store, one per pair."""
+    todo = works()
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {
+        what: {name: [] for name in STORES} for what in todo
+    }
+    for pair in range(pairs):
+        for name in list(STORES)[:: -1 if pair % 2 else 1]:
+            with tempfile.TemporaryDirectory() as directory, STORES[name](Path(directory)) as store:
+                for what, (work, keys) in todo.items():
+                    wall, cpu = time.perf_counter(), time.process_time()
+                    work(store, keys)
+                    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+                    found[what][name].append((wall / len(keys) * 1e6, cpu / len(keys) * 1e6))
+    return found
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The least, the median and the most."""
+    return {
+        name: round(of(values), 3) for name, of in (("min", min), ("median", median), ("max", max))
+    }
+
+
+def results(pairs: int) -> Iterator[dict[str, Any]]:
+    """A line for each work and store."""
+    for what, stores in measured(pairs).items():
+        for name, runs in stores.items():
+            wall, cpu = zip(*runs, strict=True)
+            ours = (mine for mine, _ in stores["tidelog"])
+            yield {
+                "work": what,
+                "store": name,
+                "per_second": round(1e6 / median(wall)),
+                "wall_us": spread(wall),
+                "cpu_us": spread(cpu),
+                "tidelog_takes": spread([mine / its for mine, its in zip(ours, wall, strict=True)]),
+                "runs": [[round(value, 3) for value in run] for run in runs],
+            }
 
 
 def main() -> None:
-    directory = Path(tempfile.mkdtemp(prefix="own-loop-", dir=os.environ.get("TMPDIR")))
-    skipped: dict[str, str] = {}
-    runs: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    with ExitStack() as stack:
-        stores = {}
-        for name, opened in STORES.items():
-            try:
-                stores[name] = stack.enter_context(opened(directory))
-            except ImportError as error:
-                skipped[name] = str(error)
-        for number in range(ROUNDS + 1):
-            for work in (sets, gets, durable):
-                for name, store in stores.items():
-                    found = measured(work, store)
-                    if number:  # the first round fills
-                        runs.setdefault((work.__name__, name), []).append(found)
-    module = dbm.whichdb(str(directory / "shelf"))
-    shutil.rmtree(directory)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each figure")
+    arguments = parser.parse_args()
     about = {
-        "experiment": "own_loop",
+        "experiment": "own_loop_steps",
         "machine": environment.machine(),
-        "versions": environment.versions() | quix_version(),
+        "versions": environment.versions(),
         "revision": environment.revision(),
         "load": environment.load(),
-        "dbm": module,
-        "skipped": skipped,
     }
-    for (work_name, name), found in runs.items():
-        line = {**about, "operation": work_name, "store": name}
-        for which, times in zip(("wall_us", "cpu_us"), zip(*found, strict=True), strict=True):
-            line[which] = {
-                "min": round(min(times), 3),
-                "median": round(median(times), 3),
-                "max": round(max(times), 3),
-            }
-        line["runs"] = [[round(value, 3) for value in run] for run in found]
-        print(json.dumps(line))
+    for result in results(arguments.pairs):
+        if arguments.json:
+            print(json.dumps({**about, **result}))
+            continue
+        wall, takes = result["wall_us"], result["tidelog_takes"]
+        print(
+            f"{result['work']:32} {result['store']:10} {result['per_second']:>10,}/s"
+            f"  {wall['min']:.2f} / {wall['median']:.2f} / {wall['max']:.2f} us"
+            f"  tidelog takes {takes['min']:.2f} / {takes['median']:.2f} / {takes['max']:.2f} of it"
+        )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.effects import SystemClock
 from tidelog.errors import CheckpointFailedError, ConfigError
-from tidelog.library.coroutines import CoroutineBaton
+from tidelog.library.async_lock import AsyncStateLock
 from tidelog.library.database import Database
 from tidelog.library.declarations import State
 from tidelog.library.event_loop import EventLoop
@@ -46,26 +46,28 @@ async def open_async(
 
     The end of the block takes a last checkpoint, unless an exception or a cancellation leaves it.
     """
-    config, beside = config or JobConfig(), EventLoop()
-    baton = CoroutineBaton(beside.lock)
+    config, event_loop = config or JobConfig(), EventLoop()
+    lock = AsyncStateLock(event_loop.lock)
     try:
         make = partial(database_at, url, state, sinks, name, config, options, log_url)
         # In a thread: libraries of clouds take long to import.
-        core = await beside.effects.offload.run_to_end(partial(make, beside=beside, baton=baton))
+        core = await event_loop.effects.offload.run_to_end(
+            partial(make, event_loop=event_loop, lock=lock)
+        )
         try:
-            await _to_end(beside, started(core))
-            database = AsyncDatabase(core, baton, beside)
+            await _to_end(event_loop, started(core))
+            database = AsyncDatabase(core, lock, event_loop)
             yield database
             await database.checkpoint()
         finally:
-            await _to_end(beside, core._end())
+            await _to_end(event_loop, core._end())
     finally:
-        beside.close()
+        event_loop.close()
 
 
-async def _to_end(beside: EventLoop, work: Coroutine[Any, Any, T]) -> T:
+async def _to_end(event_loop: EventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Run in tidelog's loop; who is cancelled meanwhile waits for the end all the same."""
-    running = asyncio.wrap_future(beside.start(work))
+    running = asyncio.wrap_future(event_loop.start(work))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -80,10 +82,10 @@ class AsyncDatabase:
     awaited. All operations raise the error that ended the database, if one has.
     """
 
-    def __init__(self, core: Database, baton: CoroutineBaton, beside: EventLoop) -> None:
+    def __init__(self, core: Database, lock: AsyncStateLock, event_loop: EventLoop) -> None:
         self._core = core
-        self._baton = baton
-        self._beside = beside
+        self._lock = lock
+        self._event_loop = event_loop
 
     @property
     def position(self) -> dict[Any, Any] | None:
@@ -111,13 +113,13 @@ class AsyncDatabase:
         block that breaks off after it has changed something, also by being cancelled, ends the
         database: open it again, and it goes on from its last checkpoint.
         """
-        await self._baton.begin_step()
+        await self._lock.begin_step()
         try:
             self._core._check()
             yield
         except BaseException as error:
-            if self._baton.in_step:
-                await _to_end(self._beside, self._core._broken_by(error))
+            if self._lock.in_step:
+                await _to_end(self._event_loop, self._core._broken_by(error))
             raise
         finally:
             self._core._program.end_step()
@@ -154,11 +156,11 @@ class AsyncDatabase:
         return await self._asked(self._core._runner.savepoint(name))
 
     async def _asked(self, work: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(self._beside.start(work))
+        return await asyncio.wrap_future(self._event_loop.start(work))
 
     def _between_steps(self) -> None:
         self._core._check()
-        if self._baton.has_begun:
+        if self._lock.has_begun:
             raise ConfigError(
                 "a checkpoint",
                 expected="to be awaited after the step",

@@ -22,12 +22,12 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.events import Event
-from tidelog.library.baton import Baton
 from tidelog.library.declarations import State
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates
 from tidelog.library.program import Program
 from tidelog.library.scan import scanned
+from tidelog.library.state_lock import StateLock
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.control.server import control_until
 from tidelog.runtime.graph import Job
@@ -53,11 +53,11 @@ class Database:
         state: Mapping[str, State],
         name: str,
         config: JobConfig,
-        beside: EventLoop,
+        event_loop: EventLoop,
         on_closed: Callable[[], None],
         sinks: Mapping[str, Sink] | None = None,
         *,
-        baton: Baton | None = None,
+        lock: StateLock | None = None,
         label: str | None = None,
         resources: Resources | None = None,
     ) -> None:
@@ -67,12 +67,12 @@ class Database:
         self._partition = label is not None
         self.label = label or f"database {store.url}"
         """What errors call it."""
-        sinks, baton = dict(sinks or {}), baton or Baton(beside.lock)
-        self._program = Program(dict(state), sinks, baton, self._ending, thrifty=self._partition)
+        sinks, lock = dict(sinks or {}), lock or StateLock(event_loop.lock)
+        self._program = Program(dict(state), sinks, lock, self._ending, thrifty=self._partition)
         job = Job(name)
         job.called_by(self._program, name=_OPERATOR, sinks=sinks)
-        self._runner = JobRunner(job, store, config, beside.effects, resources=resources)
-        self._beside = beside
+        self._runner = JobRunner(job, store, config, event_loop.effects, resources=resources)
+        self._event_loop = event_loop
         self._on_closed = on_closed
         self._running: concurrent.futures.Future[None] | None = None
         """Done when the job has ended; None before it is started and after the close."""
@@ -120,7 +120,7 @@ class Database:
         self._check()
         part = self._program.part(name)
         found = scanned([part], prefix, after)
-        self._beside.ask(self._flushed())
+        self._event_loop.ask(self._flushed())
         return found
 
     def write(self, sink: str, record: Any) -> None:
@@ -130,7 +130,6 @@ class Database:
         the step is durable; waits while the sink has no room. What a sink says of a record that it
         cannot write ends the database. Raises ConfigError for a sink there is none of.
         """
-        self._check()
         self._program.write(sink, record)
 
     def advance(self, partition: Any, position: Any) -> None:
@@ -139,7 +138,6 @@ class Database:
         This ends a step: a checkpoint holds all changes that the calling thread has made since the
         step before, and this position, or none of them.
         """
-        self._check()
         self._program.advance(partition, position)
 
     @contextmanager
@@ -155,7 +153,7 @@ class Database:
             yield
         except BaseException as error:
             if self._program.in_own_step:
-                self._beside.ask(self._broken_by(error))
+                self._event_loop.ask(self._broken_by(error))
             raise
         self._program.end_step()
 
@@ -167,7 +165,7 @@ class Database:
         self._check()
         self._program.end_step()
         try:
-            return self._beside.ask(self._checkpoint())
+            return self._event_loop.ask(self._checkpoint())
         except CheckpointFailedError as error:
             raise self._ending() from error
 
@@ -177,7 +175,7 @@ class Database:
         """
         self._check()
         self._program.end_step()
-        return self._beside.ask(self._runner.savepoint(name))
+        return self._event_loop.ask(self._runner.savepoint(name))
 
     def close(self) -> None:
         """Take a last checkpoint, and release everything. A step that is open is part of it."""
@@ -264,12 +262,12 @@ class Database:
 
     async def _flushed(self) -> None:
         """Bring what is only in the write buffer to the table, which scans read."""
-        for _ in self._program.access.backend.flush_in_steps(settle=True):
-            await self._beside.effects.clock.sleep(0)
+        for _ in self._program.backend.flush_in_steps(settle=True):
+            await self._event_loop.effects.clock.sleep(0)
 
     def _check(self) -> None:
         """Raise what has ended the database."""
-        if self.ended:
+        if self._program.lock.closed:
             raise self._ending()
 
     def _ending(self) -> Exception:
@@ -302,7 +300,7 @@ class Database:
 
     def _stop(self) -> None:
         try:
-            self._beside.ask(self._end())
+            self._event_loop.ask(self._end())
         finally:
             self._on_closed()
 

@@ -1,6 +1,6 @@
 """The event loop beside a program: one thread for all databases that the program has open.
 
-Invariant: what runs in the loop holds the lock that the databases' batons share.
+Invariant: what runs in the loop holds the lock that the states of the databases share.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from tidelog.effects import Effects, SystemClock, loop_thread
-from tidelog.library.baton import BatonSelector, LoopLock
+from tidelog.library.state_lock import LockedSelector, LoopLock
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class EventLoop:
     def __init__(self) -> None:
         self.lock = LoopLock()
         self.effects = Effects(clock=_Clock(self.lock))
-        self._loop = loop_thread(BatonSelector(self.lock), self.lock)
+        self._loop = loop_thread(LockedSelector(self.lock), self.lock)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Run in the loop; may be called in the loop as well."""

@@ -17,11 +17,11 @@ from tidelog.catalog.application import (
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import Schedule
 from tidelog.errors import ConfigError
-from tidelog.library.baton import Baton
 from tidelog.library.database import Database
 from tidelog.library.declarations import State
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.partitions import AT_ONCE, Partitions
+from tidelog.library.state_lock import StateLock
 from tidelog.library.view import View, open_view
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.sink import Sink
@@ -98,15 +98,15 @@ def open(
             found="nothing",
             action='declare them; to read what is stored, pass at="latest"',
         )
-    beside = EventLoop()
+    event_loop = EventLoop()
     try:
-        baton = Baton(beside.lock)
+        lock = StateLock(event_loop.lock)
         database = database_at(
-            url, state, sinks, name, config, options, log_url, beside=beside, baton=baton
+            url, state, sinks, name, config, options, log_url, event_loop=event_loop, lock=lock
         )
-        beside.ask(started(database))
+        event_loop.ask(started(database))
     except BaseException:
-        beside.close()
+        event_loop.close()
         raise
     return database
 
@@ -120,19 +120,19 @@ def database_at(
     options: Mapping[str, Any] | None,
     log_url: str | None,
     *,
-    beside: EventLoop,
-    baton: Baton,
+    event_loop: EventLoop,
+    lock: StateLock,
 ) -> Database:
     """The database that `open` gives, not started yet; nothing is contacted."""
     store = open_store(
         url,
-        beside.effects,
+        event_loop.effects,
         policy=config.retry,
         options=options,
         log_url=log_url,
         encryption_key=config.encryption_key,
     )
-    return Database(store, state, name, config, beside, beside.close, sinks, baton=baton)
+    return Database(store, state, name, config, event_loop, event_loop.close, sinks, lock=lock)
 
 
 async def started(database: Database) -> None:
@@ -168,12 +168,12 @@ def open_partitions(
     )
     if partitions is not None:
         check_partition(partitions - 1, Application(name, None))
-    beside, connections = EventLoop(), Connections()
+    event_loop, connections = EventLoop(), Connections()
 
     def store_at(path: str | None, encryption_key: str | None) -> ObjectStore:
         return open_store(
             url,
-            beside.effects,
+            event_loop.effects,
             policy=chosen.retry,
             options=options,
             log_url=log_url if path is not None else None,
@@ -190,9 +190,9 @@ def open_partitions(
             await above.close()
 
     try:
-        where, application = beside.ask(begun())
+        where, application = event_loop.ask(begun())
     except BaseException:
-        beside.close()
+        event_loop.close()
         raise
 
     def database(resources: Resources, partition: int, on_closed: Callable[[], None]) -> Database:
@@ -201,14 +201,14 @@ def open_partitions(
             state,
             name,
             _share_of(chosen),
-            beside,
+            event_loop,
             on_closed,
             label=f"partition {partition} of {where}",
             resources=resources,
         )
 
-    resources = Resources.of(chosen, beside.effects.clock, subtasks=_EXPECTED, tables=_EXPECTED)
-    return Partitions(where, application, beside, connections, partial(database, resources))
+    resources = Resources.of(chosen, event_loop.effects.clock, subtasks=_EXPECTED, tables=_EXPECTED)
+    return Partitions(where, application, event_loop, connections, partial(database, resources))
 
 
 def _share_of(config: JobConfig) -> JobConfig:

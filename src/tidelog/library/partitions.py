@@ -41,13 +41,13 @@ class Partitions:
         self,
         url: str,
         application: Application,
-        beside: EventLoop,
+        event_loop: EventLoop,
         connections: Connections,
         make: Callable[[int, Callable[[], None]], Database],
     ) -> None:
         self.url = url
         self._application = application
-        self._beside = beside
+        self._event_loop = event_loop
         self._connections = connections
         self._make = make
         self._open: dict[int, Database] = {}
@@ -91,7 +91,7 @@ class Partitions:
             self._check_open()
             self._close([each for each in wanted if each in self and self[each].ended], None)
             opened = {each: self._made(each) for each in wanted if each not in self}
-            self._beside.ask(_started(opened.values()))
+            self._event_loop.ask(_started(opened.values()))
             self._open |= opened
             return opened
 
@@ -124,7 +124,9 @@ class Partitions:
         databases = list(self._open.values())
         for each in databases:
             each._program.end_step()
-        self._raise_first(self._beside.ask(_outcomes({d.label: d._settle() for d in databases})))
+        self._raise_first(
+            self._event_loop.ask(_outcomes({d.label: d._settle() for d in databases}))
+        )
 
     def close(self) -> None:
         """Close all partitions, after a checkpoint of each. Raises as `checkpoint`; all are closed.
@@ -188,7 +190,7 @@ class Partitions:
             taken = [self._open.pop(each) for each in set(partitions) if each in self._open]
             if not taken:  # also when all is closed
                 return {}
-            return self._beside.ask(
+            return self._event_loop.ask(
                 _outcomes(
                     {each.label: _closed(each, timeout_s, each.in_own_step) for each in taken}
                 )
@@ -201,9 +203,9 @@ class Partitions:
             self._over = True
             try:
                 errors = self._close(list(self._open), timeout_s)
-                self._beside.ask(self._connections.close())
+                self._event_loop.ask(self._connections.close())
             finally:
-                self._beside.close()
+                self._event_loop.close()
         self._raise_first(errors)
 
     def _raise_first(self, errors: Mapping[str, Exception]) -> None:

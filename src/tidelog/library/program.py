@@ -14,10 +14,10 @@ import msgspec
 
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.ids import CheckpointId
-from tidelog.library.baton import Baton
 from tidelog.library.declarations import State
-from tidelog.library.handles import Access, KeyStates
+from tidelog.library.handles import KeyStates, states_of_keys
 from tidelog.library.scan import Part
+from tidelog.library.state_lock import StateLock
 from tidelog.library.states import (
     NO_KEY,
     POSITION_SCHEMAS,
@@ -32,11 +32,10 @@ from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.schema.decode import POSITIONS
 
-_FAR: Final = 1 << 63
+_LEAST: Final = -(1 << 63)
+_MOST: Final = (1 << 63) - 1
 _PORTION: Final = 1024
 """Records that a sink gets at a time."""
-_KEYS: Final = 8192
-"""Keys whose handles are kept for the next time."""
 
 
 class StatesOperator(Operator):
@@ -66,12 +65,12 @@ class Program:
         self,
         declared: Mapping[str, State],
         sinks: Iterable[str],
-        baton: Baton,
+        lock: StateLock,
         ending: Callable[[], Exception],
         *,
         thrifty: bool = False,
     ) -> None:
-        self.baton = baton
+        self.lock = lock
         self.thrifty = thrifty
         """As `Caller.thrifty`."""
         self._ending = ending
@@ -80,9 +79,9 @@ class Program:
         self.durable: dict[Any, Any] = {}
         """The position of each partition in the last durable checkpoint."""
         self._positions: dict[Any, Any] = {}
-        """The newest positions ..."""
-        self._moved: set[Any] = set()
-        """... of which those of these partitions are not written to the state yet ..."""
+        """The positions that are state ..."""
+        self._moved: dict[Any, Any] = {}
+        """... newer ones that will be with the next checkpoint ..."""
         self._captured: dict[CheckpointId, dict[Any, Any]] = {}
         """... and those in checkpoints that are not durable yet."""
         self._emitted: dict[str, list[Any]] = {name: [] for name in sinks}
@@ -91,7 +90,6 @@ class Program:
         self._operator: StatesOperator | None = None
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._keys: dict[bytes, KeyStates] = {}
 
     def operator(self) -> Operator:
         """A new operator; the newest one is that of the task."""
@@ -102,39 +100,40 @@ class Program:
         """Called in the event loop when the states are restored."""
         assert self._operator is not None
         self._wake, self._loop = wake, asyncio.get_running_loop()
-        self.access = Access(self.baton, self._operator.backend, self._look, self._ending)
+        self.backend = self._operator.backend
+        self._key_states = states_of_keys(self.lock, self.backend, self._operator.states)
         self.durable = self._operator.positions()
         self._positions = dict(self.durable)
-        self.baton.begin()
+        self.lock.begin(self._look, self._ending)
         self.began.set_result(None)
 
     @asynccontextmanager
     async def held(self, given_up: asyncio.Event) -> AsyncIterator[bool]:
         """As `Caller.held`: no step is open in the block, and none begins."""
-        loop, baton, none_open = asyncio.get_running_loop(), self.baton, asyncio.Event()
+        loop, lock, none_open = asyncio.get_running_loop(), self.lock, asyncio.Event()
 
         def ended() -> None:
             loop.call_soon_threadsafe(none_open.set)
 
-        baton.hold_back(ended)
+        lock.block_steps(ended)
         given = asyncio.ensure_future(given_up.wait())
         try:
             # A thread in a step of another database may have begun one here in the meantime.
-            while baton.any_step and not given.done():
+            while lock.any_step and not given.done():
                 none_open.clear()
                 waiting = asyncio.ensure_future(none_open.wait())
                 await asyncio.wait([waiting, given], return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
-            held = not baton.any_step
+            held = not lock.any_step
             if held:
-                baton.pause(True)
+                lock.pause(True)
             else:
-                baton.let_go()
+                lock.allow_steps()
             yield held
         finally:
             given.cancel()
-            baton.pause(False)
-            baton.let_go()
+            lock.pause(False)
+            lock.allow_steps()
 
     def emitted(self) -> list[SideBatch]:
         """As `Caller.emitted`."""
@@ -149,12 +148,11 @@ class Program:
         """As `Caller.capture`: positions become state here, not with every step."""
         assert self._operator is not None
         encode = msgspec.msgpack.encode
-        self.access.backend.use_encoded_key(NO_KEY)
-        for partition in self._moved:
-            position = self._positions[partition]
+        self.backend.use_encoded_key(NO_KEY)
+        for partition, position in self._moved.items():
             self._operator.position.updateValue((encode(partition),), (encode(position),))
+        self._positions = self._captured[checkpoint] = self._positions | self._moved
         self._moved.clear()
-        self._captured[checkpoint] = dict(self._positions)
 
     def completed(self, checkpoint: CheckpointId) -> None:
         """As `Caller.completed`."""
@@ -163,11 +161,11 @@ class Program:
 
     def end(self) -> None:
         """As `Caller.end`."""
-        self.baton.end()
+        self.lock.end()
 
     def rest(self) -> None:
         """As `Caller.rest`."""
-        self.access.look_at_next()
+        self.lock.look_at_next()
 
     @property
     def moved(self) -> bool:
@@ -177,38 +175,32 @@ class Program:
     @property
     def in_step(self) -> str:
         """The threads whose step is open."""
-        return ", ".join(self.baton.open_steps)
+        return ", ".join(self.lock.open_steps)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """As `Caller.paused`."""
-        self.baton.pause(True)
+        self.lock.pause(True)
         try:
             yield
         finally:
-            self.baton.pause(False)
+            self.lock.pause(False)
 
     def key(self, key: Any) -> KeyStates:
         """The states of a key."""
         encoded = encode_key(key)
-        found = self._keys.get(encoded)
-        if found is None:
-            assert self._operator is not None
-            if len(self._keys) >= _KEYS:
-                self._keys = {}  # all at once, which costs nothing per access
-            states, prefix = self._operator.states, self._prefix_of(encoded)
-            found = self._keys[encoded] = KeyStates(self.access, states, prefix, encoded)
-        return found
+        prefix = key_group(encoded, self.backend.key_groups).to_bytes(2, "big")
+        return self._key_states(prefix, encoded)
 
     def part(self, name: str) -> Part:
         """A state of the program, to be scanned; raises ConfigError for one it has not."""
         assert self._operator is not None
         named = named_state(self._operator.states, name)
-        return Part(self.access, self.access.backend.owned, named)
+        return Part(self.lock, self.backend, named)
 
     def write(self, sink: str, record: Any) -> None:
         """Write a record to a sink: a change of the calling thread's step."""
-        records, access = self._emitted.get(sink), self.access
+        records = self._emitted.get(sink)
         if records is None:
             raise ConfigError(
                 f"sink {sink!r}",
@@ -216,49 +208,43 @@ class Program:
                 found="none of that name",
                 action="name it in sinks= when the database is opened",
             )
-        access.enter()
-        try:
-            access.changing()
+        with self.lock:
+            self.lock.changing()
             records.append(record)
-        finally:
-            access.baton.give()
 
     def advance(self, partition: Any, position: Any) -> None:
         """Note a position, and end the step of the calling thread."""
         # Most positions are offsets.
-        if position.__class__ is not int or not -_FAR <= position < _FAR:
+        if position.__class__ is not int or not _LEAST <= position <= _MOST:
             _check_storable(f"position {position!r}", position)
-        if partition not in self._positions:
+        if partition not in self._positions and partition not in self._moved:
             _check_storable(f"partition {partition!r}", partition)
-        access = self.access
-        access.enter()
+        lock = self.lock
+        lock.take()
         try:
-            access.changing()
-            self._positions[partition] = position
-            self._moved.add(partition)
-            self.baton.advanced()
+            if lock.busy:
+                lock.yield_to_loop()
+            lock.advancing()
+            self._moved[partition] = position
         finally:
-            self.baton.give()
+            lock.give()
 
     @property
     def in_own_step(self) -> bool:
         """Whether the calling thread has changed something since its last step ended."""
-        return self.baton.in_step
+        return self.lock.in_step
 
     def end_step(self) -> None:
         """What the calling thread has changed may be part of a checkpoint."""
-        self.baton.take()
+        self.lock.take()
         try:
-            self.baton.end_step()
+            self.lock.end_step()
         finally:
-            self.baton.give()
+            self.lock.give()
 
     def _look(self) -> None:
         assert self._loop is not None and self._wake is not None
         self._loop.call_soon_threadsafe(self._wake.set)
-
-    def _prefix_of(self, encoded: bytes) -> bytes:
-        return key_group(encoded, self.access.backend.key_groups).to_bytes(2, "big")
 
 
 def _check_storable(what: str, value: Any) -> None:

@@ -2,7 +2,7 @@
 
 Rows are stored by key group, so the order of keys is a merge of all groups, each of which is read
 a piece at a time. Invariants: memory is a piece for each key group, whatever the size of the state;
-the baton is held for one piece at a time; a key that is there all the time comes once, with the
+the lock is held for one piece at a time; a key that is there all the time comes once, with the
 value that it has when its piece is read.
 """
 
@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.errors import ConfigError
-from tidelog.library.handles import Access
+from tidelog.library.state_lock import StateLock
 from tidelog.library.states import NamedState
+from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.key_groups import KeyGroupRange, decode_key, encode_key
+from tidelog.state.key_groups import decode_key, encode_key
 from tidelog.state.schema.msgpack import first_value
 
 _POSITION_BYTES: Final = 8
@@ -107,8 +108,8 @@ class KeyPrefix:
 class Part:
     """One state in some key groups, and how to get at it."""
 
-    access: Access
-    owned: KeyGroupRange
+    lock: StateLock
+    backend: KeyedBackend
     named: NamedState
 
     @property
@@ -128,7 +129,7 @@ def scanned(parts: Sequence[Part], prefix: Any, after: Any) -> Iterator[tuple[An
     streams = [
         _Group(part, group.to_bytes(2, "big"), begin).rows(wanted)
         for part in parts
-        for group in range(part.owned.first, part.owned.last + 1)
+        for group in range(part.backend.owned.first, part.backend.owned.last + 1)
     ]
     return _shown(parts[0].named, merge(*streams, key=itemgetter(0)))
 
@@ -198,13 +199,12 @@ class _Group:
 
         All rows of a list are in one piece. With `raw` rows count that were deleted meanwhile.
         """
-        access, newest = self.part.access, self.part.keyed.rows.newest
+        table, newest = self.part.backend.table, self.part.keyed.rows.newest
         is_list = isinstance(self.part.named.state, ListState)
         found: list[Row] = []
         seen, size, last = 0, 0, b""
-        access.enter()
-        try:
-            for row, stored in access.backend.table.scan(lower, upper):
+        with self.part.lock:
+            for row, stored in table.scan(lower, upper):
                 full = seen >= most or size >= _PIECE_BYTES
                 if full and not (is_list and row[:-_POSITION_BYTES] == last[:-_POSITION_BYTES]):
                     return found, last
@@ -214,5 +214,3 @@ class _Group:
                     own = row[ROW_PREFIX_BYTES:]
                     found.append((own, list(held) if is_list and held else held))
             return found, None
-        finally:
-            access.baton.give()

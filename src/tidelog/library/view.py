@@ -17,11 +17,11 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import KeyGroup
-from tidelog.library.baton import Baton, LoopLock
 from tidelog.library.declarations import State
 from tidelog.library.event_loop import EventLoop
-from tidelog.library.handles import KeyStates, ReadingAccess
+from tidelog.library.handles import KeyStates, states_of_keys
 from tidelog.library.scan import Part, scanned
+from tidelog.library.state_lock import LoopLock, ReadersLock
 from tidelog.library.states import (
     POSITION_SCHEMAS,
     NamedState,
@@ -55,8 +55,10 @@ _TRIES: Final = 20
 class _Subtask:
     """The states of one subtask of the operator."""
 
-    access: ReadingAccess
+    lock: ReadersLock
+    backend: KeyedBackend
     states: Mapping[str, NamedState]
+    of_key: type[KeyStates]
 
 
 class View:
@@ -95,29 +97,28 @@ class View:
         """
         encoded = encode_key(key)
         group = key_group(encoded, self._operator.key_groups)
-        subtask = next(each for each in self._subtasks if group in each.access.backend.owned)
-        return KeyStates(subtask.access, subtask.states, group.to_bytes(2, "big"), encoded)
+        subtask = next(each for each in self._subtasks if group in each.backend.owned)
+        return subtask.of_key(group.to_bytes(2, "big"), encoded)
 
     def scan(
         self, name: str, *, prefix: Any = None, after: Any = None
     ) -> Iterator[tuple[Any, ...]]:
         """The keys of a state with their values, as `Database.scan` gives them."""
         parts = [
-            Part(each.access, each.access.backend.owned, named_state(each.states, name))
-            for each in self._subtasks
+            Part(each.lock, each.backend, named_state(each.states, name)) for each in self._subtasks
         ]
         return scanned(parts, prefix, after)
 
     def close(self) -> None:
         """Release everything, and remove the local copy."""
         for each in self._subtasks:
-            each.access.baton.take()
+            each.lock.take()
             try:
-                if not each.access.baton.over:
-                    each.access.baton.end()
-                    each.access.backend.table.close()
+                if not each.lock.closed:
+                    each.lock.end()
+                    each.backend.table.close()
             finally:
-                each.access.baton.give()
+                each.lock.give()
         if self._directory.exists():
             remove_work_dir(self._directory)
 
@@ -132,8 +133,8 @@ class View:
             return None
         found: dict[Any, Any] = {}
         for each in self._subtasks:
-            backend = each.access.backend
-            found |= stored_positions(backend, MapState(backend, POSITIONS, *POSITION_SCHEMAS))
+            position = MapState(each.backend, POSITIONS, *POSITION_SCHEMAS)
+            found |= stored_positions(each.backend, position)
         return found or None
 
 
@@ -147,20 +148,20 @@ def open_view(
     log_url: str | None,
 ) -> View:
     """A view of the checkpoint at a place; arguments and errors are those of `tidelog.open`."""
-    place, beside = parse_place(str(at)), EventLoop()
+    place, event_loop = parse_place(str(at)), EventLoop()
     try:
         store = open_store(
             url,
-            beside.effects,
+            event_loop.effects,
             policy=config.retry,
             options=options,
             log_url=log_url,
             encryption_key=config.encryption_key,
         )
-        opening = _Opening(store, beside.effects, config, operator, state)
-        return beside.ask(opening.run(place))
+        opening = _Opening(store, event_loop.effects, config, operator, state)
+        return event_loop.ask(opening.run(place))
     finally:
-        beside.close()
+        event_loop.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,15 +271,15 @@ class _Opening:
                 f"view of {url}", expected="one that is open", action="open it again"
             )
 
-        access = ReadingAccess(
-            Baton(LoopLock()), backend, lambda: None, ending, what=f"view of {url}"
-        )
         if self.declared is None:
-            return _Subtask(access, stored_states(backend, operator.states))
-        declared = {
-            name: declared_state(backend, name, each) for name, each in self.declared.items()
-        }
-        return _Subtask(access, declared)
+            states = stored_states(backend, operator.states)
+        else:
+            states = {
+                name: declared_state(backend, name, each) for name, each in self.declared.items()
+            }
+        lock = ReadersLock(LoopLock(), f"view of {url}")
+        lock.begin(lambda: None, ending)
+        return _Subtask(lock, backend, states, states_of_keys(lock, backend, states))
 
 
 def _close(restored: Sequence[RestoredSubtask]) -> None:

@@ -34,7 +34,9 @@ def _as_tuple(key: list[Any]) -> tuple[Hashable, ...]:
 
 def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:
     """The group of an encoded key."""
-    return KeyGroup(google_crc32c.value(encoded_key) % key_groups)
+    # Once for every record: a call of the NewType would take as long as the checksum.
+    group: KeyGroup = google_crc32c.value(encoded_key) % key_groups
+    return group
 
 
 @dataclass(frozen=True, slots=True)

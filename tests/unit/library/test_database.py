@@ -58,6 +58,13 @@ def test_what_was_changed_is_there_again_with_the_position(url: str) -> None:
         assert db.key("b").total.get() is None
 
 
+def test_a_state_that_was_not_declared_is_refused_with_the_names_of_those_that_were(
+    url: str,
+) -> None:
+    with opened(url) as db, pytest.raises(AttributeError, match=r"total, seen, names.*'totals'"):
+        db.key("a").totals.get()
+
+
 def test_every_kind_of_state_reads_what_was_written_last(url: str) -> None:
     with opened(url) as db:
         key = db.key("k")

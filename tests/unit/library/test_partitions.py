@@ -250,7 +250,7 @@ def test_steps_in_two_partitions_do_not_wait_for_each_other(url: str) -> None:
         begun.wait()
         threads.append(threading.Thread(target=app.checkpoint))
         threads[-1].start()
-        while any(each._program.baton._wanted is None for each in (app[0], app[1])):
+        while any(not each._program.lock.blocks_steps for each in (app[0], app[1])):
             pass
         go_on.set()
         for thread in threads:

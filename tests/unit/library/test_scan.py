@@ -114,7 +114,7 @@ def test_what_has_expired_is_left_out(url: str) -> None:
         db.key("a").seen.set("x", 1)
         db.key("a").long.set(1)
         while any(
-            db.key("a").__getattr__(name).get(*of)
+            getattr(db.key("a"), name).get(*of)
             for name, *of in (("value",), ("names",), ("seen", "x"))
         ):
             pass

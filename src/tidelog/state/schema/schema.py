@@ -123,12 +123,12 @@ def _checker(
         return check
     # One scalar is what most states hold: half the time of an update is its check.
     only = exact[0]
-    numbers = range(bounds[0][1], bounds[0][2] + 1) if bounds else None
+    _, low, high = bounds[0] if bounds else (0, None, 0)
 
     def check_one(value: Any) -> tuple[Any, ...]:
         if value.__class__ is tuple and len(value) == 1:
             (item,) = value
-            if item.__class__ is only and (numbers is None or item in numbers):
+            if item.__class__ is only and (low is None or low <= item <= high):
                 checked: tuple[Any, ...] = value
                 return checked
         return convert(value)
