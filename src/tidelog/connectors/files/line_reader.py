@@ -14,7 +14,7 @@ from tidelog.connectors.files.input_file import InputFile
 from tidelog.errors import ConfigError
 from tidelog.runtime.source import SplitReader
 
-CHUNK_BYTES: Final = 256 << 10
+CHUNK_BYTES: Final = 128 << 10
 MAX_LINE_BYTES: Final = 64 << 20
 
 _POLL_S: Final = 0.1

@@ -23,7 +23,7 @@ from tidelog.runtime.user_code import blame, close_all
 IDLE_S: Final = 0.1
 """How long a split without records is left alone when its reader does not say."""
 
-BATCH_RECORDS: Final = 16_384
+BATCH_RECORDS: Final = 8192
 """Records that a batch of several splits aims at, and that a thread reads ahead of the task."""
 BATCH_BYTES: Final = 512 << 10
 """Bytes of records from which on a batch, and a thread, take no more: the words of so much text are

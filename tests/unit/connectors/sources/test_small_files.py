@@ -145,3 +145,42 @@ def test_quiet_splits_are_looked_at_now_and_then_and_do_not_wake_each_other() ->
 
     asyncio.run(run())
     assert 50 <= source.reads <= 2 * 55
+
+
+class SaysItsBytes(Source):
+    """Splits of one short record each, which stand for so many bytes of what was read."""
+
+    blocking = True
+    prompt = True
+
+    def __init__(self, read_bytes: int) -> None:
+        self.read_bytes = read_bytes
+
+    def discover(self) -> list[str]:
+        return [f"{number:03d}" for number in range(32)]
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _Heavy(split, position or 0, self.read_bytes)
+
+
+class _Heavy(SplitReader):
+    def __init__(self, split: str, position: int, read_bytes: int) -> None:
+        self._split = split
+        self.position = position
+        self.read_bytes = read_bytes
+
+    def read(self) -> list[Any] | None:
+        if self.position:
+            return None
+        self.position = 1
+        return [self._split]
+
+
+def test_a_thread_ends_when_it_has_read_a_batch_by_the_bytes_of_its_readers() -> None:
+    waits = []
+    for read_bytes in (1, 1 << 20):
+        source, offload = SaysItsBytes(read_bytes), Counting()
+        assert sorted(records_of(source, offload)) == source.discover()
+        waits.append(offload.waits)
+    light, heavy = waits
+    assert heavy >= 32 > light

@@ -113,7 +113,7 @@ class Echo(StatefulProcessor):
         pass
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-        seen = [(row.asDict(recursive=True), type(row)) for row in rows]
+        seen = [(row.asDict(recursive=True), isinstance(row, Row)) for row in rows]
         yield Row(key=key, seen=seen, watermark=timerValues.getCurrentWatermarkInMs())
 
 
@@ -124,7 +124,7 @@ def test_rows_have_the_columns_of_the_stream_in_their_order_and_structs_are_rows
     given = [SparkRow.of(names, (b"x", 1, {"many": [{"v": 2}]}, None))]
     (out,) = adapter.handleInputRows([bytearray(b"x")], given, Times(5, 0))
     assert out.key == (b"x",)
-    assert out.seen == [({"n": 1, "k": b"x", "inner": {"many": [{"v": 2}]}}, Row)]
+    assert out.seen == [({"n": 1, "k": b"x", "inner": {"many": [{"v": 2}]}}, True)]
     assert out.watermark == -1, "Spark's 0 before the first watermark is our -1"
 
 
