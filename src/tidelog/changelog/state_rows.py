@@ -3,6 +3,7 @@
 Invariants:
 - a read sees rows changed since the last flush or cached, else the table;
 - rows that a flush gave to the log alone are dirty: they stay here until the table has them;
+- while the rows are whole, all of the state's rows are here, and the table is not asked;
 - within one flush a row appears at most once, with its newest value: a hot key costs one log
   entry per flush, not one per update;
 - rows that are scanned leave the buffer in the order in which they were put, or in that of their
@@ -60,6 +61,7 @@ class StateRows:
         "_size",
         "_table",
         "_values",
+        "_whole",
         "updates",
     )
 
@@ -71,6 +73,7 @@ class StateRows:
         *,
         cached: bool,
         scanned: bool,
+        whole: bool = False,
         observe: Observe | None = None,
     ) -> None:
         self._table = table
@@ -78,6 +81,7 @@ class StateRows:
         self._decode = decode
         self._observe = observe
         self._cached = cached
+        self._whole = whole and cached
         self._values: dict[bytes, Any] = {}
         self._dropped: list[dict[bytes, Any]] = []
         """Rows that are not cached any more and still in memory."""
@@ -117,7 +121,7 @@ class StateRows:
         """Forget the rows that the table has as well; their memory is given back by `free`."""
         if self._values:
             self._dropped.append(self._values)
-            values = self._values
+            self._whole, values = False, self._values
             self._values = {row: values[row] for row in self._changed | self._dirty}
 
     def free(self, most: int) -> bool:
@@ -136,6 +140,8 @@ class StateRows:
         """The row's newest value, or None."""
         value = self._values.get(key, _ABSENT)
         if value is _ABSENT:
+            if self._whole:
+                return None
             stored = self._table.get(key)
             value = None if stored is None else self._decode(stored)
             if not self._cached:
@@ -204,20 +210,23 @@ class StateRows:
         rows = map(self._copied, fresh) if copied else fresh
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
-    def scan_once(self, ranges: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, Any]]:
-        """Rows with lower <= key < upper of each range, for a state whose rows have no order here.
+    def here(self) -> list[bytes]:
+        """The rows for `scan_with`: those that the table may lack, in no order."""
+        return list(self._values) if self._whole else [*self._changed, *self._dirty]
 
-        A range lies within a key group. As `scan`; no row may be put until the end.
+    def scan_with(
+        self, here: list[bytes], lower: bytes, upper: bytes
+    ) -> Iterator[tuple[bytes, Any]]:
+        """As `scan`, for a state that is not scanned; `here` are the rows of the range among those
+        of `here()`, since which no row was put.
         """
-        here: dict[bytes, list[bytes]] = {}
-        for row in self._changed | self._dirty:
-            here.setdefault(row[:_GROUP_BYTES], []).append(row)
-        for lower, upper in ranges:
-            rows = [row for row in here.pop(lower[:_GROUP_BYTES], ()) if lower <= row < upper]
+        rows = sorted(set(here))
+        if not self._whole:
             # What has come to the table since then may have left memory.
-            lacking = [row for row in sorted(rows) if row in self._dirty or row in self._changed]
-            fresh = [self._copied((row, self._values[row])) for row in lacking]
-            yield from _merge(fresh, self._table.scan(lower, upper), self._decode)
+            rows = [row for row in rows if row in self._dirty or row in self._changed]
+        fresh = [self._copied((row, self._values[row])) for row in rows]
+        stored = iter(()) if self._whole else self._table.scan(lower, upper)
+        return _merge(fresh, stored, self._decode)
 
     def _copied(self, row: tuple[bytes, Any]) -> tuple[bytes, Any]:
         key, value = row
@@ -238,6 +247,7 @@ class StateRows:
         elif self._dirty:
             self._dirty.difference_update(keys)
         if not (cache and self._cached):
+            self._whole = False
             for key in keys:
                 del self._values[key]
         return keys, encoded
@@ -288,6 +298,8 @@ class StateRows:
         return order
 
     def _load(self, keys: list[bytes]) -> list[Any | None]:
+        if self._whole:
+            return [None] * len(keys)
         stored = self._table.get_many(keys)
         decode = self._decode
         if None in stored:

@@ -72,7 +72,13 @@ class WriteBuffer:
     ) -> StateRows:
         """Add a state; `observe` sees the values of every flush, and may refuse them."""
         rows = StateRows(
-            self._table, encode, decode, cached=cached, scanned=scanned, observe=observe
+            self._table,
+            encode,
+            decode,
+            cached=cached,
+            scanned=scanned,
+            whole=next(self._table.scan(b"", None), None) is None,
+            observe=observe,
         )
         self._states.append(rows)
         return rows

@@ -39,7 +39,7 @@ SWEPT_PER_STEP = 2048
 """Rows with a time to live that are visited without a pause: a millisecond or two."""
 MOST_SWEPT = 16_384
 """Rows visited after one buffer; the rest comes after the next."""
-MOST_DIRTY = 262_144
+MOST_DIRTY = 1 << 20
 """Rows that the table may lack: their number is what a materialization has to write first."""
 MAX_BATCH_BYTES = 8 << 20
 """A flush of more than this is several batches: table and log copy each as a whole."""

@@ -100,9 +100,9 @@ lazy_step = st.one_of(
 
 
 @looking(100, deep=30)
-@given(st.lists(lazy_step, max_size=50))
+@given(st.lists(lazy_step, max_size=50), st.booleans())
 def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
-    steps: list[tuple[Any, ...]],
+    steps: list[tuple[Any, ...]], drops: bool
 ) -> None:
     writes, rows = buffer(scanned=False)
     model: dict[bytes, str] = {}
@@ -130,9 +130,10 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
                 writes.drop_cached()
             case "get_many":
                 assert rows.get_many(arguments[0]) == [model.get(k) for k in arguments[0]]
-    keys = sorted(set(model) | {b"a", b"h"})
-    ranges = [(row, row + b"\0") for row in keys]
-    assert list(rows.scan_once(ranges)) == sorted(model.items())
+    here = rows.here()
+    if drops:
+        writes.drop_cached()
+    assert list(rows.scan_with(here, b"a", b"z")) == sorted(model.items())
     keys, values = writes.drain(dirty=True)
     logged.update(zip(keys, values, strict=True))
     writes._table.write(*writes.take_dirty())

@@ -24,8 +24,7 @@ def settle(request: pytest.FixtureRequest, bench: Bench) -> Any:
         if request.param != "buffered":
             bench.backend.flush()
         if request.param == "reopened":
-            for rows in bench.backend._buffer._states:
-                rows._values.clear()
+            bench.backend._buffer.drop_cached()
 
     return step
 

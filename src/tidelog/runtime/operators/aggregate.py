@@ -1,6 +1,8 @@
 """Running aggregates per key."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, cast
 
 import msgspec
@@ -15,6 +17,8 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import decode_key
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import ValueTypes
+
+_GROUPED_AT_ONCE: Final = 65_536
 
 
 class Aggregate(Operator):
@@ -86,19 +90,34 @@ class Aggregate(Operator):
         for _ in self._backend.flush_in_steps():
             yield PAUSE
         done = _Emitted(self._backend)
-        rows = self._rows.scan_once(self._left(done))
+        here = yield from self._by_group()
+        rows = self._left(done, here)
         while chunk := next_values(rows, OUTPUT_RECORDS, OUTPUT_BYTES):
             done.put(row for row, _ in chunk)
             yield Batch([(_key_of(row), value) for row, value in chunk])
             yield PAUSE
         done.clear()
 
-    def _left(self, done: "_Emitted") -> Iterator[tuple[bytes, bytes]]:
-        """The rows to be emitted, as a range for each key group."""
+    def _by_group(self) -> Generator[Batch, None, dict[bytes, list[bytes]]]:
+        """Rows in memory by their key group; yields only `PAUSE`."""
+        groups: dict[bytes, list[bytes]] = defaultdict(list)
+        rows = iter(self._rows.here())
+        while some := list(islice(rows, _GROUPED_AT_ONCE)):
+            for row in some:
+                groups[row[:2]].append(row)
+            yield PAUSE
+        return groups
+
+    def _left(
+        self, done: "_Emitted", here: dict[bytes, list[bytes]]
+    ) -> Iterator[tuple[bytes, Any]]:
+        """Rows that are still to be emitted, key group by key group."""
         owned = self._backend.owned
         for group in range(owned.first, owned.last + 1):
             prefix = group.to_bytes(2, "big") + self._state
-            yield done.after(prefix), prefix_end(prefix)
+            after, end = done.after(prefix), prefix_end(prefix)
+            rows = [row for row in here.pop(prefix[:2], ()) if row >= after]
+            yield from self._rows.scan_with(rows, after, end)
 
 
 class _Emitted:

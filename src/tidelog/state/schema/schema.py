@@ -127,8 +127,9 @@ def _checker(
 
     def check_one(value: Any) -> tuple[Any, ...]:
         if value.__class__ is tuple and len(value) == 1:
-            (item,) = value
-            if item.__class__ is only and (low is None or low <= item <= high):
+            item: Any = value[0]
+            kind: type = item.__class__  # on its own line, as it must not narrow `item`
+            if kind is only and (low is None or low <= item <= high):
                 checked: tuple[Any, ...] = value
                 return checked
         return convert(value)
