@@ -124,6 +124,10 @@ class StateRows:
             self._whole, values = False, self._values
             self._values = {row: values[row] for row in self._changed | self._dirty}
 
+    def clear(self) -> None:
+        """Forget everything: nothing is read or flushed any more."""
+        self._values, self._dropped, self._changed, self._dirty = {}, [], set(), set()
+
     def free(self, most: int) -> bool:
         """Give back the memory of so many dropped rows; whether there are more."""
         if not self._dropped:
@@ -206,8 +210,7 @@ class StateRows:
         assert self._scanned, "the state was not declared as scanned"
         order = self._ordered()
         changed = order[bisect_left(order, lower) : bisect_left(order, upper)]
-        fresh = [(key, self._values[key]) for key in changed]
-        rows = map(self._copied, fresh) if copied else fresh
+        rows = self._here(changed, copied=copied)
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
     def here(self) -> list[bytes]:
@@ -224,13 +227,18 @@ class StateRows:
         if not self._whole:
             # What has come to the table since then may have left memory.
             rows = [row for row in rows if row in self._dirty or row in self._changed]
-        fresh = [self._copied((row, self._values[row])) for row in rows]
-        stored = iter(()) if self._whole else self._table.scan(lower, upper)
-        return _merge(fresh, stored, self._decode)
+        fresh = self._here(rows, copied=True)
+        if self._whole:
+            return (row for row in fresh if row[1] is not None)
+        return _merge(fresh, self._table.scan(lower, upper), self._decode)
 
-    def _copied(self, row: tuple[bytes, Any]) -> tuple[bytes, Any]:
-        key, value = row
-        return row if type(value) in _IMMUTABLE else (key, self._decode(self._encode(value)))
+    def _here(self, keys: list[bytes], *, copied: bool) -> list[tuple[bytes, Any]]:
+        """Rows that are in memory; with `copied` the values are no objects of the buffer."""
+        values = list(map(self._values.__getitem__, keys))
+        if copied and not set(map(type, values)) <= _IMMUTABLE:
+            encode, decode = self._encode, self._decode
+            values = [None if value is None else decode(encode(value)) for value in values]
+        return list(zip(keys, values, strict=True))
 
     def drain(self, most: int, *, cache: bool, dirty: bool) -> Columns:
         """Take at most `most` changed rows, encoded, as sorted columns.

@@ -61,6 +61,11 @@ class WriteBuffer:
         for rows in self._states:
             rows.drop_cached()
 
+    def clear(self) -> None:
+        """Forget everything: nothing is read or flushed any more."""
+        for rows in self._states:
+            rows.clear()
+
     def state(
         self,
         encode: Encode,

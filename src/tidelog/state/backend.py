@@ -252,7 +252,7 @@ class KeyedBackend:
 
     def release(self) -> None:
         """The subtask needs its rows no more."""
-        self._buffer.drop_cached()
+        self._buffer.clear()
         self._account.close()
 
     def flush(self, *, settle: bool = True) -> None:
