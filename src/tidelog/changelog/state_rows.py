@@ -7,6 +7,7 @@ Invariants:
   entry per flush, not one per update;
 - rows that are scanned leave the buffer in the order in which they were put, or in that of their
   keys, so of the numbered rows of a list the older ones always leave first;
+- a row that is deleted before any flush, and that the table is known not to have, leaves no trace;
 - objects are serialized once, at the flush; an object handed in is never changed afterwards
   unless the same row is put again.
 """
@@ -57,7 +58,9 @@ class StateRows:
         "_order",
         "_scanned",
         "_size",
+        "_stale",
         "_table",
+        "_unstored",
         "_values",
         "updates",
     )
@@ -82,11 +85,15 @@ class StateRows:
         """Rows that are not cached any more and still in memory."""
         self._changed: set[bytes] = set()
         self._dirty: set[bytes] = set()
+        self._unstored: set[bytes] = set()
+        """Rows that neither table nor log has, as reads since the last flush have found."""
         self._size = RowSize()
         self._scanned = scanned
         # Only states that are scanned keep their changed keys in order, and only when one asks.
         self._order: list[bytes] = []
         self._fresh: list[bytes] = []
+        self._stale = 0
+        """How many keys of these two lists are of rows that are gone, at most."""
         self.updates = 0
         """Rows put and deleted since the last flush, each time counted."""
 
@@ -136,6 +143,8 @@ class StateRows:
         value = self._values.get(key, _ABSENT)
         if value is _ABSENT:
             stored = self._table.get(key)
+            if stored is None:
+                self._unstored.add(key)
             value = None if stored is None else self._decode(stored)
             if not self._cached:
                 return value
@@ -187,7 +196,22 @@ class StateRows:
 
     def delete(self, key: bytes) -> None:
         """Remove a row; removing an absent one is no error."""
-        self.put(key, None)
+        if key in self._unstored:
+            self.delete_many([key])
+        else:
+            self.put(key, None)
+
+    def delete_many(self, keys: list[bytes]) -> None:
+        """Remove many rows at once."""
+        gone = self._unstored.intersection(keys)
+        for key in gone:
+            self._values.pop(key, None)
+        self._unstored -= gone
+        self._changed -= gone
+        self._stale += len(gone)
+        self.updates += len(gone)
+        if len(gone) < len(keys):
+            self.put_many(dict.fromkeys(key for key in keys if key not in gone))
 
     def scan(
         self, lower: bytes, upper: bytes, *, copied: bool = False
@@ -198,10 +222,12 @@ class StateRows:
         """
         assert self._scanned, "the state was not declared as scanned"
         order = self._ordered()
-        changed = order[bisect_left(order, lower) : bisect_left(order, upper)]
+        changed = self._live(order[bisect_left(order, lower) : bisect_left(order, upper)])
         fresh = [(key, self._values[key]) for key in changed]
         rows = map(self._copied, fresh) if copied else fresh
-        return _merge(rows, self._table.scan(lower, upper), self._decode)
+        # A flush that comes during the scan begins another set: what is found then counts no more.
+        unstored = set[bytes]() if self._dirty else self._unstored
+        return _merge(rows, self._table.scan(lower, upper), self._decode, unstored)
 
     def _copied(self, row: tuple[bytes, Any]) -> tuple[bytes, Any]:
         key, value = row
@@ -213,6 +239,7 @@ class StateRows:
         They stay in memory for reads, if the state is cached and with `cache`; `dirty` if the
         table does not get them now.
         """
+        self._unstored = set()
         keys, values = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self._size.bytes)))))
         if self._observe is not None:
             self._observe(values)
@@ -245,6 +272,9 @@ class StateRows:
                 # An emptied set keeps the room of its largest size, which every look has to pass.
                 self._changed = set()
             return keys, list(map(self._values.__getitem__, keys))
+        if self._stale:
+            order = self._ordered()
+            self._order, self._stale = self._live(order), 0
         keys, order = self._order[:most], self._order
         del order[:most]
         fresh = most - len(keys)
@@ -269,12 +299,23 @@ class StateRows:
             order += sorted(fresh)
             order.sort()
         self._fresh = []
-        return order
+        if 2 * self._stale > len(order):
+            self._order, self._stale = self._live(order), 0
+        return self._order
+
+    def _live(self, order: list[bytes]) -> list[bytes]:
+        """The keys in order that are of changed rows, each once."""
+        if not self._stale:
+            return order
+        return list(dict.fromkeys(filter(self._changed.__contains__, order)))
 
     def _load(self, keys: list[bytes]) -> list[Any | None]:
         stored = self._table.get_many(keys)
         decode = self._decode
         if None in stored:
+            self._unstored.update(
+                key for key, data in zip(keys, stored, strict=True) if data is None
+            )
             return [None if data is None else decode(data) for data in stored]
         return list(map(decode, cast("list[bytes]", stored)))
 
@@ -296,9 +337,15 @@ def _sharing(values: list[Any], most: int) -> int:
 
 
 def _merge(
-    fresh: Iterable[tuple[bytes, Any]], stored: Iterator[tuple[bytes, bytes]], decode: Decode
+    fresh: Iterable[tuple[bytes, Any]],
+    stored: Iterator[tuple[bytes, bytes]],
+    decode: Decode,
+    unstored: set[bytes],
 ) -> Iterator[tuple[bytes, Any]]:
-    """Sorted union in which a fresh row hides the stored one and None hides both."""
+    """Sorted union in which a fresh row hides the stored one and None hides both.
+
+    `unstored` gets the fresh ones that hide none.
+    """
     row = next(stored, None)
     for key, value in fresh:
         while row is not None and row[0] < key:
@@ -306,6 +353,8 @@ def _merge(
             row = next(stored, None)
         if row is not None and row[0] == key:
             row = next(stored, None)
+        else:
+            unstored.add(key)
         if value is not None:
             yield key, value
     while row is not None:

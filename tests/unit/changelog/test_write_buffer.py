@@ -3,6 +3,7 @@
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
@@ -75,10 +76,42 @@ def test_a_scan_shows_the_rows_as_they_were_when_it_started() -> None:
     assert list(scan) == [(b"a", "stored"), (b"b", "fresh"), (b"c", "stored")]
 
 
+@pytest.mark.parametrize("found", ["get", "get_many", "scan"])
+def test_rows_that_come_and_go_between_two_flushes_leave_no_trace(found: str) -> None:
+    writes, rows = buffer()
+    for key, value in ((b"stays", "1"), (b"stored", "2")):
+        rows.put(key, value)
+    flush(writes)
+    if found == "get":
+        assert rows.get(b"a") is rows.get(b"b") is None
+    elif found == "get_many":
+        assert rows.get_many([b"a", b"b", b"stored"]) == [None, None, "2"]
+    rows.put(b"b", "4")
+    rows.put_many({b"a": "3", b"stored": "5"})
+    if found == "scan":
+        assert len(list(rows.scan(b"a", b"z"))) == 4
+    rows.delete(b"b")
+    rows.delete_many([b"a", b"stored"])
+    assert list(rows.scan(b"a", b"z")) == [(b"stays", "1")]
+    assert flush(writes) == ([b"stored"], [None])
+
+
+def test_what_was_found_before_a_flush_counts_no_more_after_it() -> None:
+    writes, rows = buffer()
+    assert rows.get(b"a") is None
+    rows.put_many({b"a": "1", b"b": "2"})
+    scan = rows.scan(b"a", b"z")
+    flush(writes)
+    assert list(scan) == [(b"a", "1"), (b"b", "2")]
+    rows.delete_many([b"a", b"b"])
+    assert flush(writes) == ([b"a", b"b"], [None, None])
+
+
 key = st.sampled_from([bytes([n]) for n in range(97, 105)])
 step = st.one_of(
     st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
     st.tuples(st.just("delete"), key),
+    st.tuples(st.just("delete_many"), st.lists(key)),
     st.tuples(st.just("put_many"), st.dictionaries(key, st.text("xyz", max_size=3))),
     st.tuples(st.just("flush")),
     st.tuples(st.just("drop")),
@@ -91,6 +124,7 @@ step = st.one_of(
 lazy_step = st.one_of(
     st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
     st.tuples(st.just("delete"), key),
+    st.tuples(st.just("delete_many"), st.lists(key)),
     st.tuples(st.just("to the log"), st.integers(1, 4)),
     st.tuples(st.just("to the table"), st.integers(1, 4)),
     st.tuples(st.just("to both"), st.booleans()),
@@ -115,6 +149,9 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
             case "delete":
                 rows.delete(*arguments)
                 model.pop(arguments[0], None)
+            case "delete_many":
+                rows.delete_many(arguments[0])
+                model = {k: v for k, v in model.items() if k not in arguments[0]}
             case "to the log":
                 keys, values = writes.drain(arguments[0], dirty=True)
                 logged.update(zip(keys, values, strict=True))
@@ -152,6 +189,9 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool
             case "delete":
                 rows.delete(*arguments)
                 model.pop(arguments[0], None)
+            case "delete_many":
+                rows.delete_many(arguments[0])
+                model = {k: v for k, v in model.items() if k not in arguments[0]}
             case "put_many":
                 rows.put_many(*arguments)
                 model.update(arguments[0])
