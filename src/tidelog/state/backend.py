@@ -289,7 +289,9 @@ class KeyedBackend:
         """
         left = self._buffer.dirty - keep
         while left > 0:
-            left -= self._unless_broken(self._write_dirty)
+            written = self._unless_broken(self._write_dirty)
+            # Task and materializer may both be at it.
+            left = min(left - written, self._buffer.dirty - keep)
             if left > 0:
                 yield
 

@@ -373,6 +373,17 @@ def test_a_row_that_changes_again_and_again_is_written_to_the_table_once(bench: 
     assert [row[1] for row in table.scan(b"", None)] == [b"\x91\x63"] * 10
 
 
+def test_two_may_bring_rows_to_the_table_at_the_same_time(bench: Bench) -> None:
+    state = ValueState(bench.backend, "v", "n int")
+    for key in range(5000):
+        bench.backend.use_key(key)
+        state.update((1,))
+    bench.backend.flush(settle=False)
+    one, other = bench.backend.write_back(), bench.backend.write_back()
+    assert [next(one, "over"), next(other, "over"), next(one, "over")] == [None, None, "over"]
+    assert (next(other, "over"), bench.backend.dirty_rows) == ("over", 0)
+
+
 def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
     bench = Bench(cache_bytes=2000)
     state = ValueState(bench.backend, "v", "n int")
