@@ -19,8 +19,9 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.turn import PAUSE
-from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
+from tidelog.runtime.operators.window import RecordsWindow, WindowSpan
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.processor import MAX_WATERMARK
 
@@ -82,9 +83,9 @@ class Subject:
         if self.kind == "records":
             self.window = RecordsWindow(self.span, _emptied, "late")
         elif self.kind == "lists":
-            self.window = AggregateWindow(self.span, lambda r: [r[0]], _extended, "late")
+            self.window = aggregate_window(self.span, lambda r: [r[0]], _extended, "late")
         else:
-            self.window = AggregateWindow(self.span, lambda r: _bit(r[0]), _united, "late")
+            self.window = aggregate_window(self.span, lambda r: _bit(r[0]), _united, "late")
         context = OperatorContext("windows", 0, 1, VirtualClock(), self.bench.backend)
         self.window.open(context)
 

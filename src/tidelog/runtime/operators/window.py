@@ -15,14 +15,12 @@ rewrite.
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
 from typing import Any, cast
 
 import msgspec
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.errors import ConfigError
-from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
 from tidelog.runtime.operators.late import divided
 from tidelog.runtime.operators.operator import (
@@ -31,12 +29,11 @@ from tidelog.runtime.operators.operator import (
     OperatorContext,
 )
 from tidelog.runtime.operators.outputs import Outputs
-from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.user_code import blame, map_all
 from tidelog.state.appending import append
 from tidelog.state.event_time import UNKNOWN, EventTime
-from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time, encode_time
+from tidelog.state.handles.timers import Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
 from tidelog.state.registry import Definition
 from tidelog.state.schema.evolution import IN_SLICES
@@ -77,13 +74,6 @@ class WindowSpan:
         into_slide, last_end = time_ms % self.slide_ms, self.size_ms % self.slide_ms
         return time_ms - into_slide + (last_end if into_slide >= last_end else 0)
 
-    def slices_of(self, times: list[int]) -> list[int]:
-        """`slice_of` for each of the times."""
-        if self.tumbling:
-            size = self.size_ms
-            return [time - time % size for time in times]
-        return list(map(self.slice_of, times))
-
     def last_end(self, time_ms: int) -> int:
         """The last time of the last window that has this time."""
         return time_ms - time_ms % self.slide_ms + self.size_ms - 1
@@ -105,6 +95,8 @@ class _Window(Operator):
     """The kind of the state."""
     value_option: str
     """The option that declares the types of the stored values."""
+    scanned: bool = True
+    """What a window has is found by a scan."""
 
     def __init__(self, span: WindowSpan, late: str | None) -> None:
         self._span = span
@@ -131,13 +123,8 @@ class _Window(Operator):
         encode = msgspec.msgpack.Encoder().encode
         self._types = ValueTypes(registry.value_types(info, self.value_option))
         self._rows = context.backend.rows(
-            info, encode, decode, scanned=self._scanned, observe=self._observe
+            info, encode, decode, scanned=self.scanned, observe=self._observe
         )
-
-    @property
-    def _scanned(self) -> bool:
-        """Whether what a window has is looked for, not known."""
-        return True
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
@@ -147,11 +134,8 @@ class _Window(Operator):
                 action="call .event_time(...) before .key_by(...)",
             )
         kept, late = self._divided(keyed)
-        state, slices = self._state, self._span.slices_of(cast("list[int]", kept.times))
-        encoded = {start: encode_time(start) for start in set(slices)}
-        fields = zip(kept.groups, kept.keys, slices, strict=True)
-        rows = [group + state + key + encoded[start] for group, key, start in fields]
-        self._register(self._add(rows, kept.records))
+        if kept.records:
+            self._add(kept)
         if late is None:
             return ()
         self.late_records += len(late.records)
@@ -168,18 +152,18 @@ class _Window(Operator):
             batch, [last_end(time) > event_time.of(group) for time, group in fields], self._late
         )
 
-    def _register(self, rows: Iterable[bytes]) -> None:
-        """Add a timer to each of these slices, at the end of its first window."""
-        timers: dict[tuple[bytes, int], list[tuple[bytes, bytes]]] = defaultdict(list)
-        event_time, span = self._backend.event_time, self._span
-        passed = event_time.watermark
-        for row in rows:
-            if event_time.ahead:
-                passed = event_time.of(row[:2])
-            timers[row[_START], passed].append((row[:2], row[_SLICED_KEY]))
-        for (start, passed), keys in timers.items():
-            first = span.first_after(decode_time(start), passed)
-            self._timers.register_many(first + span.size_ms - 1, keys)
+    def _add(self, batch: KeyedBatch) -> None:
+        """Add each record to its slice, and the slice a timer at the end of its first window."""
+        state, slices = self._state, map(self._span.slice_of, cast("list[int]", batch.times))
+        fields = zip(batch.groups, batch.keys, slices, strict=True)
+        rows = [group + state + key + encode_time(start) for group, key, start in fields]
+        timers: dict[int, list[bytes]] = defaultdict(list)
+        for row in self._add_rows(rows, batch.records):
+            passed = self._backend.event_time.of(row[:2])
+            first = self._span.first_after(decode_time(row[_START]), passed)
+            timers[first + self._span.size_ms - 1].append(row[:2] + row[_SLICED_KEY])
+        for time, keys in timers.items():
+            self._timers.register_many(time, keys)
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
@@ -231,7 +215,7 @@ class _Window(Operator):
     def _observe(self, held: list[Any]) -> None:
         self._types.observe(held)
 
-    def _add(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
+    def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         """Add each record to the slice of its row; the rows that may have no timer yet."""
         raise NotImplementedError
 
@@ -256,13 +240,8 @@ class AggregateWindow(_Window):
         super().__init__(span, late)
         self._value_of = value_of
         self._combine = combine
-        self._portion = Portion()
 
-    @property
-    def _scanned(self) -> bool:
-        return not self._span.tumbling
-
-    def _add(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
+    def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         values = map_all(self._value_of, records)
         added = dict(zip(rows, values, strict=True))
         if len(added) < len(rows):
@@ -281,36 +260,6 @@ class AggregateWindow(_Window):
         for row, value in zip(rows, values, strict=True):
             reduced[row] = combine(reduced[row], value) if row in reduced else value
         return reduced
-
-    def _fire(self, event_time: EventTime) -> Iterator[Batch]:
-        return self._fire_at_once(event_time) if self._span.tumbling else super()._fire(event_time)
-
-    def _fire_at_once(self, event_time: EventTime) -> Iterator[Batch]:
-        """Windows of one slice each, whose rows and timers are known from each other."""
-        expired = self._timers.expired_rows(event_time.watermark, event_time.ahead)
-        timers = chain.from_iterable(expired)
-        now = self._turn.now
-        while some := list(islice(timers, min(self._portion.size, TIMERS_PER_STEP))):
-            started = now()
-            fired = self._emitted(some)
-            self._portion.took(len(some), now() - started, fired.size_bytes)
-            yield fired
-            yield PAUSE
-
-    def _emitted(self, timers: list[bytes]) -> Batch:
-        """The windows of these timers, which are gone with them."""
-        ends = [timer[TIME] for timer in timers]
-        keys = [timer[KEY] for timer in timers]
-        starts = {end: decode_time(end) - self._span.size_ms + 1 for end in set(ends)}
-        encoded = {end: encode_time(start) for end, start in starts.items()}
-        fields = zip(timers, keys, ends, strict=True)
-        rows = [timer[:2] + self._state + key + encoded[end] for timer, key, end in fields]
-        values = self._rows.get_many(rows)
-        self._rows.delete_many(rows)
-        self._timers.delete_many(timers)
-        of_starts = map(starts.__getitem__, ends)
-        records = list(zip(map(decode_key, keys), of_starts, values, strict=True))
-        return Batch(records, size_bytes=bytes_of(records))
 
     def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
         values, stays = yield from self._held(start)
@@ -352,7 +301,7 @@ class RecordsWindow(_Window):
             [record for records in held if records is not None for record in records]
         )
 
-    def _add(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
+    def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         held: dict[bytes, list[Any]] = defaultdict(list)
         for row, record in zip(rows, records, strict=True):
             held[row].append(record)

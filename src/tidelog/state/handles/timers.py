@@ -62,11 +62,11 @@ class Timers:
         group = int.from_bytes(backend.key_prefix, "big")
         self._due[group] = min(self._due[group], time_ms)
 
-    def register_many(self, time_ms: int, keys: list[tuple[bytes, bytes]]) -> None:
-        """Add a timer for each of these (key group, encoded key); they are not listed."""
+    def register_many(self, time_ms: int, keys: Rows) -> None:
+        """Add a timer for each key, given behind its key group; they are not listed."""
         infix = self._time_id + encode_time(time_ms)
-        self._by_time.put_many({group + infix + key: True for group, key in keys})
-        for prefix in {group for group, _ in keys}:
+        self._by_time.put_many({key[:2] + infix + key[2:]: True for key in keys})
+        for prefix in {key[:2] for key in keys}:
             group = int.from_bytes(prefix, "big")
             self._due[group] = min(self._due[group], time_ms)
 
@@ -148,6 +148,14 @@ class Timers:
             found=f"timers registered anew in {_MAX_ROUNDS} rounds",
             action="register no further timer when getCurrentWatermarkInMs() is 2**63 - 1",
         )
+
+    def next_times(self, time_ms: int) -> Iterator[int]:
+        """The earliest time from `time_ms` on of each key group that has such a timer."""
+        for group in self._due:
+            prefix = group.to_bytes(2, "big") + self._time_id
+            scan = self._by_time.scan(prefix + encode_time(time_ms), prefix_end(prefix))
+            for row, _ in islice(scan, 1):
+                yield decode_time(row[TIME])
 
     def next_due(self) -> int | None:
         """A lower bound of the earliest timer's time; None when there is no timer."""
