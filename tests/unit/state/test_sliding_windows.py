@@ -112,6 +112,34 @@ def test_windows_without_records_are_not_emitted(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize(("values", "expected"), [([None], None), ([None, 5, 2], 7), ([3], 3)])
+def test_a_window_without_a_value_fires_once(
+    bench: Bench, flushed: bool, values: list[int | None], expected: int | None
+) -> None:
+    given = iter(values)
+    window = opened(bench, aggregate_window(WindowSpan(10, 10), lambda _: next(given), add))
+    for _ in values:
+        give(window, [1])
+        if flushed:
+            bench.backend.flush()
+    assert fire(window, 9) == [("k", 0, expected)]
+    assert fire(window, 10_000) == []
+    assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
+
+
+def test_windows_that_open_and_fire_between_two_flushes_are_not_logged(bench: Bench) -> None:
+    window = opened(bench, aggregate_window(WindowSpan(10, 10), lambda _: 1, add))
+    give(window, [1, 12, 2])
+    assert fire(window, 9) == [("k", 0, 2)]
+    bench.backend.flush()
+    assert sum(map(len, bench.log.batches)) == 2, "the second window and its timer"
+    give(window, [13, 25])
+    assert fire(window, 19) == [("k", 10, 2)]
+    assert fire(window, 29) == [("k", 20, 1)]
+    assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
+
+
+@pytest.mark.parametrize("flushed", [False, True])
 def test_functions_may_change_what_they_get(bench: Bench, flushed: bool) -> None:
     """A slice is combined into several windows, and each finds it as it was."""
 
