@@ -111,19 +111,31 @@ def test_windows_without_records_are_not_emitted(bench: Bench) -> None:
     assert fire(window, 10_000) == [("k", s, 1) for s in (-10, 0, 90, 100)]
 
 
-@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("flushes", ["none", "all", "first"])
 @pytest.mark.parametrize(("values", "expected"), [([None], None), ([None, 5, 2], 7), ([3], 3)])
 def test_a_window_without_a_value_fires_once(
-    bench: Bench, flushed: bool, values: list[int | None], expected: int | None
+    bench: Bench, flushes: str, values: list[int | None], expected: int | None
 ) -> None:
     given = iter(values)
     window = opened(bench, aggregate_window(WindowSpan(10, 10), lambda _: next(given), add))
-    for _ in values:
+    for number, _ in enumerate(values):
         give(window, [1])
-        if flushed:
+        if flushes == "all" or (flushes == "first" and number == 0):
             bench.backend.flush()
     assert fire(window, 9) == [("k", 0, expected)]
     assert fire(window, 10_000) == []
+    assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
+
+
+def test_windows_of_a_restored_table_are_added_to(bench: Bench) -> None:
+    span = WindowSpan(10, 10)
+    give(opened(bench, aggregate_window(span, lambda _: 1, add)), [1, 2, 15, 33])
+    bench.backend.flush()
+    bench.reopen()
+    window = opened(bench, aggregate_window(span, lambda _: 1, add))
+    give(window, [35, 45, 11, 21, 3])
+    counts = {0: 3, 10: 2, 20: 1, 30: 2, 40: 1}
+    assert fire(window, 100) == [("k", start, count) for start, count in counts.items()]
     assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
 
 
