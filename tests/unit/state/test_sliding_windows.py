@@ -133,7 +133,7 @@ def test_windows_of_a_restored_table_are_added_to(bench: Bench) -> None:
     bench.backend.flush()
     bench.reopen()
     window = opened(bench, aggregate_window(span, lambda _: 1, add))
-    give(window, [35, 45, 11, 21, 3])
+    give(window, [21, 35, 45, 11, 3])
     counts = {0: 3, 10: 2, 20: 1, 30: 2, 40: 1}
     assert fire(window, 100) == [("k", start, count) for start, count in counts.items()]
     assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
