@@ -50,21 +50,25 @@ class WriteBuffer:
             self._element.sample(b"", newest)
         self.extra += elements
 
+    @property
+    def _parts(self) -> list[StateRows | Unflushed]:
+        return [*self._states, *self._unflushed]
+
     def __len__(self) -> int:
         """Rows, plus elements appended to them, since the last flush."""
-        return sum(map(len, self._states)) + sum(map(len, self._unflushed)) + self.extra
+        return sum(map(len, self._parts)) + self.extra
 
     @property
     def updates(self) -> int:
         """Rows put and deleted and elements appended since the last flush, each time counted."""
-        return sum(each.updates for each in (*self._states, *self._unflushed)) + self.extra
+        return sum(part.updates for part in self._parts) + self.extra
 
     @property
     def memory_bytes(self) -> int:
         """About how much memory all rows take."""
         size = int(self.extra * self._element.bytes)
-        for each in (*self._states, *self._unflushed):
-            size += each.memory_bytes
+        for part in self._parts:
+            size += part.memory_bytes
         return size
 
     @property
@@ -115,8 +119,8 @@ class WriteBuffer:
         """The updates since the last flush, which are none from now on: a flush begins."""
         taken = self.updates
         self.extra = 0
-        for each in (*self._states, *self._unflushed):
-            each.updates = 0
+        for part in self._parts:
+            part.updates = 0
         return taken
 
     def drain(self, most: int = SLICE_ROWS, *, cache: bool = True, dirty: bool = False) -> Columns:
