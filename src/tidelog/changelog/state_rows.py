@@ -200,6 +200,10 @@ class StateRows:
         """Remove a row; removing an absent one is no error."""
         self.put(key, None)
 
+    def delete_many(self, keys: Iterable[bytes]) -> None:
+        """Remove many rows at once."""
+        self.put_many(dict.fromkeys(keys))
+
     def scan(
         self, lower: bytes, upper: bytes, *, copied: bool = False
     ) -> Iterator[tuple[bytes, Any]]:

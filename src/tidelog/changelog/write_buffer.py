@@ -3,7 +3,7 @@
 Invariant: one flush takes a row at most once, with its newest value; a batch is sorted by row.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.changelog.row_memory import RowSize
 from tidelog.changelog.state_rows import SAMPLE_EVERY, Columns, Decode, Encode, Observe, StateRows
@@ -13,12 +13,35 @@ SLICE_ROWS: Final = 2048
 """Most rows, or elements of lists, that one step of a flush takes: milliseconds of work."""
 
 
+class Unflushed(Protocol):
+    """What becomes rows of states when a flush takes it, and may be gone before."""
+
+    updates: int
+    """Changes since the last flush that no row counts."""
+
+    def __len__(self) -> int:
+        """The rows that it would become."""
+        ...
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes."""
+        ...
+
+    def spill(self, most: int) -> None:
+        """Put at most so many rows into their states."""
+        ...
+
+
 class WriteBuffer:
     """All states of one subtask."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._states: list[StateRows] = []
+        self._unflushed: list[Unflushed] = []
+        self._parts: list[StateRows | Unflushed] = []
+        """Both of them."""
         self.extra = 0
         """Elements appended to rows that were already changed (list states)."""
         self._element = RowSize()
@@ -31,19 +54,19 @@ class WriteBuffer:
 
     def __len__(self) -> int:
         """Rows, plus elements appended to them, since the last flush."""
-        return sum(map(len, self._states)) + self.extra
+        return sum(map(len, self._parts)) + self.extra
 
     @property
     def updates(self) -> int:
         """Rows put and deleted and elements appended since the last flush, each time counted."""
-        return sum(rows.updates for rows in self._states) + self.extra
+        return sum(part.updates for part in self._parts) + self.extra
 
     @property
     def memory_bytes(self) -> int:
         """About how much memory all rows take."""
         size = int(self.extra * self._element.bytes)
-        for rows in self._states:
-            size += rows.memory_bytes
+        for part in self._parts:
+            size += part.memory_bytes
         return size
 
     @property
@@ -86,18 +109,29 @@ class WriteBuffer:
             observe=observe,
         )
         self._states.append(rows)
+        self._parts.append(rows)
         return rows
 
     def free(self) -> bool:
         """Give back the memory of some dropped rows; whether there are more."""
         return any(rows.free(SLICE_ROWS) for rows in self._states)
 
+    def add_unflushed(self, unflushed: Unflushed) -> None:
+        """Let this become rows at each flush."""
+        self._unflushed.append(unflushed)
+        self._parts.append(unflushed)
+
+    def spill(self, most: int = SLICE_ROWS) -> None:
+        """Bring rows to the states for the next `drain`, as many as it takes."""
+        for unflushed in self._unflushed:
+            unflushed.spill(most)
+
     def take_updates(self) -> int:
         """The updates since the last flush, which are none from now on: a flush begins."""
         taken = self.updates
         self.extra = 0
-        for rows in self._states:
-            rows.updates = 0
+        for part in self._parts:
+            part.updates = 0
         return taken
 
     def drain(self, most: int = SLICE_ROWS, *, cache: bool = True, dirty: bool = False) -> Columns:

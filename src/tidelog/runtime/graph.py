@@ -16,6 +16,7 @@ from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptio
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.operators.process import Process
 from tidelog.runtime.operators.stateless import Filter, FlatMap, Map, MapBatches
+from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
@@ -328,7 +329,7 @@ class KeyedStream(Stream):
         span = WindowSpan(size_ms, slide_ms or size_ms)
         return self._then(
             name,
-            lambda: AggregateWindow(span, value_of, combine, _name_of(late)),
+            lambda: aggregate_window(span, value_of, combine, _name_of(late)),
             keyed=True,
             late=late,
             value_types=declared(value_type, AggregateWindow.value_option, migrate, keys=False),

@@ -17,9 +17,10 @@ MOST_ELEMENTS: Final = SLICE_ROWS
 _POSITION_BYTES: Final = 8
 
 
-def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list[Any]) -> None:
-    """Append elements to the list behind the prefix."""
+def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list[Any]) -> bool:
+    """Append elements to the list behind the prefix; whether they are the first since a flush."""
     position = int(backend.seqno)
+    first = rows.changed(prefix + position.to_bytes(_POSITION_BYTES, "big")) is None
     at = 0
     while at < len(elements):
         row = prefix + position.to_bytes(_POSITION_BYTES, "big")
@@ -38,3 +39,4 @@ def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list
             backend.grew(counted, held[-1])
         at += added
         position += 1
+    return first

@@ -22,7 +22,7 @@ from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.row_memory import RowAccount, RowMemory
 from tidelog.changelog.state_rows import StateRows
-from tidelog.changelog.write_buffer import WriteBuffer
+from tidelog.changelog.write_buffer import Unflushed, WriteBuffer
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
@@ -159,6 +159,10 @@ class KeyedBackend:
         cached = cached and not self.reads_only
         self._write_through = self._write_through or scanned or not cached
         return self._buffer.state(encode, decode, cached=cached, scanned=scanned, observe=observe)
+
+    def add_unflushed(self, unflushed: Unflushed) -> None:
+        """Let this become rows of registered states at each flush."""
+        self._buffer.add_unflushed(unflushed)
 
     def sweep(self, sweep: TtlSweep) -> None:
         """Remove what expires of a state; it is scanned for that."""
@@ -322,6 +326,7 @@ class KeyedBackend:
             )
         for sweep in self.sweeps:
             sweep.count(self.now_ms())
+        self._buffer.spill()
         updates = self._buffer.take_updates()
         through = self._write_through or not cache
         keys, values = self._encoding(

@@ -79,6 +79,7 @@ key = st.sampled_from([bytes([n]) for n in range(97, 105)])
 step = st.one_of(
     st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
     st.tuples(st.just("delete"), key),
+    st.tuples(st.just("delete_many"), st.lists(key)),
     st.tuples(st.just("put_many"), st.dictionaries(key, st.text("xyz", max_size=3))),
     st.tuples(st.just("flush")),
     st.tuples(st.just("drop")),
@@ -91,6 +92,7 @@ step = st.one_of(
 lazy_step = st.one_of(
     st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
     st.tuples(st.just("delete"), key),
+    st.tuples(st.just("delete_many"), st.lists(key)),
     st.tuples(st.just("to the log"), st.integers(1, 4)),
     st.tuples(st.just("to the table"), st.integers(1, 4)),
     st.tuples(st.just("to both"), st.booleans()),
@@ -115,6 +117,9 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
             case "delete":
                 rows.delete(*arguments)
                 model.pop(arguments[0], None)
+            case "delete_many":
+                rows.delete_many(arguments[0])
+                model = {k: v for k, v in model.items() if k not in arguments[0]}
             case "to the log":
                 keys, values = writes.drain(arguments[0], dirty=True)
                 logged.update(zip(keys, values, strict=True))
@@ -156,6 +161,9 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool
             case "delete":
                 rows.delete(*arguments)
                 model.pop(arguments[0], None)
+            case "delete_many":
+                rows.delete_many(arguments[0])
+                model = {k: v for k, v in model.items() if k not in arguments[0]}
             case "put_many":
                 rows.put_many(*arguments)
                 model.update(arguments[0])

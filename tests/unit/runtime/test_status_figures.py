@@ -22,7 +22,8 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.stateless import Map
-from tidelog.runtime.operators.window import AggregateWindow, WindowSpan
+from tidelog.runtime.operators.tumbling_window import aggregate_window
+from tidelog.runtime.operators.window import WindowSpan
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.distribution import Distribution, distribution
 from tidelog.runtime.status.observe import status_of
@@ -82,7 +83,7 @@ def test_every_put_is_an_update_and_every_row_of_a_flush_a_change(scanned: bool)
 
 
 def test_late_records_of_a_chain_are_those_of_its_operators() -> None:
-    window = AggregateWindow(WindowSpan(10, 10), lambda r: 1, add)
+    window = aggregate_window(WindowSpan(10, 10), lambda r: 1, add)
     chain = OperatorChain([("window", window), ("map", Map(lambda r: r))], WorkTime(VirtualClock()))
     chain.open(OperatorContext("window", 0, 1, VirtualClock(auto=False), backend()))
     assert chain.late_records == 0

@@ -16,6 +16,7 @@ from tidelog.effects import SystemClock
 from tidelog.ids import KeyGroup
 from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.list import ListState
@@ -152,7 +153,7 @@ TEN_SECONDS = WindowSpan(10_000, 10_000)
 
 
 def test_an_aggregated_window_shows_its_start_and_value() -> None:
-    found = windowed(AggregateWindow(TEN_SECONDS, lambda record: record, add))
+    found = windowed(aggregate_window(TEN_SECONDS, lambda record: record, add))
     entry = {"start_ms": 10_000}
     assert shown(found) == [row("window-aggregate", "windows", key="tide", entry=entry, value=3)]
 

@@ -14,7 +14,8 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.operators.operator import OperatorContext
-from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
+from tidelog.runtime.operators.tumbling_window import aggregate_window
+from tidelog.runtime.operators.window import RecordsWindow, WindowSpan
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.storage.memory import MemoryStore
 
@@ -65,7 +66,7 @@ def test_a_slice_is_the_times_that_are_in_the_same_windows(size: int, slide: int
 
 
 def test_a_record_of_many_windows_is_one_row_and_its_key_has_one_timer(bench: Bench) -> None:
-    window = opened(bench, AggregateWindow(WindowSpan(3_600, 10), lambda _: 1, add))
+    window = opened(bench, aggregate_window(WindowSpan(3_600, 10), lambda _: 1, add))
     give(window, [0, 3, 9])
     assert rows(bench, "window-aggregate") == 1
     logged = sum(map(len, bench.log.batches))
@@ -93,7 +94,7 @@ def test_records_are_kept_once(bench: Bench) -> None:
 
 
 def test_a_record_adds_to_the_windows_that_have_not_fired(bench: Bench) -> None:
-    window = opened(bench, AggregateWindow(WindowSpan(30, 10), lambda _: 1, add))
+    window = opened(bench, aggregate_window(WindowSpan(30, 10), lambda _: 1, add))
     give(window, [25])
     assert fire(window, 29) == [("k", 0, 1)]
     give(window, [22, 9, -1])
@@ -105,9 +106,49 @@ def test_a_record_adds_to_the_windows_that_have_not_fired(bench: Bench) -> None:
 
 
 def test_windows_without_records_are_not_emitted(bench: Bench) -> None:
-    window = opened(bench, AggregateWindow(WindowSpan(20, 10), lambda _: 1, add))
+    window = opened(bench, aggregate_window(WindowSpan(20, 10), lambda _: 1, add))
     give(window, [0, 100])
     assert fire(window, 10_000) == [("k", s, 1) for s in (-10, 0, 90, 100)]
+
+
+@pytest.mark.parametrize("flushes", ["none", "all", "first"])
+@pytest.mark.parametrize(("values", "expected"), [([None], None), ([None, 5, 2], 7), ([3], 3)])
+def test_a_window_without_a_value_fires_once(
+    bench: Bench, flushes: str, values: list[int | None], expected: int | None
+) -> None:
+    given = iter(values)
+    window = opened(bench, aggregate_window(WindowSpan(10, 10), lambda _: next(given), add))
+    for number, _ in enumerate(values):
+        give(window, [1])
+        if flushes == "all" or (flushes == "first" and number == 0):
+            bench.backend.flush()
+    assert fire(window, 9) == [("k", 0, expected)]
+    assert fire(window, 10_000) == []
+    assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
+
+
+def test_windows_of_a_restored_table_are_added_to(bench: Bench) -> None:
+    span = WindowSpan(10, 10)
+    give(opened(bench, aggregate_window(span, lambda _: 1, add)), [1, 2, 15, 33])
+    bench.backend.flush()
+    bench.reopen()
+    window = opened(bench, aggregate_window(span, lambda _: 1, add))
+    give(window, [21, 35, 45, 11, 3])
+    counts = {0: 3, 10: 2, 20: 1, 30: 2, 40: 1}
+    assert fire(window, 100) == [("k", start, count) for start, count in counts.items()]
+    assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
+
+
+def test_windows_that_open_and_fire_between_two_flushes_are_not_logged(bench: Bench) -> None:
+    window = opened(bench, aggregate_window(WindowSpan(10, 10), lambda _: 1, add))
+    give(window, [1, 12, 2])
+    assert fire(window, 9) == [("k", 0, 2)]
+    bench.backend.flush()
+    assert sum(map(len, bench.log.batches)) == 2, "the second window and its timer"
+    give(window, [13, 25])
+    assert fire(window, 19) == [("k", 10, 2)]
+    assert fire(window, 29) == [("k", 20, 1)]
+    assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
 
 
 @pytest.mark.parametrize("flushed", [False, True])
@@ -118,7 +159,7 @@ def test_functions_may_change_what_they_get(bench: Bench, flushed: bool) -> None
         left.extend(right)
         return left
 
-    window = opened(bench, AggregateWindow(WindowSpan(30, 10), lambda r: [r], extended))
+    window = opened(bench, aggregate_window(WindowSpan(30, 10), lambda r: [r], extended))
     give(window, [0, 10, 20])
     if flushed:
         bench.backend.flush()

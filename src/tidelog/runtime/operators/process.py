@@ -1,10 +1,11 @@
 """The operator of a user's `StatefulProcessor`: rows by key, timers, late records set aside."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, cast
 
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
+from tidelog.runtime.operators.late import divided
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
@@ -138,18 +139,9 @@ class Process(Operator):
         else:
             passed = event_time.watermark
             on_time = [time > passed for time in batch.times]
-        if all(on_time):
-            return batch, None
-        kept = KeyedBatch(
-            *(list(compress(column, on_time)) for column in (batch.records, batch.times)),
-            *(list(compress(column, on_time)) for column in (batch.keys, batch.groups)),
-        )
+        kept, late = divided(batch, on_time, self._late)
         self.late_records += len(batch.records) - len(kept.records)
-        if self._late is None:
-            return kept, None
-        is_late = [not kept_one for kept_one in on_time]
-        records, times = compress(batch.records, is_late), compress(batch.times, is_late)
-        return kept, SideBatch(list(records), list(times), self._late)
+        return kept, None if self._late is None else late
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:

@@ -15,13 +15,14 @@ rewrite.
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, cast
 
 import msgspec
 
+from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.errors import ConfigError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
+from tidelog.runtime.operators.late import divided
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
@@ -29,17 +30,19 @@ from tidelog.runtime.operators.operator import (
 )
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.turn import PAUSE, REST
-from tidelog.runtime.user_code import blame
+from tidelog.runtime.user_code import blame, map_all
 from tidelog.state.appending import append
-from tidelog.state.event_time import EventTime
-from tidelog.state.handles.timers import Timers
+from tidelog.state.event_time import UNKNOWN, EventTime
+from tidelog.state.handles.timers import Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
 from tidelog.state.registry import Definition
 from tidelog.state.schema.evolution import IN_SLICES
 from tidelog.state.schema.types import ValueTypes
 
-_TIME_BYTES = 8
-_BIAS = 1 << 63
+_START = slice(-8, None)
+"""Where the row of a slice has its start, encoded."""
+_SLICED_KEY = slice(ROW_PREFIX_BYTES, -8)
+"""Where it has the encoded key."""
 
 Combine = Callable[[Any, Any], Any]
 
@@ -71,6 +74,14 @@ class WindowSpan:
         into_slide, last_end = time_ms % self.slide_ms, self.size_ms % self.slide_ms
         return time_ms - into_slide + (last_end if into_slide >= last_end else 0)
 
+    def last_end(self, time_ms: int) -> int:
+        """The last time of the last window that has this time."""
+        return time_ms - time_ms % self.slide_ms + self.size_ms - 1
+
+    def next_end(self, passed_ms: int) -> int:
+        """The last time of the first window that ends behind `passed_ms`."""
+        return self.first_after(passed_ms, passed_ms) + self.size_ms - 1
+
     def first_after(self, slice_ms: int, passed_ms: int) -> int:
         """Start of the first window with this slice that ends behind `passed_ms`."""
         too_early = max(slice_ms, passed_ms + 1) - self.size_ms
@@ -84,10 +95,14 @@ class _Window(Operator):
     """The kind of the state."""
     value_option: str
     """The option that declares the types of the stored values."""
+    scanned: bool = True
+    """What a window has is found by a scan."""
 
     def __init__(self, span: WindowSpan, late: str | None) -> None:
         self._span = span
         self._late = late
+        self._next_end = UNKNOWN
+        """Before this time no window ends."""
         self.late_records = 0
 
     @classmethod
@@ -107,7 +122,9 @@ class _Window(Operator):
         decode = msgspec.msgpack.Decoder().decode
         encode = msgspec.msgpack.Encoder().encode
         self._types = ValueTypes(registry.value_types(info, self.value_option))
-        self._rows = context.backend.rows(info, encode, decode, scanned=True, observe=self._observe)
+        self._rows = context.backend.rows(
+            info, encode, decode, scanned=self.scanned, observe=self._observe
+        )
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
@@ -116,40 +133,45 @@ class _Window(Operator):
                 "window on a stream without event time",
                 action="call .event_time(...) before .key_by(...)",
             )
-        on_time, late = self._divided(keyed)
-        event_time, last_ms = self._backend.event_time, self._span.size_ms - 1
-        for (group, key, start), records in on_time.items():
-            self._backend.key_prefix, self._backend.key = group, key
-            if self._add(group + self._state + key + _encoded(start), records):
-                first = self._span.first_after(start, event_time.of(group))
-                self._timers.register(first + last_ms)
+        kept, late = self._divided(keyed)
+        if kept.records:
+            self._add(kept)
+        if late is None:
+            return ()
         self.late_records += len(late.records)
         return () if self._late is None else (late,)
 
-    def _divided(
-        self, batch: KeyedBatch
-    ) -> tuple[dict[tuple[bytes, bytes, int], list[Any]], SideBatch]:
-        """(records by key group, key and start of their slice; late records)."""
-        slice_of, size, slide = self._span.slice_of, self._span.size_ms, self._span.slide_ms
-        event_time = self._backend.event_time
-        passed, ahead = event_time.watermark, event_time.ahead
-        assigned: dict[tuple[bytes, bytes, int], list[Any]] = defaultdict(list)
-        late, times = list[Any](), list[int]()
-        assert batch.times is not None
-        fields = zip(batch.groups, batch.keys, batch.times, batch.records, strict=True)
-        for group, key, time, record in fields:
-            if ahead:
-                passed = event_time.of(group)
-            if time - time % slide + size - 1 > passed:
-                assigned[group, key, slice_of(time)].append(record)
-            else:
-                late.append(record)
-                times.append(time)
-        return assigned, SideBatch(late, times, self._late or "")
+    def _divided(self, batch: KeyedBatch) -> tuple[KeyedBatch, SideBatch | None]:
+        """(records with a window that has not fired; late ones)."""
+        times, event_time = cast("list[int]", batch.times), self._backend.event_time
+        last_end, passed = self._span.last_end, event_time.watermark
+        if not event_time.ahead and last_end(min(times)) > passed:
+            return batch, None
+        fields = zip(times, batch.groups, strict=True)
+        return divided(
+            batch, [last_end(time) > event_time.of(group) for time, group in fields], self._late
+        )
+
+    def _add(self, batch: KeyedBatch) -> None:
+        """Add each record to its slice, and the slice a timer at the end of its first window."""
+        state, slices = self._state, map(self._span.slice_of, cast("list[int]", batch.times))
+        fields = zip(batch.groups, batch.keys, slices, strict=True)
+        rows = [group + state + key + encode_time(start) for group, key, start in fields]
+        timers: dict[int, list[bytes]] = defaultdict(list)
+        for row in self._add_rows(rows, batch.records):
+            passed = self._backend.event_time.of(row[:2])
+            first = self._span.first_after(decode_time(row[_START]), passed)
+            timers[first + self._span.size_ms - 1].append(row[:2] + row[_SLICED_KEY])
+        for time, keys in timers.items():
+            self._timers.register_many(time, keys)
 
     def watermark(self, time: int) -> Iterable[Batch]:
-        self._backend.event_time.advance(time)
-        return self._fire(self._backend.event_time)
+        event_time = self._backend.event_time
+        event_time.advance(time)
+        if event_time.watermark < self._next_end:
+            return ()
+        self._next_end = self._span.next_end(event_time.watermark)
+        return self._fire(event_time)
 
     def _fire(self, event_time: EventTime) -> Iterator[Batch]:
         outputs = Outputs(self._turn)
@@ -175,8 +197,8 @@ class _Window(Operator):
         Those that no later window has are deleted. Yields only `REST`.
         """
         prefix = self._backend.key_prefix + self._state + self._backend.key
-        lower, upper = prefix + _encoded(start), prefix + _encoded(start + self._span.size_ms)
-        kept = prefix + _encoded(start + self._span.slide_ms)
+        lower, upper = prefix + encode_time(start), prefix + encode_time(start + self._span.size_ms)
+        kept = prefix + encode_time(start + self._span.slide_ms)
         held: list[Any] = []
         gone: list[bytes] = []
         # What the user's functions get they may change, and later windows are to have it as it was.
@@ -193,8 +215,8 @@ class _Window(Operator):
     def _observe(self, held: list[Any]) -> None:
         self._types.observe(held)
 
-    def _add(self, row: bytes, records: list[Any]) -> bool:
-        """Add records to the slice of this row; whether it may have no timer yet."""
+    def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
+        """Add each record to the slice of its row; the rows that may have no timer yet."""
         raise NotImplementedError
 
     def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
@@ -219,18 +241,27 @@ class AggregateWindow(_Window):
         self._value_of = value_of
         self._combine = combine
 
-    def _add(self, row: bytes, records: list[Any]) -> bool:
-        value = reduce(self._combine, map(self._value_of, records))
-        before = self._rows.get(row)
-        self._rows.put(row, self._combined(before, value))
-        return before is None
+    def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
+        values = map_all(self._value_of, records)
+        added = dict(zip(rows, values, strict=True))
+        if len(added) < len(rows):
+            added = self._reduced(rows, values)
+        held = dict(zip(added, self._rows.get_many(list(added)), strict=True))
+        new = [row for row, before in held.items() if before is None]
+        if len(new) < len(held):
+            for row, before in held.items():
+                added[row] = self._combined(before, added[row])
+        self._rows.put_many(added)
+        return new
+
+    def _reduced(self, rows: list[bytes], values: list[Any]) -> dict[bytes, Any]:
+        combine = self._combine
+        reduced: dict[bytes, Any] = {}
+        for row, value in zip(rows, values, strict=True):
+            reduced[row] = combine(reduced[row], value) if row in reduced else value
+        return reduced
 
     def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
-        if self._span.tumbling:
-            row = self._backend.key_prefix + self._state + self._backend.key + _encoded(start)
-            outputs.records.append((key, start, self._rows.get(row)))
-            self._rows.delete(row)
-            return False
         values, stays = yield from self._held(start)
         combined = None
         for value in values:
@@ -270,9 +301,12 @@ class RecordsWindow(_Window):
             [record for records in held if records is not None for record in records]
         )
 
-    def _add(self, row: bytes, records: list[Any]) -> bool:
-        append(self._backend, self._rows, row, records)
-        return True
+    def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
+        held: dict[bytes, list[Any]] = defaultdict(list)
+        for row, record in zip(rows, records, strict=True):
+            held[row].append(record)
+        fields = held.items()
+        return [row for row, some in fields if append(self._backend, self._rows, row, some)]
 
     def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
         parts, stays = yield from self._held(start)
@@ -280,7 +314,3 @@ class RecordsWindow(_Window):
         with blame("window function"):
             outputs.records.append(self._function(key, start, records))
         return stays
-
-
-def _encoded(start: int) -> bytes:
-    return (start + _BIAS).to_bytes(_TIME_BYTES, "big")

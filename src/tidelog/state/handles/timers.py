@@ -8,20 +8,25 @@ Invariants:
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final
 
-from tidelog.changelog.change import prefix_end
+from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.changelog.state_rows import StateRows
 from tidelog.errors import UserFunctionError
 from tidelog.state.backend import KeyedBackend
 
 _TIME_BYTES: Final = 8
+TIME: Final = slice(ROW_PREFIX_BYTES, ROW_PREFIX_BYTES + _TIME_BYTES)
+"""Where a timer's row has the time, encoded ..."""
+KEY: Final = slice(TIME.stop, None)
+"""... and where the encoded key."""
 _BIAS: Final = 1 << 63
 """Added to a time before it is stored, so that byte order is numeric order also below zero."""
 _EARLIEST: Final = -_BIAS
 _LATEST: Final = _BIAS - 1
+Rows = list[bytes]
 NONE_AHEAD: Final[Mapping[int, int]] = MappingProxyType({})
 _MAX_ROUNDS: Final = 10_000
 """Rounds of timers that register timers at the end of the data, before it counts as endless."""
@@ -45,7 +50,7 @@ class Timers:
 
     def register(self, time_ms: int) -> None:
         """Add a timer for the current key; adding it twice is adding it once."""
-        time = _encode_time(time_ms)
+        time = encode_time(time_ms)
         backend = self._backend
         row = backend.key_prefix + self._time_id + time + backend.key
         if self._by_time.changed(row):
@@ -57,9 +62,21 @@ class Timers:
         group = int.from_bytes(backend.key_prefix, "big")
         self._due[group] = min(self._due[group], time_ms)
 
+    def register_many(self, time_ms: int, keys: Rows) -> None:
+        """Add a timer for each key, given behind its key group; they are not listed."""
+        infix = self._time_id + encode_time(time_ms)
+        self._by_time.put_many({key[:2] + infix + key[2:]: True for key in keys})
+        for prefix in {key[:2] for key in keys}:
+            group = int.from_bytes(prefix, "big")
+            self._due[group] = min(self._due[group], time_ms)
+
+    def delete_many(self, rows: Rows) -> None:
+        """Remove timers that are not listed, by their rows."""
+        self._by_time.delete_many(rows)
+
     def delete(self, time_ms: int) -> None:
         """Remove a timer of the current key."""
-        time = _encode_time(time_ms)
+        time = encode_time(time_ms)
         backend = self._backend
         self._by_time.delete(backend.key_prefix + self._time_id + time + backend.key)
         if self._by_key is not None:
@@ -72,7 +89,7 @@ class Timers:
         rows, state = self._by_key
         prefix = self._backend.key_prefix + state + self._backend.key
         for row, _ in rows.scan(prefix, prefix_end(prefix)):
-            yield _decode_time(row[len(prefix) :])
+            yield decode_time(row[len(prefix) :])
 
     def expired(
         self, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD
@@ -82,6 +99,11 @@ class Timers:
         `ahead` has later limits of some key groups. The caller makes the key current, fires, and
         deletes the timer.
         """
+        for rows in self.expired_rows(limit_ms, ahead):
+            yield from self._existing(rows)
+
+    def expired_rows(self, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD) -> Iterator[Rows]:
+        """Like `expired`, the rows of many timers at once."""
         for group, due in self._due.items():
             limit = max(limit_ms, ahead.get(group, limit_ms))
             if due <= limit:
@@ -98,7 +120,9 @@ class Timers:
             limit = max(limit_ms, ahead.get(group, limit_ms))
             again = self._due[group] <= limit
             while again:
-                for time, key in self._expired_in(group, limit):
+                for time, key in chain.from_iterable(
+                    map(self._existing, self._expired_in(group, limit))
+                ):
                     if self._due[group] < time:
                         break
                     yield time, key
@@ -125,35 +149,51 @@ class Timers:
             action="register no further timer when getCurrentWatermarkInMs() is 2**63 - 1",
         )
 
+    def next_times(self, time_ms: int) -> Iterator[int]:
+        """The earliest time from `time_ms` on of each key group that has such a timer."""
+        for group in self._due:
+            prefix = group.to_bytes(2, "big") + self._time_id
+            scan = self._by_time.scan(prefix + encode_time(time_ms), prefix_end(prefix))
+            for row, _ in islice(scan, 1):
+                yield decode_time(row[TIME])
+
     def next_due(self) -> int | None:
         """A lower bound of the earliest timer's time; None when there is no timer."""
         earliest = min(self._due.values(), default=_LATEST)
         return None if earliest == _LATEST else earliest
 
-    def _expired_in(self, group: int, limit_ms: int) -> Iterator[tuple[int, bytes]]:
+    def _expired_in(self, group: int, limit_ms: int) -> Iterator[Rows]:
         prefix = group.to_bytes(2, "big") + self._time_id
         # Timers that fired have left tombstones in front; there is nothing before the bound.
-        at, end = prefix + _encode_time(self._due[group]), prefix_end(prefix)
+        at, end = prefix + encode_time(self._due[group]), prefix_end(prefix)
+        bound = prefix_end(prefix + encode_time(limit_ms))
         # From here on registrations lower the bound again; what exists is covered by the scan.
         self._due[group] = _LATEST
         while True:
-            chunk = [row for row, _ in islice(self._by_time.scan(at, end), _CHUNK)]
-            for row in chunk:
-                time = _decode_time(row[len(prefix) : len(prefix) + _TIME_BYTES])
-                if time > limit_ms:
-                    self._due[group] = min(self._due[group], time)
+            chunk: Rows = []
+            for row, _ in islice(self._by_time.scan(at, end), _CHUNK):
+                if row >= bound:
+                    self._due[group] = min(self._due[group], decode_time(row[TIME]))
+                    yield chunk
                     return
-                # A handler that ran since the chunk was read may have deleted this one.
-                if self._by_time.get(row) is not None:
-                    yield time, row[len(prefix) + _TIME_BYTES :]
+                chunk.append(row)
+            yield chunk
             if len(chunk) < _CHUNK:
                 return
             at = chunk[-1] + b"\x00"
 
+    def _existing(self, rows: Rows) -> Iterator[tuple[int, bytes]]:
+        for row in rows:
+            # A handler that ran since the rows were read may have deleted this one.
+            if self._by_time.get(row) is not None:
+                yield decode_time(row[TIME]), row[KEY]
 
-def _encode_time(time_ms: int) -> bytes:
+
+def encode_time(time_ms: int) -> bytes:
+    """The time as a timer's row has it."""
     return (time_ms + _BIAS).to_bytes(_TIME_BYTES, "big")
 
 
-def _decode_time(data: bytes) -> int:
+def decode_time(data: bytes) -> int:
+    """The time in a timer's row."""
     return int.from_bytes(data, "big") - _BIAS

@@ -132,8 +132,8 @@ def firing(checkpoint: Checkpoint) -> set[tuple[int, int, int]]:
 def test_every_step_of_a_firing_is_resumed_in_another_shape(
     build: Any, shapes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.runtime.operators.process.TIMERS_PER_STEP", 1)
-    monkeypatch.setattr("tidelog.runtime.operators.window.TIMERS_PER_STEP", 1)
+    for operator in ("process", "window", "tumbling_window"):
+        monkeypatch.setattr(f"tidelog.runtime.operators.{operator}.TIMERS_PER_STEP", 1)
     before, after = shapes
     steps: set[tuple[int, int, int]] = set()
     # A checkpoint takes two steps; the intervals make them fall between others.
