@@ -123,13 +123,12 @@ def _checker(
         return check
     # One scalar is what most states hold: half the time of an update is its check.
     only = exact[0]
-    _, low, high = bounds[0] if bounds else (0, None, 0)
+    _, low, high = bounds[0] if bounds else (0, 0, 0)
 
     def check_one(value: Any) -> tuple[Any, ...]:
         if value.__class__ is tuple and len(value) == 1:
-            item: Any = value[0]
-            kind: type = item.__class__  # on its own line, as it must not narrow `item`
-            if kind is only and (low is None or low <= item <= high):
+            kind = value[0].__class__
+            if kind is only and (not bounds or low <= value[0] <= high):
                 checked: tuple[Any, ...] = value
                 return checked
         return convert(value)
