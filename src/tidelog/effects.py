@@ -42,6 +42,9 @@ class Clock(Protocol):
 class Offload(Protocol):
     """Runs blocking or CPU-heavy functions away from the event loop."""
 
+    working: int
+    """Functions given to `run` that have not ended yet."""
+
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -94,13 +97,18 @@ class ThreadOffload:
     """
 
     def __init__(self, threads: int = 4) -> None:
+        self.working = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tidelog")
         self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
         """Waiting threads without work, by what they take it from."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         call = _without_stop_iteration(partial(function, *args, **kwargs))
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        self.working += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        finally:
+            self.working -= 1
 
     async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await to_end(self.run(function, *args, **kwargs))
@@ -197,6 +205,8 @@ def hold_thread(seconds: float) -> None:
 
 class InlineOffload:
     """Runs the function at once, in the event loop: deterministic, for tests and simulation."""
+
+    working = 0
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)

@@ -266,7 +266,13 @@ class StateRows:
 
     def take_dirty(self, most: int) -> Columns:
         """At most `most` rows for the table, with their newest values, as sorted columns."""
-        keys = _sorted_from(self._dirty, most)
+        return self._columns(_sorted_from(self._dirty, most))
+
+    def dirty_columns(self) -> Columns:
+        """The rows that the log has and the table does not, with their newest values."""
+        return self._columns(sorted(self._dirty))
+
+    def _columns(self, keys: list[bytes]) -> Columns:
         return keys, self._encoded(list(map(self._values.__getitem__, keys)))
 
     def _encoded(self, values: list[Any]) -> list[bytes | None]:

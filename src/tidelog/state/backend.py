@@ -195,6 +195,16 @@ class KeyedBackend:
         """Rows that the log has and the table does not."""
         return self._buffer.dirty
 
+    def flushed_rows(self) -> dict[bytes, bytes]:
+        """All rows as of a flush that has just ended, for whoever compares them with a restore."""
+        rows = dict(self.table.scan(b"", None))
+        for key, value in zip(*self._buffer.dirty_columns(), strict=True):
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+        return rows
+
     @property
     def buffered(self) -> bool:
         """Changes wait for the next flush."""

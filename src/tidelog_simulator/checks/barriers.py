@@ -115,7 +115,7 @@ class _Watched:
         if behind and blame is not None:
             blame(f"{self.task} took {behind} records behind barrier {checkpoint} before it")
         pending = await self.inner.capture(checkpoint, position)
-        rows = dict(self.backend.table.scan(b"", None))
+        rows = self.backend.flushed_rows()
         tasks = self.barriers.seen.setdefault((self.generation, checkpoint), {})
         tasks[self.task] = AtBarrier(self.backend.seqno, rows, self._checkpointed)
         self._captured[checkpoint] = self.backend.seqno

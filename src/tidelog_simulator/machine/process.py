@@ -108,6 +108,9 @@ class SimulatedThreads:
     Who stops waiting does not stop the function.
     """
 
+    working = 0
+    """Nobody has to wait for a lock with them: no thread is real."""
+
     def __init__(self, process: Process) -> None:
         self._process = process
 

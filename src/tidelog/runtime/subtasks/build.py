@@ -252,7 +252,13 @@ class Deployment:
         self, subtask: SubtaskId, vertex: Vertex, wiring: Wiring
     ) -> Output | SinkOutput:
         cadence = self.states.cadence
-        work = WorkTime(self.states.effects.clock, self._long_calls, lambda: cadence.under_way)
+        effects = self.states.effects
+        work = WorkTime(
+            effects.clock,
+            self._long_calls,
+            urgent=lambda: cadence.under_way,
+            threads_work=lambda: effects.offload.working,
+        )
         last, offload = vertex.nodes[-1], self.states.effects.offload
         sink = last.sink
         if sink is None:

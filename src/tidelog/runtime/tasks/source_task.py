@@ -13,6 +13,7 @@ from collections import deque
 from tidelog.effects import wait_for
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier, Batch, Splits
+from tidelog.runtime.operators.turn import SHORTER
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.split_reading import PATIENCE_S, Portion, SplitReading
@@ -232,7 +233,9 @@ class SourceTask(Task):
         if portion is not None and portion.records:
             read = {reading: portion}
             if self._mixes_splits:
-                self._reads.gather(read)
+                # A checkpoint under way waits for each batch that is handled before it.
+                short = self.parts.chain.turn.short()
+                self._reads.gather(read, 1 / SHORTER if short else 1)
             if not self._reads.busy:
                 self._reads.begin_next(but=read)
             await self._emit_read(read)

@@ -134,11 +134,13 @@ class SplitTurns:
             self._recent.pop(next(iter(self._recent))).pause()
         return portion
 
-    def gather(self, read: dict[SplitReading, Portion]) -> None:
-        """Add what threads have read of the splits whose turns come next, up to a batch."""
+    def gather(self, read: dict[SplitReading, Portion], share: float = 1.0) -> None:
+        """Add what threads have read of the splits whose turns come next, up to a `share` of a
+        batch.
+        """
         records = sum(len(portion.records) for portion in read.values())
         size = sum(portion.size_bytes for portion in read.values())
-        while records < BATCH_RECORDS and size < BATCH_BYTES:
+        while records < share * BATCH_RECORDS and size < share * BATCH_BYTES:
             reading = self._first()
             if not reading.handed or reading in read:
                 return

@@ -7,12 +7,17 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.effects import Clock
+from tidelog.effects import Clock, hold_thread
 from tidelog.events import Event
 from tidelog.runtime.operators.turn import Turn
 
 LONG_CALL_S: Final = 0.2
 """A call that holds the event loop for so long is reported."""
+
+HAND_OVER_S: Final = 0.0003
+"""While threads work for a checkpoint the event loop lets them for so long in each turn. They need
+the interpreter's lock after every call of the system, some ten for an object that is written, and
+would get it once a turn otherwise."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +44,12 @@ class WorkTime:
         clock: Clock,
         calls: LongCalls | None = None,
         urgent: Callable[[], bool] = bool,
+        threads_work: Callable[[], int] = int,
     ) -> None:
         self.clock = clock
         self.turn = Turn(clock.monotonic, urgent)
         """The present turn of the task; turns are short while something is `urgent`."""
+        self._threads_work = threads_work
         self._calls = calls if calls is not None else LongCalls()
         self.longest_call_s = 0.0
         """The longest time in which an operator held the event loop."""
@@ -57,6 +64,8 @@ class WorkTime:
 
     async def rest(self) -> None:
         """Let uploads and other tasks have their turn; then a new one of this task begins."""
+        if self._threads_work() and self.turn.short():
+            hold_thread(HAND_OVER_S)
         await self.clock.sleep(0)
         self.turn.begin()
 
