@@ -14,6 +14,7 @@ Invariants:
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final, cast
 
 from tidelog.changelog.row_memory import RowSize
@@ -43,8 +44,8 @@ class StateRows:
     """The rows of one state of one subtask; values are the state's objects, None is a delete.
 
     `_values` holds the newest value of changed, dirty and cached rows alike, so a read is one
-    look-up; `_changed` tells which of them the log does not have yet, `_dirty` which of the others
-    the table does not have.
+    look-up; `_changed` has those that the log does not have yet, once more for a flush to take them
+    without looking them up, and `_dirty` names which of the others the table does not have.
     """
 
     __slots__ = (
@@ -85,7 +86,7 @@ class StateRows:
         self._values: dict[bytes, Any] = {}
         self._dropped: list[dict[bytes, Any]] = []
         """Rows that are not cached any more and still in memory."""
-        self._changed: set[bytes] = set()
+        self._changed: dict[bytes, Any] = {}
         self._dirty: set[bytes] = set()
         self._size = RowSize()
         self._scanned = scanned
@@ -122,11 +123,11 @@ class StateRows:
         if self._values:
             self._dropped.append(self._values)
             self._whole, values = False, self._values
-            self._values = {row: values[row] for row in self._changed | self._dirty}
+            self._values = {row: values[row] for row in self._changed.keys() | self._dirty}
 
     def clear(self) -> None:
         """Forget everything: nothing is read or flushed any more."""
-        self._values, self._dropped, self._changed, self._dirty = {}, [], set(), set()
+        self._values, self._dropped, self._changed, self._dirty = {}, [], {}, set()
 
     def free(self, most: int) -> bool:
         """Give back the memory of so many dropped rows; whether there are more."""
@@ -157,7 +158,7 @@ class StateRows:
 
     def changed(self, key: bytes) -> Any | None:
         """The row's value if it was put since the last flush, else None."""
-        return self._values[key] if key in self._changed else None
+        return self._changed.get(key)
 
     def newest(self, key: bytes, stored: bytes) -> Any | None:
         """The row's newest value, where the table has `stored`; None if it is deleted since."""
@@ -166,6 +167,8 @@ class StateRows:
 
     def get_many(self, keys: list[bytes]) -> list[Any | None]:
         """Newest values in the order of `keys`; one table access for all that are not here."""
+        if self._whole:
+            return list(map(self._values.get, keys))
         get, absent = self._values.get, _ABSENT
         found = [get(key, absent) for key in keys]
         cold = [at for at, value in enumerate(found) if value is absent]
@@ -181,7 +184,7 @@ class StateRows:
         if self._scanned and key not in self._changed:
             self._fresh.append(key)
         self._values[key] = value
-        self._changed.add(key)
+        self._changed[key] = value
         if self.updates % SAMPLE_EVERY == 0:
             self._size.sample(key, value)
         self.updates += 1
@@ -189,7 +192,7 @@ class StateRows:
     def put_many(self, rows: Mapping[bytes, Any]) -> None:
         """Set many rows at once."""
         if self._scanned:
-            self._fresh += rows.keys() - self._changed
+            self._fresh += rows.keys() - self._changed.keys()
         self._values.update(rows)
         self._changed.update(rows)
         self.updates += len(rows)
@@ -266,7 +269,8 @@ class StateRows:
 
     def take_dirty(self, most: int) -> Columns:
         """At most `most` rows for the table, with their newest values, as sorted columns."""
-        return self._columns(_sorted_from(self._dirty, most))
+        pop = self._dirty.pop
+        return self._columns(sorted([pop() for _ in range(min(most, len(self._dirty)))]))
 
     def dirty_columns(self) -> Columns:
         """The rows that the log has and the table does not, with their newest values."""
@@ -284,11 +288,13 @@ class StateRows:
     def _take(self, most: int) -> tuple[list[bytes], list[Any]]:
         """Changed rows, which count as unchanged from now on."""
         if not self._scanned:
-            keys = _sorted_from(self._changed, most)
+            pop = self._changed.popitem
+            rows = [pop() for _ in range(min(most, len(self._changed)))]
+            rows.sort(key=itemgetter(0))
             if not self._changed:
-                # An emptied set keeps the room of its largest size, which every look has to pass.
-                self._changed = set()
-            return keys, list(map(self._values.__getitem__, keys))
+                # An emptied dict keeps the room of its largest size, which every look has to pass.
+                self._changed = {}
+            return [key for key, _ in rows], [value for _, value in rows]
         keys, order = self._order[:most], self._order
         del order[:most]
         fresh = most - len(keys)
@@ -299,7 +305,8 @@ class StateRows:
         count = _sharing(values, most)
         self._order[:0] = keys[count:]
         del keys[count:], values[count:]
-        self._changed.difference_update(keys)
+        for key in keys:
+            del self._changed[key]
         return keys, values
 
     def _ordered(self) -> list[bytes]:
@@ -316,19 +323,11 @@ class StateRows:
         return order
 
     def _load(self, keys: list[bytes]) -> list[Any | None]:
-        if self._whole:
-            return [None] * len(keys)
         stored = self._table.get_many(keys)
         decode = self._decode
         if None in stored:
             return [None if data is None else decode(data) for data in stored]
         return list(map(decode, cast("list[bytes]", stored)))
-
-
-def _sorted_from(rows: set[bytes], most: int) -> list[bytes]:
-    """At most so many rows, which leave the set."""
-    pop = rows.pop
-    return sorted([pop() for _ in range(min(most, len(rows)))])
 
 
 def _sharing(values: list[Any], most: int) -> int:
