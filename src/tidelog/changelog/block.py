@@ -18,6 +18,7 @@ import zstandard
 
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.columns import MAX_PAYLOAD_BYTES, Columns, check_size, encode
+from tidelog.changelog.upload_config import COMPRESSION_LEVEL
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo
 
@@ -31,8 +32,6 @@ _CRC_AT: Final = HEADER.size - 4
 
 CODEC_NONE: Final = 0
 CODEC_ZSTD: Final = 1
-COMPRESSION_LEVEL: Final = 1
-"""Level of zstandard unless somebody chose another; 0 stores a payload as it is."""
 WORTHWHILE_GAIN: Final = 0.9
 """A payload is stored compressed only when that leaves at most this share of it."""
 

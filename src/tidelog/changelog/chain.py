@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.changelog.block import COMPRESSION_LEVEL, SealedBlock, seal
+from tidelog.changelog.block import SealedBlock, seal
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import LogRange
+from tidelog.changelog.upload_config import COMPRESSION_LEVEL
 from tidelog.errors import InvariantError
 from tidelog.ids import SeqNo
 

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from tidelog.credentials import masked
-from tidelog.errors import TidelogError
+from tidelog.errors import InvariantError, TidelogError
 
 Cell = str | int | None
 
@@ -92,6 +92,18 @@ def error_fields(error: TidelogError) -> dict[str, Any]:
         "action": error.action,
         "retry_safe": error.retry_safe,
     }
+
+
+def defect(cause: Exception) -> InvariantError:
+    """The error to report for an exception nobody translated."""
+    error = InvariantError(
+        "tidelog itself",
+        expected="no error but its own",
+        found=f"{type(cause).__name__}: {cause}",
+        action="run again with --debug and report the traceback; no durable state is lost",
+    )
+    error.__cause__ = cause
+    return error
 
 
 def print_traceback(error: BaseException) -> None:

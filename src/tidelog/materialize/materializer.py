@@ -15,9 +15,9 @@ from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.effects import Clock, Effects
 from tidelog.errors import MaterializationFailedError, TidelogError
 from tidelog.events import Event
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.materialize.schedule import (
     LATE_INTERVALS,
-    MaterializeConfig,
     Observed,
     finish_by,
     first_due,

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from tidelog.errors import ConfigError
 from tidelog.options.kinds import Kind, Number, Whole
 
@@ -74,6 +72,8 @@ class Option:
 
 def _quoted(text: str) -> str:
     # JSON's strings are TOML's basic strings.
+    import msgspec  # noqa: PLC0415  # as in `kinds`: it takes long to import
+
     return msgspec.json.encode(text).decode()
 
 

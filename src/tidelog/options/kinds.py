@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-import msgspec
-
 from tidelog.options.units import parse_duration, parse_size, show_duration, show_size
 
 T = TypeVar("T")
@@ -259,6 +257,8 @@ class Names:
 
 
 def _convert(raw: object, wanted: type[T]) -> T:
+    import msgspec  # noqa: PLC0415  # takes as long as click, and `--help` reads no texts
+
     try:
         # Not strict: texts of numbers and of yes and no are what environments hold.
         return msgspec.convert(raw, wanted, strict=False)

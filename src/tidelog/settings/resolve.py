@@ -4,7 +4,6 @@ Invariants: the command line wins over the environment, this over the file, and 
 defaults, option by option; everything that was given is checked, also where another value wins.
 """
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +118,8 @@ def _built(effective: Iterable[Effective]) -> JobConfig:
 def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Given]:
     if file is None:
         return
+    import tomllib  # noqa: PLC0415  # most runs have no file
+
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:

@@ -6,15 +6,12 @@ ranges of the subtasks of an operator partition [0, key groups) in order.
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import google_crc32c
 import msgspec
 
 from tidelog.ids import KeyGroup
-
-DEFAULT_KEY_GROUPS: Final = 128
-MAX_KEY_GROUPS: Final = 1 << 16
 
 encode_key = msgspec.msgpack.Encoder().encode
 """Keys are stored as msgpack: self-delimiting, so a prefix scan over a key is exact."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tidelog.effects import Effects
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import RetryPolicy
+from tidelog.storage.retry_policy import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

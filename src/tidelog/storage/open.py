@@ -23,7 +23,8 @@ from tidelog.storage.log_store import StoreWithLog
 from tidelog.storage.memory import shared_memory_store
 from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import LOCAL_POLICY, RetryingStore, RetryPolicy
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 
 _ENDPOINTS: Final = ("endpoint_url", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """Options and variables with the URL of a server, to which no credentials belong either."""
