@@ -21,8 +21,8 @@ from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
+from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.key_groups import encode_key, key_group
-from tidelog.state.processor import MAX_WATERMARK
 
 KEYS: Final = "abcdefgh"
 GROUPS: Final = 4

@@ -31,7 +31,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.restore.choose import RestoreFrom, Resumption
-from tidelog.runtime.restore.fit import fit
+from tidelog.runtime.restore.plan import fit
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.subtasks.incarnation import Blueprint

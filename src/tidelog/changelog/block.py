@@ -9,11 +9,11 @@ Format: docs/internals/format.md, "Blocks".
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 import google_crc32c
+import msgspec
 import zstandard
 
 from tidelog.changelog.change import ChangeBatch
@@ -76,8 +76,7 @@ class BlockKind(IntEnum):
 _KINDS: Final = frozenset(BlockKind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockInfo:
+class BlockInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a block's header says: it holds the changes numbered [first, first + count), all in
     the key groups [key_group_min, key_group_max]; `raw_bytes` is its payload uncompressed.
     """
@@ -95,8 +94,7 @@ class BlockInfo:
         return SeqNo(self.first + self.count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedBlock(BlockInfo):
+class SealedBlock(BlockInfo, frozen=True, kw_only=True):
     """A block ready to be stored: `data` is all of it."""
 
     data: bytes
@@ -182,8 +180,7 @@ def _checksum(header: bytes, stored: bytes) -> int:
     return int(google_crc32c.extend(google_crc32c.value(header), stored))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block(BlockInfo):
+class Block(BlockInfo, frozen=True, kw_only=True):
     """An opened block of object `name`; its checksum passed, it is decompressed on use."""
 
     name: str

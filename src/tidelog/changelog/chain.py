@@ -9,7 +9,8 @@ Invariants:
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from tidelog.changelog.block import SealedBlock, seal
 from tidelog.changelog.change import ChangeBatch
@@ -19,8 +20,7 @@ from tidelog.errors import InvariantError
 from tidelog.ids import SeqNo
 
 
-@dataclass(slots=True, eq=False)
-class Piece:
+class Piece(msgspec.Struct, eq=False):
     """One flushed batch on its way to the object store: open, then sealed, then durable.
 
     Two pieces are never equal, so a piece can be in a set.
@@ -66,16 +66,14 @@ class Piece:
         self.durable, self.sealed = where, None
 
 
-@dataclass(frozen=True, slots=True)
-class ChainState:
+class ChainState(msgspec.Struct, frozen=True):
     """What a checkpoint stores of a chain: contiguous ranges, and behind them inline blocks."""
 
     ranges: tuple[LogRange, ...]
     inline: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ChainCapture:
+class ChainCapture(msgspec.Struct, frozen=True):
     """The pieces a checkpoint needs, taken at the barrier.
 
     It outlives a truncation of the chain: a materialization that completes while the checkpoint

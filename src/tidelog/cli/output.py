@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import click
@@ -26,8 +25,7 @@ class Step(Protocol):
     def __call__(self, done: float, total: float, what: str | None = None) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """Prints for one command."""
 
     as_json: bool

@@ -4,9 +4,10 @@ Invariants: the subtasks of a job are spread evenly over the interval, so no two
 together; an unchanged table is never uploaded again; a failure moves only its own subtask.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from tidelog.materialize.config import MaterializeConfig
 
@@ -25,8 +26,7 @@ class Reason(StrEnum):
     REPLAY_TIME = "replay time"
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True):
     """A subtask as the scheduler sees it."""
 
     changes: int

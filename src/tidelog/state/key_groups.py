@@ -5,7 +5,6 @@ ranges of the subtasks of an operator partition [0, key groups) in order.
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import google_crc32c
@@ -34,8 +33,7 @@ def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:
     return KeyGroup(google_crc32c.value(encoded_key) % key_groups)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyGroupRange:
+class KeyGroupRange(msgspec.Struct, frozen=True):
     """Key groups first..last, both included."""
 
     first: KeyGroup
@@ -55,3 +53,8 @@ def range_of(subtask: int, key_groups: int, parallelism: int) -> KeyGroupRange:
     first = -(-subtask * key_groups // parallelism)
     last = -(-(subtask + 1) * key_groups // parallelism) - 1
     return KeyGroupRange(KeyGroup(first), KeyGroup(last))
+
+
+def successor(subtask: int, parallelism: int) -> int:
+    """The new subtask that answers for the sink transactions of an old one."""
+    return subtask % parallelism

@@ -8,9 +8,10 @@ our own object. A create that is retried after a lost answer can still report it
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
+
+import msgspec
 
 from tidelog.effects import Effects
 from tidelog.errors import (
@@ -34,8 +35,7 @@ T = TypeVar("T")
 _LIST_PAGE: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(msgspec.Struct, frozen=True):
     """One call: its counters, the object, its size in bytes, whether it may be hedged."""
 
     counters: OperationMetrics

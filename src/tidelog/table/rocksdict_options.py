@@ -4,9 +4,9 @@ Invariant: every value that differs from RocksDB's default has its reason here o
 docs/decisions/002-rocksdb-options.md.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from rocksdict import (
     BlockBasedOptions,
     Cache,
@@ -16,14 +16,12 @@ from rocksdict import (
     WriteBufferManager,
 )
 
-from tidelog.table.rocksdb_file import read_options_file
 from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksOptions
 
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class TableOptions:
+class TableOptions(msgspec.Struct, frozen=True):
     """What tables are opened with."""
 
     database: Options
@@ -42,6 +40,8 @@ def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManag
     is automatic any more. Raises ConfigError for an options file that cannot be used.
     """
     if options.options_file is not None:
+        from tidelog.table.rocksdb_file import read_options_file  # noqa: PLC0415  # rare
+
         database, rows = read_options_file(options.options_file, cache)
     else:
         database = rows = _own_options(options, cache)

@@ -7,8 +7,9 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import NoReturn
+
+import msgspec
 
 from tidelog.cli.output import defect, print_traceback
 from tidelog.cli.run.loading import load_job
@@ -26,8 +27,7 @@ from tidelog.settings.resolve import Resolved
 from tidelog.storage.access import StoreAccess
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """What is to run, as the command's options say."""
 
     job: str

@@ -5,7 +5,8 @@ order of the inputs; events travel on all of them, records on those the partitio
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.gate import Gate
@@ -19,13 +20,12 @@ from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.state.schema.types import KnownTypes
 
 
-@dataclass(frozen=True, slots=True)
-class Buffers:
+class Buffers(msgspec.Struct, frozen=True):
     """How many buffers a channel holds before its sender waits, and a gate beyond that."""
 
     channel: int = 2
     overdraft: int = 5
-    limit: BufferLimit = field(default_factory=BufferLimit)
+    limit: BufferLimit = msgspec.field(default_factory=BufferLimit)
 
     @property
     def at_consumer(self) -> int:

@@ -18,7 +18,7 @@ from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.files import Files
+from tidelog.connectors.files.sink import Files
 from tidelog.connectors.sql import Sqlite
 from tidelog.errors import ConfigError, ObjectNotFoundError, SavepointFailedError
 from tidelog.runtime.graph import Job
