@@ -5,9 +5,8 @@ defaults, option by option; everything that was given is checked, also where ano
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.errors import ConfigError
 from tidelog.options.declaration import Declared
@@ -15,8 +14,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.settings.declared import OPTIONS, PREFIX, SECTIONS, nearest, variable
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """A value as somebody wrote it."""
 
     name: str
@@ -26,8 +24,7 @@ class Given:
     """Where it was written, such as `environment variable TIDELOG__MEMORY`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(NamedTuple):
     """The value of an option, and where it comes from."""
 
     declared: Declared
@@ -38,8 +35,7 @@ class Effective:
 DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """The effective value of every option, and everything that was wrong on the way."""
 
     effective: tuple[Effective, ...]
