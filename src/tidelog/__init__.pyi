@@ -1,11 +1,11 @@
 """The public API: each name once, with the module that it is loaded from on first use."""
 
 from .changelog.upload_config import UploadConfig as UploadConfig
-from .checkpoint.coordinator import Schedule as Schedule
-from .connectors.files import Files as Files
-from .connectors.files import JsonLines as JsonLines
-from .connectors.files import ParquetFiles as ParquetFiles
-from .connectors.files import TextFiles as TextFiles
+from .checkpoint.schedule import Schedule as Schedule
+from .connectors.files.jsonlines import JsonLines as JsonLines
+from .connectors.files.parquet import ParquetFiles as ParquetFiles
+from .connectors.files.sink import Files as Files
+from .connectors.files.text import TextFiles as TextFiles
 from .connectors.iceberg import Iceberg as Iceberg
 from .connectors.kafka import DeadLetterTopic as DeadLetterTopic
 from .connectors.kafka import KafkaRecord as KafkaRecord
@@ -52,7 +52,7 @@ from .library.opening import open as open
 from .library.opening import open_partitions as open_partitions
 from .library.partitions import Partitions as Partitions
 from .library.view import View as View
-from .materialize.schedule import MaterializeConfig as MaterializeConfig
+from .materialize.config import MaterializeConfig as MaterializeConfig
 from .runtime.arguments import JobArguments as JobArguments
 from .runtime.config import JobConfig as JobConfig
 from .runtime.config import UnalignedConfig as UnalignedConfig
@@ -74,13 +74,13 @@ from .runtime.status.opentelemetry import export_metrics as export_metrics
 from .runtime.status.prometheus import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
 from .settings.resolve import load_config as load_config
-from .state.backend import FlushConfig as FlushConfig
+from .state.flush_config import FlushConfig as FlushConfig
 from .state.processor import ExpiredTimerInfo as ExpiredTimerInfo
 from .state.processor import StatefulProcessor as StatefulProcessor
 from .state.processor import StatefulProcessorHandle as StatefulProcessorHandle
 from .state.processor import TimerValues as TimerValues
-from .state.restore.restorer import RestoreConfig as RestoreConfig
+from .state.restore.config import RestoreConfig as RestoreConfig
 from .state.schema.row import Row as Row
 from .storage.open import open_store as open_store
-from .storage.retry import RetryPolicy as RetryPolicy
+from .storage.retry_policy import RetryPolicy as RetryPolicy
 from .table.rocksdb_options import RocksOptions as RocksOptions

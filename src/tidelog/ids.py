@@ -1,11 +1,9 @@
-"""Types for the integers that could be swapped, and the names of subtasks and files.
+"""Types for the integers that could be swapped, and the names of subtasks.
 
 Invariant: an integer that crosses a module border and counts something has its own type here.
 """
 
-from typing import Annotated, NamedTuple, NewType, TypeAlias
-
-import msgspec
+from typing import NamedTuple, NewType
 
 SeqNo = NewType("SeqNo", int)
 """Number of changes one subtask has logged; a block holds changes [first, first + count)."""
@@ -24,10 +22,6 @@ Generation = NewType("Generation", int)
 
 MaterializationId = NewType("MaterializationId", int)
 """Number of one uploaded table snapshot of one subtask; independent of checkpoint ids."""
-
-FileName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(?!\.{1,2}$)[^/\x00]+$")]
-"""Name of a file within its directory. A stored name that leads elsewhere is refused when it is
-decoded: a file would be written wherever the writer of the object wanted it."""
 
 
 class SubtaskId(NamedTuple):

@@ -14,7 +14,7 @@ from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, Portions
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server, free_port
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects
 from tidelog.errors import (
     AccessDeniedError,
@@ -22,10 +22,10 @@ from tidelog.errors import (
     ConditionalPutError,
     StoreUnreachableError,
 )
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.storage.open import open_store
-from tidelog.storage.retry import RetryPolicy
+from tidelog.storage.retry_policy import RetryPolicy
 
 PATIENCE = RetryPolicy(attempt_timeout=1.0, hedge_after=None, max_backoff=0.1, deadline=2.0)
 """Longer than a busy machine lets an honest server wait for the processor."""

@@ -12,8 +12,9 @@ import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, refuse_poison, source, start
 from tests.support.pipelines import Outside
-from tidelog.connectors.files import Files, JsonLines, TextFiles
-from tidelog.connectors.files.sink import FilesWriter
+from tidelog.connectors.files.jsonlines import JsonLines
+from tidelog.connectors.files.sink import Files, FilesWriter
+from tidelog.connectors.files.text import TextFiles
 from tidelog.connectors.sql import Sqlite
 from tidelog.errors import (
     AccessDeniedError,

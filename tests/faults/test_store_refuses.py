@@ -9,7 +9,7 @@ from tests.faults.counting import checkpoints, counting, finish, settings, start
 from tests.support.clock import VirtualClock
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import (
     AccessDeniedError,
     CheckpointFailedError,
@@ -18,7 +18,7 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
 )
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, store_full, store_unreachable
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore

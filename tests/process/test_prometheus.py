@@ -31,7 +31,8 @@ from tidelog import (
     UnalignedConfig,
 )
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.retry import LOCAL_POLICY, RetryingStore
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import LOCAL_POLICY
 
 pytestmark = pytest.mark.skipif(reason_without() is not None, reason=str(reason_without()))
 

@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.support.clock import VirtualClock
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program.callback import Callback
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.tables import TableRules

@@ -19,7 +19,7 @@ from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.tables import TableRules
 from tidelog.cost.model.usage import Flow
 from tidelog.cost.model.workload import Workload
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 
 INSTANT = Link(bytes_per_s=1e12, latency_s=0.0)
 SMALL_TABLES = TableRules(file_bytes=200_000, private_bytes=300)

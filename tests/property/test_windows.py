@@ -22,8 +22,8 @@ from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import RecordsWindow, WindowSpan
+from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.key_groups import encode_key, key_group
-from tidelog.state.processor import MAX_WATERMARK
 
 KEYS: Final = "abcdefgh"
 GROUPS: Final = 4

@@ -23,7 +23,7 @@ from tidelog.runtime.channels.messages import Message, Watermark
 from tidelog.runtime.channels.partition import Partitioner, Rebalance
 from tidelog.runtime.checkpoints import operators
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
-from tidelog.runtime.graph import Edge
+from tidelog.runtime.node import Edge
 from tidelog.runtime.subtasks import vertices
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Wiring
@@ -33,8 +33,7 @@ from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.runtime.tasks.split_reading import SplitReading
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.watermarks import LeastWatermark
-from tidelog.state.event_time import EventTime
-from tidelog.state.processor import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK, EventTime
 from tidelog.state.restore import redistribute
 from tidelog.state.schema.types import KnownTypes
 
@@ -44,7 +43,7 @@ def log_cut_one_change_too_early(patch: pytest.MonkeyPatch) -> None:
     capture = TableSnapshots.capture
 
     def greedy(self: TableSnapshots, upto: SeqNo) -> Captured:
-        return dataclasses.replace(capture(self, upto), upto=SeqNo(upto + 1))
+        return msgspec.structs.replace(capture(self, upto), upto=SeqNo(upto + 1))
 
     patch.setattr(TableSnapshots, "capture", greedy)
 
@@ -240,6 +239,6 @@ def a_fork_shares_what_it_came_from(patch: pytest.MonkeyPatch) -> None:
     look_ahead = runner.look_ahead
 
     async def sharing(*arguments: Any) -> Any:
-        return dataclasses.replace(await look_ahead(*arguments), detached=False)
+        return msgspec.structs.replace(await look_ahead(*arguments), detached=False)
 
     patch.setattr(runner, "look_ahead", sharing)

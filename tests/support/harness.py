@@ -12,11 +12,11 @@ from typing import Any
 
 from tests.support.clock import VirtualClock
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
 from tidelog.connectors.program.callback import Callback
@@ -24,14 +24,14 @@ from tidelog.connectors.program.replayable import Replayable
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import TidelogError
 from tidelog.ids import CheckpointId, Slot, SubtaskId
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.restore.choose import RestoreFrom, Resumption
-from tidelog.runtime.restore.fit import fit
+from tidelog.runtime.restore.planning import fit
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.subtasks.incarnation import Blueprint

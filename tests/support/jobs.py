@@ -11,11 +11,11 @@ from typing import Any
 
 from tests.support.clock import VirtualClock
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program.callback import Callback
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import UserFunctionError
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner

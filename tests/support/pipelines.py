@@ -8,10 +8,10 @@ from typing import Any
 
 from tests.support.clock import VirtualClock
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import CheckpointId
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner

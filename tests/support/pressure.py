@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, Portions, config
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Slot

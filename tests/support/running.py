@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from operator import add
 from pathlib import Path
 
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects, loop_thread
 from tidelog.runtime.config import JobConfig

@@ -1,7 +1,7 @@
 """The calls of an object store by name, for tests of what becomes of each."""
 
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import RetryPolicy
+from tidelog.storage.retry_policy import RetryPolicy
 
 IMPATIENT = RetryPolicy(attempts=2, hedge_after=None, first_backoff=0.01)
 """For what stays in vain: by attempts, as a deadline would pass on a busy machine."""

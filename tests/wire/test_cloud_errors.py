@@ -24,7 +24,7 @@ from tidelog.errors import (
 from tidelog.storage.create_once import create_once
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import RetryPolicy
+from tidelog.storage.retry_policy import RetryPolicy
 
 ONCE = RetryPolicy(attempts=1, hedge_after=None)
 

@@ -24,7 +24,8 @@ from tidelog.errors import (
 from tidelog.storage.create_once import create_once
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import RetryingStore, RetryPolicy
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import RetryPolicy
 from tidelog.storage.s3 import open_s3_store
 
 _prefixes = count()

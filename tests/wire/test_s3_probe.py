@@ -13,7 +13,7 @@ from tidelog.effects import Effects
 from tidelog.storage.open import open_store
 from tidelog.storage.probe import probe_store
 from tidelog.storage.probe_report import ProbeReport
-from tidelog.storage.retry import RetryPolicy
+from tidelog.storage.retry_policy import RetryPolicy
 
 
 def probe(server: S3Server, policy: RetryPolicy | None = None) -> ProbeReport:

@@ -24,7 +24,7 @@ from tests.wire.servers import S3Server
 from tidelog.effects import Effects
 from tidelog.errors import AccessDeniedError, ConfigError, TidelogError
 from tidelog.storage.open import open_store
-from tidelog.storage.retry import RetryPolicy
+from tidelog.storage.retry_policy import RetryPolicy
 
 _prefixes = count()
 

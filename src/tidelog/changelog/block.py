@@ -9,15 +9,16 @@ Format: docs/internals/format.md, "Blocks".
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 import google_crc32c
+import msgspec
 import zstandard
 
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.columns import MAX_PAYLOAD_BYTES, Columns, check_size, encode
+from tidelog.changelog.upload_config import COMPRESSION_LEVEL
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo
 
@@ -31,8 +32,6 @@ _CRC_AT: Final = HEADER.size - 4
 
 CODEC_NONE: Final = 0
 CODEC_ZSTD: Final = 1
-COMPRESSION_LEVEL: Final = 1
-"""Level of zstandard unless somebody chose another; 0 stores a payload as it is."""
 WORTHWHILE_GAIN: Final = 0.9
 """A payload is stored compressed only when that leaves at most this share of it."""
 
@@ -77,8 +76,7 @@ class BlockKind(IntEnum):
 _KINDS: Final = frozenset(BlockKind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockInfo:
+class BlockInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a block's header says: it holds the changes numbered [first, first + count), all in
     the key groups [key_group_min, key_group_max]; `raw_bytes` is its payload uncompressed.
     """
@@ -96,8 +94,7 @@ class BlockInfo:
         return SeqNo(self.first + self.count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedBlock(BlockInfo):
+class SealedBlock(BlockInfo, frozen=True, kw_only=True):
     """A block ready to be stored: `data` is all of it."""
 
     data: bytes
@@ -183,8 +180,7 @@ def _checksum(header: bytes, stored: bytes) -> int:
     return int(google_crc32c.extend(google_crc32c.value(header), stored))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block(BlockInfo):
+class Block(BlockInfo, frozen=True, kw_only=True):
     """An opened block of object `name`; its checksum passed, it is decompressed on use."""
 
     name: str

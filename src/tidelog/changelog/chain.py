@@ -9,17 +9,18 @@ Invariants:
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from tidelog.changelog.block import COMPRESSION_LEVEL, SealedBlock, seal
+import msgspec
+
+from tidelog.changelog.block import SealedBlock, seal
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import LogRange
+from tidelog.changelog.upload_config import COMPRESSION_LEVEL
 from tidelog.errors import InvariantError
 from tidelog.ids import SeqNo
 
 
-@dataclass(slots=True, eq=False)
-class Piece:
+class Piece(msgspec.Struct, eq=False):
     """One flushed batch on its way to the object store: open, then sealed, then durable.
 
     Two pieces are never equal, so a piece can be in a set.
@@ -65,16 +66,14 @@ class Piece:
         self.durable, self.sealed = where, None
 
 
-@dataclass(frozen=True, slots=True)
-class ChainState:
+class ChainState(msgspec.Struct, frozen=True):
     """What a checkpoint stores of a chain: contiguous ranges, and behind them inline blocks."""
 
     ranges: tuple[LogRange, ...]
     inline: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ChainCapture:
+class ChainCapture(msgspec.Struct, frozen=True):
     """The pieces a checkpoint needs, taken at the barrier.
 
     It outlives a truncation of the chain: a materialization that completes while the checkpoint

@@ -9,11 +9,12 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
 
 from tidelog.changelog.change import OP_DELETE, OP_PUT, ROW_PREFIX_BYTES, ChangeBatch
 from tidelog.errors import CorruptObjectError, InvariantError
@@ -90,8 +91,7 @@ def _check_rows(batch: ChangeBatch) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(msgspec.Struct, frozen=True):
     """The sections of one payload; they fill it exactly once both lengths are checked."""
 
     ops: bytes

@@ -7,7 +7,6 @@ Format: docs/internals/format.md, "Segments".
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import google_crc32c
@@ -62,8 +61,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     key_group_max: KeyGroup
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentAuthor:
+class SegmentAuthor(msgspec.Struct, frozen=True):
     """Who wrote a segment: tells our own object from another's when a name is taken."""
 
     generation: Generation
@@ -72,8 +70,7 @@ class SegmentAuthor:
     counter: int
 
 
-@dataclass(frozen=True, slots=True)
-class BlockGroup:
+class BlockGroup(msgspec.Struct, frozen=True):
     """The blocks of one subtask, in order and without a gap."""
 
     operator: str
@@ -81,24 +78,21 @@ class BlockGroup:
     blocks: Sequence[SealedBlock]
 
 
-@dataclass(frozen=True, slots=True)
-class PackedSegment:
+class PackedSegment(msgspec.Struct, frozen=True):
     """A segment's bytes, and the range of each group in the order they were given."""
 
     data: bytes
     ranges: tuple[LogRange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """What a whole segment says of itself."""
 
     author: SegmentAuthor
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Trailer:
+class Trailer(msgspec.Struct, frozen=True):
     """Where the footer index of a segment lies, and its checksum with the trailer's `checked`."""
 
     footer_at: int

@@ -1,10 +1,13 @@
 """When segments of the log are uploaded, as a job sets it."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from tidelog.changelog.block import COMPRESSION_LEVEL
 from tidelog.options.declaration import option
 from tidelog.options.kinds import Duration, Range, Size, Whole
+
+COMPRESSION_LEVEL: Final = 1
+"""Level of zstandard unless somebody chose another; 0 stores a payload as it is."""
 
 
 @dataclass(frozen=True, slots=True)

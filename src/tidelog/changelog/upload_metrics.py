@@ -1,14 +1,14 @@
 """Figures of the log upload."""
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 _RECENT: Final = 1024
 
 
-@dataclass(slots=True)
-class UploadMetrics:
+class UploadMetrics(msgspec.Struct):
     """Counters since the start, and figures of the last segments; bytes and seconds."""
 
     uploads: int = 0
@@ -19,9 +19,9 @@ class UploadMetrics:
     backpressured_s: float = 0.0
     queued_bytes: int = 0
     largest_bytes: int = 0
-    latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    segment_bytes: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    segment_blocks: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    latency_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
+    segment_bytes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
+    segment_blocks: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @property
     def requests(self) -> int:

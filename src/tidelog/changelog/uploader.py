@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
+import msgspec
+
 from tidelog.changelog.block import SealedBlock
 from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
 from tidelog.changelog.chain import ChainCapture, ChainState, Piece, SubtaskLogChain
@@ -43,16 +45,14 @@ WAITS_LOGGED_EVERY_S: Final = 10.0
 """Under steady back-pressure writers wait many times a second."""
 
 
-@dataclass(slots=True, eq=False)
-class _Queued:
+class _Queued(msgspec.Struct, eq=False):
     chain: SubtaskLogChain
     piece: Piece
     inlined: bool = False
     """A manifest holds the piece, so it alone is no reason for an upload."""
 
 
-@dataclass(slots=True, eq=False)
-class _Waiter:
+class _Waiter(msgspec.Struct, eq=False):
     capture: ChainCapture
     answer: asyncio.Future[None]
 

@@ -16,13 +16,13 @@ Invariants:
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from tidelog.checkpoint.request import SavepointRequest
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.ids import CheckpointId
-from tidelog.options.declaration import option
-from tidelog.options.kinds import ABOVE_ZERO, Duration, Range, Whole
 
 Task = TypeVar("Task", bound=Hashable)
 State = TypeVar("State")
@@ -32,41 +32,7 @@ RETRY_S: Final = 1.0
 """A checkpoint that somebody waits for and that failed is tried again after so long at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """When checkpoints happen; all times in seconds."""
-
-    interval: float = option(
-        1.0,
-        Duration(ABOVE_ZERO),
-        "Time from the start of a checkpoint to the start of the next.",
-        when="Shorter commits output sooner and costs more manifests, one or two objects each; "
-        "longer replays more input after a failure.",
-    )
-    timeout: float = option(
-        600.0,
-        Duration(ABOVE_ZERO),
-        "A checkpoint that takes longer is given up, and counts as failed.",
-        when="Raise it when barriers wait long behind records, or use unaligned checkpoints.",
-    )
-    min_pause: float = option(
-        0.0,
-        Duration(),
-        "Least time from the end of a checkpoint to the start of the next.",
-        when="Raise it when checkpoints take nearly as long as the interval and the job should "
-        "work in between.",
-    )
-    tolerable_failures: int = option(
-        10,
-        Whole(Range(0)),
-        "Checkpoints in a row that may fail before the job stops.",
-        when="0 to be told of the first failure; more where the store is known to pause.",
-        aliases=("--tolerable-failures",),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger(Generic[Task]):
+class Trigger(msgspec.Struct, Generic[Task], frozen=True):
     """Send barriers of this checkpoint to the tasks where it starts."""
 
     checkpoint: CheckpointId
@@ -76,13 +42,11 @@ class Trigger(Generic[Task]):
     savepoint: SavepointRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(msgspec.Struct, frozen=True):
     """Tell the sources that their data ends here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Store(Generic[Task, State]):
+class Store(msgspec.Struct, Generic[Task, State], frozen=True):
     """Every task acknowledged: write the manifest."""
 
     checkpoint: CheckpointId
@@ -92,8 +56,7 @@ class Store(Generic[Task, State]):
     savepoint: SavepointRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(msgspec.Struct, frozen=True):
     """Tell the tasks that this checkpoint will not complete."""
 
     checkpoint: CheckpointId
@@ -102,16 +65,14 @@ class Abort:
     """The savepoint that the checkpoint was, when it is not tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """Answer a request for a savepoint: there will be none."""
 
     savepoint: SavepointRequest
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Complete(Generic[Task, State]):
+class Complete(msgspec.Struct, Generic[Task, State], frozen=True):
     """Tell the tasks that this checkpoint is durable: sinks commit."""
 
     checkpoint: CheckpointId
@@ -122,8 +83,7 @@ class Complete(Generic[Task, State]):
     savepoint: SavepointRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FailJob:
+class FailJob(msgspec.Struct, frozen=True):
     """Too many checkpoints failed in a row."""
 
     failures: int
@@ -135,8 +95,7 @@ Decision = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Plan(Generic[Task]):
+class Plan(msgspec.Struct, Generic[Task], frozen=True):
     """Who takes part in one checkpoint: every task that has not exited."""
 
     starts_at: frozenset[Task]
@@ -154,8 +113,7 @@ def make_plan(predecessors: Mapping[Task, Collection[Task]], exited: Set[Task]) 
     return Plan(starts_at, running)
 
 
-@dataclass(slots=True)
-class _InProgress(Generic[Task, State]):
+class _InProgress(msgspec.Struct, Generic[Task, State]):
     checkpoint: CheckpointId
     started: float
     final: bool
@@ -163,8 +121,8 @@ class _InProgress(Generic[Task, State]):
     missing: set[Task]
     timeout: float
     savepoint: SavepointRequest | None
-    states: dict[Task, State] = field(default_factory=dict)
-    finished: set[Task] = field(default_factory=set)
+    states: dict[Task, State] = msgspec.field(default_factory=dict)
+    finished: set[Task] = msgspec.field(default_factory=set)
     storing: bool = False
 
 

@@ -5,9 +5,10 @@ coordinator asserts the manifest's part before it writes, `tidelog inspect` chec
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+
+import msgspec
 
 from tidelog.changelog.block import open_block
 from tidelog.changelog.segment import HEADER_BYTES
@@ -58,8 +59,7 @@ class Invariant(StrEnum):
     its own manifest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """An object a checkpoint needs; `size` in bytes is exact, or the least that will do."""
 
     name: str
@@ -143,8 +143,7 @@ def _inherited_violations(where: str, state: SubtaskState) -> Iterator[Finding]:
             yield Finding(Invariant.INHERITED, where, above, f"up to {layer.seqno}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(msgspec.Struct, frozen=True):
     """A log range or an inline block, as changes [first, end)."""
 
     first: SeqNo

@@ -13,9 +13,9 @@ import msgspec
 
 from tidelog.changelog.segment import LogRange
 from tidelog.errors import CorruptObjectError
-from tidelog.ids import CheckpointId, FileName, Generation, MaterializationId, SeqNo, Slot
+from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
-from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
+from tidelog.storage.document import FORMAT_VERSION, FileName, open_document, seal_document
 
 SlotRanges: TypeAlias = tuple[tuple[Slot, Slot], ...]
 """Slot numbers as ranges, first and last inclusive, in ascending order."""

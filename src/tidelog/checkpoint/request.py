@@ -4,8 +4,9 @@ Invariants: a request never changes; its name is a label that no slot number can
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import ConfigError
@@ -13,8 +14,7 @@ from tidelog.errors import ConfigError
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-@dataclass(frozen=True, slots=True)
-class SavepointRequest:
+class SavepointRequest(msgspec.Struct, frozen=True):
     """A savepoint to be taken.
 
     With `stop` the job ends with the savepoint: sources stop at its barrier, and nothing is emitted

@@ -12,8 +12,8 @@ Invariants:
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+import msgspec
 from msgspec import UNSET
 
 from tidelog.checkpoint.manifest import (
@@ -44,8 +44,7 @@ from tidelog.storage.port import ObjectStore
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TakeOver:
+class TakeOver(msgspec.Struct, frozen=True):
     """The outcome of a start: its generation, and the slots below its own, in ascending order."""
 
     generation: Generation

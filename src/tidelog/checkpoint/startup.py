@@ -7,7 +7,8 @@ descriptor.
 """
 
 import logging
-from dataclasses import dataclass
+
+import msgspec
 
 from tidelog.checkpoint.manifest import Checkpoint, Entry, decode_descriptor
 from tidelog.checkpoint.retention import counted
@@ -23,8 +24,7 @@ from tidelog.storage.port import ObjectStore
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """The checkpoints below our start, oldest first, and the slots that could not be read."""
 
     checkpoints: tuple[Checkpoint, ...]

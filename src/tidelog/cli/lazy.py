@@ -4,19 +4,18 @@ Invariant: a command's module is imported only when that command runs, so `--hel
 than click itself.
 """
 
+import gc
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from tidelog.credentials import masked
 
 
-@dataclass(frozen=True, slots=True)
-class LazyCommand:
+class LazyCommand(NamedTuple):
     """A command that is imported when it runs."""
 
     place: str
@@ -27,7 +26,11 @@ class LazyCommand:
     def load(self) -> click.Command:
         """Import the command."""
         module, _, name = self.place.partition(":")
-        command: click.Command = getattr(import_module(module), name or "command")
+        gc.disable()  # imports make many objects, and no garbage that is worth looking for
+        try:
+            command: click.Command = getattr(import_module(module), name or "command")
+        finally:
+            gc.enable()
         return command
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import click
-import msgspec
 
 from tidelog.credentials import masked
 
@@ -31,6 +30,8 @@ class _JsonFormatter(logging.Formatter):
     """One JSON document per record: time, level, logger, event, message and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
+        import msgspec  # noqa: PLC0415  # takes as long as click, and most logs are text
+
         document = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

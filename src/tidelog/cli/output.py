@@ -8,14 +8,13 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import click
 import msgspec
 
 from tidelog.credentials import masked
-from tidelog.errors import TidelogError
+from tidelog.errors import InvariantError, TidelogError
 
 Cell = str | int | None
 
@@ -26,8 +25,7 @@ class Step(Protocol):
     def __call__(self, done: float, total: float, what: str | None = None) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """Prints for one command."""
 
     as_json: bool
@@ -92,6 +90,18 @@ def error_fields(error: TidelogError) -> dict[str, Any]:
         "action": error.action,
         "retry_safe": error.retry_safe,
     }
+
+
+def defect(cause: Exception) -> InvariantError:
+    """The error to report for an exception nobody translated."""
+    error = InvariantError(
+        "tidelog itself",
+        expected="no error but its own",
+        found=f"{type(cause).__name__}: {cause}",
+        action="run again with --debug and report the traceback; no durable state is lost",
+    )
+    error.__cause__ = cause
+    return error
 
 
 def print_traceback(error: BaseException) -> None:

@@ -1,18 +1,14 @@
-"""Durations, sizes, counts and money on the command line: options' types, and texts for people.
+"""Durations, sizes and counts on the command line: options' types, and texts for people.
 
 Invariants: k, M and G are thousands, Ki, Mi and Gi are 1,024s, as everywhere in metering; what
 cannot be parsed raises BadParameter.
 """
 
-import re
 from typing import Final
 
 import click
 
-from tidelog.cost.plan.targets import Money
-from tidelog.options.units import NUMBER, parse_count, parse_duration, parse_size
-
-_MONEY: Final = re.compile(rf"{NUMBER} ?([A-Z]{{3}})")
+from tidelog.options.units import parse_count, parse_duration, parse_size
 
 
 def duration(text: str) -> float:
@@ -42,14 +38,6 @@ def to_bytes(text: str) -> int:
 def latency(text: str) -> float:
     """Seconds of a duration that may be 0; an option's type. Raises BadParameter."""
     return 0.0 if text in ("0", "0ms", "0s") else duration(text)
-
-
-def money(text: str) -> Money:
-    """An amount with its currency, such as 200CNY; an option's type. Raises BadParameter."""
-    match = _MONEY.fullmatch(text)
-    if match is None:
-        raise click.BadParameter(f"{text!r} is no amount; write 200CNY or '19.90 EUR'")
-    return Money(float(match[1]), match[2])
 
 
 def size(count: int) -> str:

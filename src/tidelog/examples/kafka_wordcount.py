@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import click
 
-from tidelog.connectors.files import Files
+from tidelog.connectors.files.sink import Files
 from tidelog.connectors.kafka import KafkaRecord, KafkaSource
 from tidelog.connectors.kafka.client import Cluster, failures, library
 from tidelog.effects import Effects, hold_thread

@@ -8,8 +8,8 @@ however an engine has cut them into batches.
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.processor import (
-    MAX_WATERMARK,
     ExpiredTimerInfo,
     StatefulProcessor,
     StatefulProcessorHandle,

@@ -1,6 +1,6 @@
 """Where the examples write."""
 
-from tidelog.connectors.files import Files
+from tidelog.connectors.files.sink import Files
 from tidelog.connectors.program import Stdout
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.sink import Sink

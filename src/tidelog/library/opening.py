@@ -15,7 +15,7 @@ from tidelog.catalog.application import (
     refuse_application,
 )
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import ConfigError
 from tidelog.library.database import Database
 from tidelog.library.declarations import State

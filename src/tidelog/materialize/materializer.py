@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.effects import Clock, Effects
 from tidelog.errors import MaterializationFailedError, TidelogError
 from tidelog.events import Event
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.materialize.schedule import (
     LATE_INTERVALS,
-    MaterializeConfig,
     Observed,
     finish_by,
     first_due,
@@ -38,13 +40,12 @@ AT_ONCE: Final = 4
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
+class Turns(msgspec.Struct, frozen=True):
     """Locks that the materializers of a process share."""
 
-    uploads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    uploads: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     """On a store that answers slowly one upload at a time would be too few."""
-    freezing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    freezing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     """One table at a time is flushed and frozen: that takes the disk and the processor."""
 
 

@@ -8,8 +8,9 @@ memory at once.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from tidelog.changelog.cadence import Cadence
 from tidelog.effects import Clock
@@ -43,8 +44,7 @@ class Pace:
             await self._clock.sleep(wait)
 
 
-@dataclass(slots=True)
-class Remaining:
+class Remaining(msgspec.Struct):
     """What of a table is still to be uploaded, and when it is to be there (monotonic seconds)."""
 
     finish_by: float

@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tidelog.checkpoint.local_first import LocalFirstStore
+import msgspec
+
 from tidelog.checkpoint.manifest import (
     Descriptor,
     MaterializationRef,
@@ -34,11 +35,13 @@ from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Freeze, Table, TableFile
 
+if TYPE_CHECKING:
+    from tidelog.checkpoint.local_first import LocalFirstStore
+
 _RECENT: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(msgspec.Struct, frozen=True):
     """A frozen table on local disk, waiting for its upload."""
 
     id: MaterializationId
@@ -48,8 +51,7 @@ class Captured:
     """Writes the files of the frozen table, when the upload begins."""
 
 
-@dataclass(slots=True)
-class SnapshotMetrics:
+class SnapshotMetrics(msgspec.Struct):
     """Counters since the start; bytes and seconds."""
 
     started: int = 0
@@ -57,7 +59,7 @@ class SnapshotMetrics:
     failed: int = 0
     bytes_uploaded: int = 0
     seconds: float = 0.0
-    recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    recent_seconds: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
     last_failure: str | None = None
 
     def failure(self, error: Exception) -> None:
@@ -83,7 +85,7 @@ class TableSnapshots:
     """Shared with the tables of all subtasks."""
     known: dict[str, TableObject] = field(default_factory=dict)
     """Shared files of the table that are stored already, by local name."""
-    copies: LocalFirstStore | None = None
+    copies: "LocalFirstStore | None" = None
     """The store, when it keeps copies on local disk."""
     metrics: SnapshotMetrics = field(default_factory=SnapshotMetrics)
     _last_id: int = 0

@@ -5,10 +5,8 @@ checks of the object, the option's texts in files, environment and command line,
 """
 
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Final, TypeVar
-
-import msgspec
+from dataclasses import MISSING, field, fields, is_dataclass
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.errors import ConfigError
 from tidelog.options.kinds import Kind, Number, Whole
@@ -18,8 +16,7 @@ T = TypeVar("T")
 _KEY: Final = "option"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """The declaration of one option."""
 
     kind: Kind
@@ -74,6 +71,8 @@ class Option:
 
 def _quoted(text: str) -> str:
     # JSON's strings are TOML's basic strings.
+    import msgspec  # noqa: PLC0415  # as in `kinds`: it takes long to import
+
     return msgspec.json.encode(text).decode()
 
 
@@ -92,8 +91,7 @@ def option(
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(NamedTuple):
     """An option at its place in a configuration."""
 
     path: tuple[str, ...]

@@ -5,11 +5,8 @@ Sizes are whole numbers of bytes in Python, times are seconds; texts carry units
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
-
-import msgspec
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from tidelog.options.units import parse_duration, parse_size, show_duration, show_size
 
@@ -35,8 +32,7 @@ class Kind(Protocol):
         """The text of a value, which `read` takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """From `least` to `most`; None: no such limit."""
 
     least: float | None = None
@@ -63,8 +59,7 @@ class Range:
 ABOVE_ZERO: Final = Range(0, above=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(NamedTuple):
     """A length of time, in seconds."""
 
     range: Range = Range(0.0)
@@ -88,8 +83,7 @@ class Duration:
         return show_duration(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """A number of bytes, or of bytes a second."""
 
     range: Range = Range(1)
@@ -117,8 +111,7 @@ class Size:
         return show_size(int(value)) + ("/s" if self.per_second else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(NamedTuple):
     """A whole number."""
 
     range: Range
@@ -137,8 +130,7 @@ class Whole:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A number with decimals."""
 
     range: Range
@@ -157,8 +149,7 @@ class Number:
         return f"{value:.15g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One of several words."""
 
     words: tuple[str, ...]
@@ -177,8 +168,7 @@ class Choice:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """Yes or no."""
 
     expected: str = "true or false"
@@ -193,8 +183,7 @@ class Flag:
         return "true" if value else "false"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A path on this machine."""
 
     expected: str = "a path"
@@ -215,8 +204,7 @@ class Place:
 _KEY_TEXT: Final = re.compile(r"[A-Za-z0-9+/]{43}=|[0-9a-fA-F]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPlace:
+class KeyPlace(NamedTuple):
     """Where an encryption key is found; never the key itself."""
 
     expected: str = "the path of a key file, env:NAME or aws-kms:KEY"
@@ -236,8 +224,7 @@ class KeyPlace:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(NamedTuple):
     """Several names, in one text with commas between them."""
 
     expected: str = "names: a list in TOML, elsewhere with commas between them"
@@ -259,6 +246,8 @@ class Names:
 
 
 def _convert(raw: object, wanted: type[T]) -> T:
+    import msgspec  # noqa: PLC0415  # takes as long as click, and `--help` reads no texts
+
     try:
         # Not strict: texts of numbers and of yes and no are what environments hold.
         return msgspec.convert(raw, wanted, strict=False)

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import ConfigError
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.options.declaration import check_options, option
 from tidelog.options.kinds import (
     ABOVE_ZERO,
@@ -21,13 +21,17 @@ from tidelog.options.kinds import (
     Size,
     Whole,
 )
-from tidelog.runtime.channels.messages import BarrierOrder
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
-from tidelog.state.backend import FlushConfig
-from tidelog.state.key_groups import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
-from tidelog.state.restore.restorer import RestoreConfig
-from tidelog.storage.retry import RetryPolicy
+from tidelog.state.flush_config import FlushConfig
+from tidelog.state.restore.config import RestoreConfig
+from tidelog.storage.retry_policy import RetryPolicy
 from tidelog.table.rocksdb_options import RocksOptions
+
+if TYPE_CHECKING:
+    from tidelog.runtime.channels.messages import BarrierOrder
+
+DEFAULT_KEY_GROUPS: Final = 128
+MAX_KEY_GROUPS: Final = 1 << 16
 
 Mode = Literal["exactly-once", "at-least-once"]
 TableKind = Literal["rocksdb", "memory"]
@@ -62,7 +66,7 @@ class UnalignedConfig:
     )
 
     @property
-    def order(self) -> BarrierOrder:
+    def order(self) -> "BarrierOrder":
         """The order that the driver gives to barriers."""
         orders: dict[UnalignedMode, BarrierOrder] = {
             "off": "aligned",

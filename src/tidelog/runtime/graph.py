@@ -6,69 +6,26 @@ names of the calls that built it, so the same program finds its state again.
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import ConfigError
+from tidelog.runtime.node import Edge, Node
 from tidelog.runtime.operators.aggregate import Aggregate
-from tidelog.runtime.operators.broadcast import OnRecord, OnRule, Rules, WithBroadcast
-from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions
 from tidelog.runtime.operators.operator import OperatorFactory
-from tidelog.runtime.operators.process import Process
 from tidelog.runtime.operators.stateless import Filter, FlatMap, Map, MapBatches
-from tidelog.runtime.operators.tumbling_window import aggregate_window
-from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
-from tidelog.runtime.tasks.caller_task import Caller
-from tidelog.state.processor import StatefulProcessor, TimeMode
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import Declared, declared
 from tidelog.storage import object_names
 
-Routing = Literal["forward", "rebalance", "broadcast", "key"]
+if TYPE_CHECKING:
+    from tidelog.runtime.operators.broadcast import OnRecord, OnRule
+    from tidelog.runtime.tasks.caller_task import Caller
+    from tidelog.state.processor import StatefulProcessor, TimeMode
 
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """One operator of the logical graph."""
-
-    id: str
-    inputs: list["Edge"] = field(default_factory=list)
-    source: Source | None = None
-    sink: Sink | None = None
-    operator: OperatorFactory | None = None
-    caller: Caller | None = None
-    """Works on the operator's state itself; all others of the job are sinks then."""
-    parallelism: int | None = None
-    """None: as the streams in front, or as the job after an exchange and for sources."""
-    keyed: bool = False
-    value_types: Declared | None = None
-    """The declared types of the values that the operator keeps by key."""
-    side_output: str | None = None
-    """The tag of its side output."""
-    makes_watermarks: bool = False
-    silent: tuple["Edge", ...] = ()
-    """Inputs whose records never lead to output at once."""
-    state: Definition | None = None
-    """The only state that it keeps by key, where that is known before it opens."""
-
-    @property
-    def key_types(self) -> Declared | None:
-        """Types of the keys that the operator keeps state for."""
-        return next((edge.key_types for edge in self.inputs if edge.key_types), None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Edge:
-    """Records of `node` flow here, partitioned like this."""
-
-    node: Node
-    routing: Routing
-    key_of: Callable[[Any], Any] | None = None
-    key_types: Declared | None = None
-    tag: str | None = None
-    """The side output of `node` that this is; None: its output."""
+# Operators that not every job has are imported where a job asks for one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +57,7 @@ class Job:
         node.source = source
         return Stream(self, [Edge(node, "forward")])
 
-    def called_by(self, caller: Caller, *, name: str, sinks: Mapping[str, Sink]) -> None:
+    def called_by(self, caller: "Caller", *, name: str, sinks: Mapping[str, Sink]) -> None:
         """The job is state by key that a program works on itself, and the sinks it writes to.
 
         What it emits under the name of a sink goes there.
@@ -169,6 +126,11 @@ class Stream:
         that is more than `max_ahead_ms` ahead of another with records to read waits for it. See
         docs/guides/event-time.md, also for `event_time` behind keyed operators.
         """
+        from tidelog.runtime.operators.event_time import (  # noqa: PLC0415
+            AssignEventTime,
+            EventTimeOptions,
+        )
+
         options = EventTimeOptions(max_delay_ms, idle_after_ms, max_ahead_ms)
         stream = self._then(name, lambda: AssignEventTime(time_of, options))
         stream._edges[0].node.makes_watermarks = True
@@ -190,7 +152,12 @@ class Stream:
         )
 
     def with_broadcast(
-        self, rules: "Stream", *, on_rule: OnRule, on_record: OnRecord, name: str = "with-broadcast"
+        self,
+        rules: "Stream",
+        *,
+        on_rule: "OnRule",
+        on_record: "OnRecord",
+        name: str = "with-broadcast",
     ) -> "Stream":
         """Handle every record with what all of the stream `rules` has told so far.
 
@@ -199,6 +166,8 @@ class Stream:
         values, is part of every checkpoint; keep it small. The rules of one subtask of `rules`
         come in its order, also where it has another parallelism; rules and records in any.
         """
+        from tidelog.runtime.operators.broadcast import Rules, WithBroadcast  # noqa: PLC0415
+
         told = rules._then(f"{name}-rules", Rules).broadcast()
         both = Stream(self._job, [*self._edges, *told._edges])
         handled = both._then(name, lambda: WithBroadcast(on_rule, on_record))
@@ -326,6 +295,9 @@ class KeyedStream(Stream):
         A record all of whose windows have fired is late: it is counted, and dropped or, as it is,
         emitted to the side output `late`, which `side_output(late)` of the result gives.
         """
+        from tidelog.runtime.operators.tumbling_window import aggregate_window  # noqa: PLC0415
+        from tidelog.runtime.operators.window import AggregateWindow, WindowSpan  # noqa: PLC0415
+
         span = WindowSpan(size_ms, slide_ms or size_ms)
         return self._then(
             name,
@@ -353,6 +325,8 @@ class KeyedStream(Stream):
         once and give it by slice, oldest first. `record_type` and `migrate` are for a record what
         those of `aggregate` are for a value.
         """
+        from tidelog.runtime.operators.window import RecordsWindow, WindowSpan  # noqa: PLC0415
+
         span = WindowSpan(size_ms, slide_ms or size_ms)
         return self._then(
             name,
@@ -365,9 +339,9 @@ class KeyedStream(Stream):
 
     def transform_with_state(
         self,
-        processor: Callable[[], StatefulProcessor],
+        processor: "Callable[[], StatefulProcessor]",
         *,
-        time_mode: TimeMode = "none",
+        time_mode: "TimeMode" = "none",
         late: OutputTag | None = None,
         name: str = "process",
     ) -> Stream:
@@ -376,6 +350,8 @@ class KeyedStream(Stream):
         In time mode "event", records at or below the watermark go to the side output `late`, or are
         dropped; they are counted.
         """
+        from tidelog.runtime.operators.process import Process  # noqa: PLC0415
+
         return self._then(
             name,
             lambda: Process(processor(), time_mode, _name_of(late)),

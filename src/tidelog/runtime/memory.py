@@ -5,8 +5,8 @@ segment that is being compressed. Python, the libraries and what the user's func
 top.
 """
 
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, RocksMemory, RocksOptions
@@ -27,8 +27,7 @@ _LEAST_BUFFER: Final = 32 << 10
 """Least size of a buffer of records: a smaller one costs more memory than its records take."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryParts:
+class MemoryParts(NamedTuple):
     """The most bytes that each part may hold."""
 
     tables: int

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.manifest import Author, Savepoint, SavepointFormat
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.retention import checkpoint_objects
@@ -30,8 +30,8 @@ from tidelog.runtime.restore.choose import (
     confirmed,
     look_ahead,
 )
-from tidelog.runtime.restore.fit import RestorePlan, fit
-from tidelog.runtime.restore.rehearsal import rehearse
+from tidelog.runtime.restore.plan import RestorePlan
+from tidelog.runtime.restore.planning import fit
 from tidelog.runtime.subtasks.incarnation import Blueprint, Incarnation
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.runtime.subtasks.work_dir import open_work_dir, remove_work_dir
@@ -39,6 +39,9 @@ from tidelog.runtime.supervise import run_until_done
 from tidelog.runtime.tasks.task import Task
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from tidelog.checkpoint.local_first import LocalFirstStore
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +112,10 @@ class JobRunner:
         seen = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
         check_name(self.job.name, seen)
         plan = fit(self.job, seen, self.config)
-        rehearse(plan, self.config, self.effects)
+        if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
+            from tidelog.runtime.restore.rehearsal import rehearse  # noqa: PLC0415  # else nothing
+
+            rehearse(plan, self.config, self.effects)
         directory = open_work_dir(self.config.work_dir, self.store.url)
         ended = False
         try:
@@ -250,7 +256,7 @@ class JobRunner:
         await slots.remove_left_over(taken.left_over)
         return incarnation
 
-    async def _local_copies(self, history: History, ledger: Ledger) -> LocalFirstStore | None:
+    async def _local_copies(self, history: History, ledger: Ledger) -> "LocalFirstStore | None":
         """The store with local copies in front of it; None when local recovery is off.
 
         Only copies that a retained checkpoint needs are left, so the disk is bounded by retention
@@ -259,6 +265,8 @@ class JobRunner:
         """
         if self.config.local_recovery is None:
             return None
+        from tidelog.checkpoint.local_first import LocalFirstStore  # noqa: PLC0415  # few jobs
+
         limit = self.config.local_recovery_bytes
         copies = await LocalFirstStore.open(
             self.store, self.config.local_recovery, limit, self.effects

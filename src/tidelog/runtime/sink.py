@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.ids import CheckpointId, Generation
-from tidelog.state.restore.redistribute import successor
+from tidelog.state.key_groups import successor
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The options of a job by name, and what each is called in the environment and in commands."""
 
-from difflib import get_close_matches
 from typing import Final
 
 from tidelog.options.declaration import Declared, options_of
@@ -29,6 +28,8 @@ def flag(declared: Declared) -> str:
 
 def nearest(name: str, names: list[str]) -> str:
     """What to do about a name that none of `names` is."""
+    from difflib import get_close_matches  # noqa: PLC0415  # only for a mistake
+
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     # A section may be missing or another one: the last part says most.
     last = name.rpartition(".")[2]

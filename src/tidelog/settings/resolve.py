@@ -4,11 +4,9 @@ Invariants: the command line wins over the environment, this over the file, and 
 defaults, option by option; everything that was given is checked, also where another value wins.
 """
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.errors import ConfigError
 from tidelog.options.declaration import Declared
@@ -16,8 +14,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.settings.declared import OPTIONS, PREFIX, SECTIONS, nearest, variable
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """A value as somebody wrote it."""
 
     name: str
@@ -27,8 +24,7 @@ class Given:
     """Where it was written, such as `environment variable TIDELOG__MEMORY`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(NamedTuple):
     """The value of an option, and where it comes from."""
 
     declared: Declared
@@ -39,8 +35,7 @@ class Effective:
 DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """The effective value of every option, and everything that was wrong on the way."""
 
     effective: tuple[Effective, ...]
@@ -119,6 +114,8 @@ def _built(effective: Iterable[Effective]) -> JobConfig:
 def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Given]:
     if file is None:
         return
+    import tomllib  # noqa: PLC0415  # most runs have no file
+
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:

@@ -26,9 +26,8 @@ from tidelog.changelog.write_buffer import Unflushed, WriteBuffer
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
-from tidelog.options.declaration import option
-from tidelog.options.kinds import Duration, Range, Size, Whole
 from tidelog.state.event_time import EventTime
+from tidelog.state.flush_config import FlushConfig
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
@@ -51,38 +50,6 @@ class ChangeSink(Protocol):
     def submit(self, batch: ChangeBatch) -> None: ...
 
     def submit_metadata(self, block: SealedBlock) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FlushConfig:
-    """When the write buffer is flushed besides at a barrier."""
-
-    rows: int = option(
-        65_536,
-        Whole(Range(1)),
-        "Changed rows of a subtask that start a flush to table and log.",
-        when="Raise it when the same keys change often, so that more changes become one.",
-    )
-    bytes: int = option(
-        5 << 19,
-        Size(),
-        "Bytes of changed rows, as the log stores them, that start a flush.",
-        when="Raise it with `flush.rows` when rows are large.",
-    )
-    max_age: float = option(
-        1.0,
-        Duration(),
-        "The longest that a change stays unflushed while the job is busy.",
-        when="Raise it to the checkpoint interval where hot keys dominate.",
-    )
-    cache_bytes: int | None = option(
-        None,
-        Size(Range(0)),
-        "Memory of the rows that a subtask keeps for reads after a flush.",
-        when="Set it so that one subtask leaves room for others; `automatic` is as much as the "
-        "memory for rows has room for.",
-        none="automatic",
-    )
 
 
 @dataclass(slots=True)

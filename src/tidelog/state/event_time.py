@@ -15,6 +15,8 @@ from tidelog.checkpoint.manifest import AheadOfWatermark
 
 UNKNOWN: Final = -(1 << 63)
 """Event time before any watermark: no record is late."""
+MAX_WATERMARK: Final = (1 << 63) - 1
+"""The watermark at the end of a bounded input."""
 
 
 @dataclass(slots=True)

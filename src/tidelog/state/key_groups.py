@@ -5,16 +5,12 @@ ranges of the subtasks of an operator partition [0, key groups) in order.
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import google_crc32c
 import msgspec
 
 from tidelog.ids import KeyGroup
-
-DEFAULT_KEY_GROUPS: Final = 128
-MAX_KEY_GROUPS: Final = 1 << 16
 
 encode_key = msgspec.msgpack.Encoder().encode
 """Keys are stored as msgpack: self-delimiting, so a prefix scan over a key is exact."""
@@ -39,8 +35,7 @@ def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:
     return group
 
 
-@dataclass(frozen=True, slots=True)
-class KeyGroupRange:
+class KeyGroupRange(msgspec.Struct, frozen=True):
     """Key groups first..last, both included."""
 
     first: KeyGroup
@@ -60,3 +55,8 @@ def range_of(subtask: int, key_groups: int, parallelism: int) -> KeyGroupRange:
     first = -(-subtask * key_groups // parallelism)
     last = -(-(subtask + 1) * key_groups // parallelism) - 1
     return KeyGroupRange(KeyGroup(first), KeyGroup(last))
+
+
+def successor(subtask: int, parallelism: int) -> int:
+    """The new subtask that answers for the sink transactions of an old one."""
+    return subtask % parallelism

@@ -8,6 +8,8 @@ logs of checkpoints tell the history without a gap, whenever tables are uploaded
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from tidelog.changelog.block import SealedBlock
 from tidelog.changelog.chain import ChainCapture, SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
@@ -29,8 +31,7 @@ class NoLog:
         """Nothing to log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(msgspec.Struct, frozen=True):
     """What the log of a subtask continues: a materialization, or what the subtask inherited."""
 
     materialization: MaterializationRef | None = None

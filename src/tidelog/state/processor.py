@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
 from tidelog.state.handles.reducing import AggregatingState, ReducingState
@@ -25,8 +26,6 @@ from tidelog.state.schema.schema import Schema
 In = TypeVar("In")
 Out = TypeVar("Out")
 TimeMode = Literal["none", "processing", "event"]
-MAX_WATERMARK = (1 << 63) - 1
-"""The watermark at the end of a bounded input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import StateSchemaError
-from tidelog.state.schema.evolution import DECLARED, objection
 from tidelog.state.schema.types import Declared, KnownTypes, parse_type
 
 Definition = tuple[str, str, tuple[str, ...]]
@@ -93,6 +92,8 @@ class StateRegistry:
         return info if known is None else msgspec.structs.replace(info, types=known.names())
 
     def _renaming(self, known: StateInfo) -> str:
+        from tidelog.state.schema.evolution import DECLARED  # noqa: PLC0415  # as in `_check`
+
         if known.kind in DECLARED:
             return "the changed state a new name"
         # An operator of the library names its states itself.
@@ -102,6 +103,9 @@ class StateRegistry:
         )
 
     def _check(self, known: StateInfo, wanted: StateInfo) -> None:
+        # A job that begins has nothing stored to compare.
+        from tidelog.state.schema.evolution import objection  # noqa: PLC0415
+
         reason = objection(known, wanted)
         if reason is not None:
             raise StateSchemaError(

@@ -3,17 +3,17 @@
 Invariant: it holds no secret, only where secrets are found; so it can be pickled and shown.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from tidelog.effects import Effects
 from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import RetryPolicy
+from tidelog.storage.retry_policy import RetryPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class StoreAccess:
+class StoreAccess(msgspec.Struct, frozen=True):
     """The options of commands that open stores."""
 
     endpoint: str | None = None

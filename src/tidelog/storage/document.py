@@ -5,7 +5,7 @@ bytes as stored, and no field of a body is looked at before checksum and format 
 Keys are sorted, so equal contents are equal bytes. Format: docs/internals/format.md, "Documents".
 """
 
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import google_crc32c
 import msgspec
@@ -17,6 +17,10 @@ FORMAT_VERSION = 1
 
 SEALED_MAGIC: Final = b"TDLGCRPT"
 """The first bytes of every encrypted object."""
+
+FileName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^(?!\.{1,2}$)[^/\x00]+$")]
+"""Name of a file within its directory. A stored name that leads elsewhere is refused when it is
+decoded: a file would be written wherever the writer of the object wanted it."""
 
 T = TypeVar("T")
 

@@ -16,14 +16,13 @@ from urllib.parse import unquote, urlsplit
 from tidelog.credentials import hide
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, optional_library
-from tidelog.storage.below import StoreBelow
 from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
-from tidelog.storage.memory import shared_memory_store
 from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import LOCAL_POLICY, RetryingStore, RetryPolicy
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 
 _ENDPOINTS: Final = ("endpoint_url", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """Options and variables with the URL of a server, to which no credentials belong either."""
@@ -98,6 +97,8 @@ class Connections:
         above = url.removesuffix(f"/{path}")
         if above not in self._made:
             self._made[above] = connect(above)
+        from tidelog.storage.below import StoreBelow  # noqa: PLC0415  # for partitions
+
         return StoreBelow(self._made[above], path)
 
     async def close(self) -> None:
@@ -129,6 +130,8 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
     if scheme == "file":
         return LocalStore(_path_of(url), effects)
     if scheme == "memory":
+        from tidelog.storage.memory import shared_memory_store  # noqa: PLC0415  # for tests
+
         return shared_memory_store(url.removeprefix("memory://"))
     if scheme == "s3":
         store: ObjectStore = _cloud("s3", "s3").open_s3_store(url, options)

@@ -12,14 +12,14 @@ Names are relative to the store's root, `/`-separated, ASCII, without `.` or `..
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from tidelog.storage.metrics import RequestMetrics
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(msgspec.Struct, frozen=True):
     """A stored object's name and size in bytes."""
 
     name: str

@@ -27,13 +27,9 @@ from tidelog.table.failures import corrupt, translate
 from tidelog.table.frame import Row
 from tidelog.table.ingest import ingest_files, write_files
 from tidelog.table.port import Freeze, PreparedRows, TableFile
-from tidelog.table.rocksdb_options import (
-    RocksMemory,
-    RocksOptions,
-    TableOptions,
-    table_options,
-)
+from tidelog.table.rocksdb_options import RocksMemory, RocksOptions
 from tidelog.table.rocksdb_snapshot import pack, unpack
+from tidelog.table.rocksdict_options import TableOptions, table_options
 
 logger = logging.getLogger(__name__)
 

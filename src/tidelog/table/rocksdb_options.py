@@ -1,4 +1,4 @@
-"""The RocksDB settings of tidelog's tables, and how they become rocksdict options.
+"""The RocksDB settings of tidelog's tables.
 
 Invariant: every value that differs from RocksDB's default has its reason here or its numbers in
 docs/decisions/002-rocksdb-options.md.
@@ -8,19 +8,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from rocksdict import (
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
-    Options,
-    Rdict,
-    WriteBufferManager,
-)
-
 from tidelog.errors import ConfigError
 from tidelog.options.declaration import option
 from tidelog.options.kinds import Choice, Flag, Number, Place, Range, Size, Whole
-from tidelog.table.rocksdb_file import read_options_file
 
 Compression = Literal["none", "lz4", "lz4hc", "zstd", "snappy", "zlib", "bz2"]
 
@@ -150,68 +140,3 @@ class RocksMemory:
 
 _AUTOMATIC: Final = tuple(each.name for each in fields(RocksMemory))
 _BESIDE_A_FILE: Final = {*_AUTOMATIC, "options_file"}
-
-
-@dataclass(frozen=True, slots=True)
-class TableOptions:
-    """What tables are opened with."""
-
-    database: Options
-    rows: Options
-    """Options of the column family with the rows, and of files that are written beside it; the
-    same object as `database` unless they come from an options file."""
-
-    def open(self, directory: Path) -> Rdict:
-        """Open the database in a directory."""
-        families = None if self.rows is self.database else {"default": self.rows}
-        return Rdict(str(directory), self.database, families)
-
-
-def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManager) -> TableOptions:
-    """The options of one table that shares `cache` and `buffers` with others; nothing of `options`
-    is automatic any more. Raises ConfigError for an options file that cannot be used.
-    """
-    if options.options_file is not None:
-        database, rows = read_options_file(options.options_file, cache)
-    else:
-        database = rows = _own_options(options, cache)
-    assert options.write_buffer_bytes is not None and options.mmap_reads is not None
-    database.create_if_missing(True)
-    database.set_write_buffer_manager(buffers)
-    database.set_max_manifest_file_size(MANIFEST_BYTES)
-    database.set_allow_mmap_reads(options.mmap_reads)
-    rows.set_write_buffer_size(options.write_buffer_bytes)
-    return TableOptions(database, rows)
-
-
-def _own_options(options: RocksOptions, cache: Cache) -> Options:
-    result = Options(raw_mode=True)
-    result.set_max_write_buffer_number(3)
-    result.set_level_zero_file_num_compaction_trigger(options.level0_files)
-    result.set_level_zero_slowdown_writes_trigger(3 * options.level0_files)
-    result.set_level_zero_stop_writes_trigger(5 * options.level0_files)
-    result.set_target_file_size_base(options.target_file_bytes)
-    result.set_compression_type(getattr(DBCompressionType, options.compression)())
-    result.set_max_background_jobs(options.background_jobs)
-    result.set_block_based_table_factory(block_options(options, cache))
-    # One writer per table: the lock-free memtable insert only costs.
-    result.set_allow_concurrent_memtable_write(False)
-    result.set_enable_write_thread_adaptive_yield(False)
-    # Most reads miss the memtables; a filter spares them the walk through each skip list.
-    result.set_memtable_prefix_bloom_ratio(options.memtable_bloom_ratio)
-    result.set_memtable_whole_key_filtering(True)
-    result.set_keep_log_file_num(2)
-    result.set_max_log_file_size(_MIB)
-    result.set_stats_dump_period_sec(0)
-    result.set_stats_persist_period_sec(0)
-    return result
-
-
-def block_options(options: RocksOptions, cache: Cache) -> BlockBasedOptions:
-    """How SST files are laid out and cached."""
-    block = BlockBasedOptions()
-    block.set_block_cache(cache)
-    block.set_block_size(options.block_bytes)
-    if options.bloom_bits_per_key:
-        block.set_bloom_filter(options.bloom_bits_per_key, False)
-    return block

@@ -17,7 +17,7 @@ from tidelog.checkpoint.manifest import (
 from tidelog.checkpoint.sizes import SharedFiles, checkpoint_sizes
 from tidelog.errors import TidelogError
 from tidelog.ids import Slot, SubtaskId
-from tidelog.state.processor import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.storage import object_names
 from tidelog.ui.document import (
     CheckpointPoint,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.catalog.inventory import read_slots
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program.rate import Rate
 from tidelog.effects import Effects, hold_thread
 from tidelog.runtime.config import JobConfig, UnalignedConfig, UnalignedMode

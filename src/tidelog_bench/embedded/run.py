@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects
-from tidelog.materialize.schedule import MaterializeConfig
-from tidelog.runtime.config import JobConfig
+from tidelog.materialize.config import MaterializeConfig
+from tidelog.runtime.config import DEFAULT_KEY_GROUPS, JobConfig
 from tidelog.runtime.memory import DEFAULT_MEMORY
 from tidelog.runtime.runner import JobRunner
-from tidelog.state.key_groups import DEFAULT_KEY_GROUPS
 from tidelog_bench.embedded.jobs import word_count
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.running import BuildJob, Running, Watch, figures

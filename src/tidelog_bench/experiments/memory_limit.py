@@ -7,7 +7,7 @@ Invariant: nothing is asserted; what the uploader holds, and the process, are re
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from tidelog.runtime.malloc import return_freed_memory
+from tidelog.cli.run.own_process import return_freed_memory
 from tidelog.runtime.status.observe import status_of
 from tidelog_bench.embedded.jobs import large_rows, word_count
 from tidelog_bench.embedded.meter import CLOCK, rss_mb

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from rocksdict import Cache, WriteBufferManager, WriteOptions
 
-from tidelog.table.rocksdb_options import RocksMemory, RocksOptions, table_options
+from tidelog.table.rocksdb_options import RocksMemory, RocksOptions
+from tidelog.table.rocksdict_options import table_options
 from tidelog_bench.embedded.jobs import direct_count
 from tidelog_bench.embedded.meter import rates
 from tidelog_bench.embedded.run import RunSpec, measure, spec_of

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from tidelog.connectors.files import Files
+from tidelog.connectors.files.sink import Files
 from tidelog.connectors.sql import Sqlite
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter

@@ -9,12 +9,12 @@ from random import Random
 from typing import Final
 
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.checkpoint.schedule import Schedule
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig, UnalignedConfig
-from tidelog.state.backend import FlushConfig
-from tidelog.state.restore.restorer import RestoreConfig
-from tidelog.storage.retry import RetryPolicy
+from tidelog.state.flush_config import FlushConfig
+from tidelog.state.restore.config import RestoreConfig
+from tidelog.storage.retry_policy import RetryPolicy
 from tidelog_simulator.jobs.job_plan import JobPlan
 from tidelog_simulator.run.scenario import Scenario
 

@@ -33,7 +33,7 @@ from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore

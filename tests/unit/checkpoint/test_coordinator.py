@@ -6,15 +6,8 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tidelog.checkpoint.coordinator import (
-    Abort,
-    Complete,
-    Coordinator,
-    FailJob,
-    Schedule,
-    Store,
-    Trigger,
-)
+from tidelog.checkpoint.coordinator import Abort, Complete, Coordinator, FailJob, Store, Trigger
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.ids import CheckpointId
 
 TASKS = ("source", "middle", "sink")

@@ -12,11 +12,11 @@ from tidelog.checkpoint.coordinator import (
     Drain,
     FailJob,
     Refuse,
-    Schedule,
     Store,
     Trigger,
 )
 from tidelog.checkpoint.request import SavepointRequest
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.ids import CheckpointId
 
 TASKS = ("source", "sink")

@@ -13,8 +13,9 @@ import pytest
 from tests.support.cli import tidelog
 from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
 from tests.unit.cost.test_prices import OWN
+from tidelog.cli.estimate.plan import money
 from tidelog.cli.estimate.prices import untold
-from tidelog.cli.values import count, latency, money, short, span, to_bytes
+from tidelog.cli.values import count, latency, short, span, to_bytes
 from tidelog.cost.plan.targets import Money
 
 JOB = ("--writes-per-second", "20k", "--keys", "5M", "--skew", "1", "--parallelism", "4")

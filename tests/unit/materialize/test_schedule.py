@@ -7,8 +7,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.materialize.schedule import (
-    MaterializeConfig,
     Observed,
     Reason,
     finish_by,

@@ -8,7 +8,7 @@ from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import Eager, checkpoints, outside_as_of, pressed, run_pressed
 from tidelog import Job, StatefulProcessor
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.storage.memory import MemoryStore
 
 COUNT = 40

@@ -13,7 +13,7 @@ import pytest
 
 from tidelog import Callback, Job, JobConfig, JobRunner, Rate, Schedule
 from tidelog.effects import Effects
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus
 from tidelog.storage import object_names

@@ -10,8 +10,8 @@ import pytest
 from tests.support.faults import SteerableStore
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.errors import CheckpointFailedError, StoreUnreachableError
 from tidelog.ids import CheckpointId, Slot

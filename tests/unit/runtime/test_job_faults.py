@@ -13,7 +13,7 @@ from tests.support.faults import SteerableStore
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import (
     CheckpointFailedError,
     CorruptObjectError,
@@ -23,10 +23,10 @@ from tidelog.errors import (
     StoreFullError,
     TidelogError,
 )
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobResult, JobRunner
-from tidelog.state.backend import FlushConfig
+from tidelog.state.flush_config import FlushConfig
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, store_full
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore

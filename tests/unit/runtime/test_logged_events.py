@@ -20,7 +20,8 @@ from tidelog.storage.errors import access_denied, object_not_found
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.retry import RetryingStore, RetryPolicy
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import RetryPolicy
 
 SOURCE = words(2, 30)
 Logged = Callable[[str], list[dict[str, Any]]]

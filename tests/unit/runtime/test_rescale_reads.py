@@ -15,10 +15,10 @@ from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.effects import InlineOffload
 from tidelog.errors import UserFunctionError
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.status.checkpoints import RestoreStatus
 from tidelog.runtime.status.observe import status_of
-from tidelog.state.restore.restorer import RestoreConfig
+from tidelog.state.restore.config import RestoreConfig
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 

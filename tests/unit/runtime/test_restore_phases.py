@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects, InlineOffload
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.checkpoints import RestorePhases
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus
-from tidelog.state.restore.restorer import RestoreConfig
+from tidelog.state.restore.config import RestoreConfig
 from tidelog.storage.memory import MemoryStore
 
 SEGMENT_S, TABLE_FILE_S = 2.0, 3.0

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects
 from tidelog.errors import StoreUnreachableError
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner

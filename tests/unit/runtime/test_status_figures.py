@@ -35,7 +35,8 @@ from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.retry import LOCAL_POLICY, RetryingStore
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import LOCAL_POLICY
 from tidelog.table.memory import MemoryTable
 
 

@@ -16,7 +16,8 @@ from tidelog.storage.faulty import FaultyStore
 from tidelog.storage.fsspec_store import FsspecStore
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.retry import LOCAL_POLICY, RetryingStore, RetryPolicy
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 from tidelog_bench.store.latency import LatencyProfile
 from tidelog_bench.store.modelled import ModelledStore
 

@@ -22,7 +22,8 @@ from tidelog.storage.create_once import create_once
 from tidelog.storage.errors import access_denied
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.retry import RetryingStore, RetryPolicy
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import RetryPolicy
 
 POLICY = RetryPolicy(attempt_timeout=10.0, hedge_after=2.0, deadline=60.0)
 

@@ -11,7 +11,7 @@ from tests.support.cli import lay_out, tidelog
 from tests.support.jobs import config, contents, every_kind, store_of, virtual_effects
 from tests.unit.verify.stores import Objects, report_on, verdicts
 from tidelog.cost.measured.history import read_history
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.runner import JobRunner
 from tidelog.spark.source.job.follow import latest
 from tidelog.storage.memory import MemoryStore

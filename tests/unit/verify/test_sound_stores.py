@@ -22,7 +22,7 @@ from tidelog.changelog.upload_config import UploadConfig
 from tidelog.connectors.program.callback import Callback
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot, SubtaskId
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner

@@ -13,8 +13,9 @@ from typing import Any, Concatenate, Final, ParamSpec
 import click
 
 from tidelog.cli.estimate.prices import chosen_books, on_prices
+from tidelog.cli.options import add_options, option
 from tidelog.cli.output import Output
-from tidelog.cli.store.options import add_options, on_this_machine, option
+from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import count, duration, latency, to_bytes
 from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.workload import Workload

@@ -15,8 +15,9 @@ from tidelog.cli.estimate.prices import (
     print_warnings,
     today,
 )
+from tidelog.cli.options import option
 from tidelog.cli.output import Output
-from tidelog.cli.store.options import EXIT_OK, option
+from tidelog.cli.store.options import EXIT_OK
 from tidelog.cli.values import amount, duration, short, size, span
 from tidelog.cost.model.bill import Bill, bill
 from tidelog.cost.model.estimate import Estimate, Strategy
@@ -24,7 +25,7 @@ from tidelog.cost.model.spark import SparkOptions
 from tidelog.cost.model.strategies import estimate_all
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.plan.chart import duration_text
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.options.units import show_duration
 
 

@@ -1,10 +1,12 @@
 """`tidelog plan`: the settings that reach a restore time and a budget, and why these."""
 
+import re
 import shutil
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -20,12 +22,23 @@ from tidelog.cli.estimate.prices import (
 )
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
-from tidelog.cli.values import duration, money
+from tidelog.cli.values import duration
 from tidelog.cost.plan.chart import Chart, chart_of
 from tidelog.cost.plan.planning import Plan, focus, in_currency, make_plans
 from tidelog.cost.plan.plots import draw, save
 from tidelog.cost.plan.targets import Money, Targets
 from tidelog.errors import ConfigError
+from tidelog.options.units import NUMBER
+
+_MONEY: Final = re.compile(rf"{NUMBER} ?([A-Z]{{3}})")
+
+
+def money(text: str) -> Money:
+    """An amount with its currency, such as 200CNY; an option's type. Raises BadParameter."""
+    match = _MONEY.fullmatch(text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no amount; write 200CNY or '19.90 EUR'")
+    return Money(float(match[1]), match[2])
 
 
 @click.command("plan")

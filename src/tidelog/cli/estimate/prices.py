@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 import msgspec
 
+from tidelog.cli.options import add_options
 from tidelog.cli.output import Output
-from tidelog.cli.store.options import add_options
 from tidelog.cost.prices import PriceBook, choose_books, read_book
 from tidelog.effects import SystemClock, cache_directory
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from tidelog.cli.store.options import add_options
+from tidelog.cli.options import add_options
 from tidelog.options.declaration import Declared
 from tidelog.options.kinds import Choice, Duration, Flag, KeyPlace, Names, Place, Size
 from tidelog.settings.declared import OPTIONS, flag

@@ -9,7 +9,8 @@ import click
 
 from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.manifest import SavepointFormat
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, add_options, on_store, option
+from tidelog.cli.options import add_options, option
+from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store
 from tidelog.cli.values import duration
 from tidelog.errors import ControlError
 from tidelog.runtime.control.client import ask

@@ -3,20 +3,17 @@
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from tidelog.runtime.status.opentelemetry import export_metrics
-from tidelog.runtime.status.prometheus import serve_metrics
-from tidelog.runtime.status.status import JobStatus
+if TYPE_CHECKING:
+    from tidelog.runtime.status.status import JobStatus
 
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsOptions:
+class MetricsOptions(NamedTuple):
     """Where the user wants the metrics."""
 
     port: int | None
@@ -24,16 +21,21 @@ class MetricsOptions:
     otel_endpoint: str | None
 
     @contextmanager
-    def listen(self) -> Iterator[Callable[[JobStatus], None]]:
+    def listen(self) -> Iterator["Callable[[JobStatus], None]"]:
         """A function for every status of the job; raises ConfigError."""
         with ExitStack() as opened:
             updates = []
+            # Few runs want metrics, so few pay for the modules.
             if self.port is not None:
+                from tidelog.runtime.status.prometheus import serve_metrics  # noqa: PLC0415
+
                 updates.append(opened.enter_context(serve_metrics(self.port)))
             if self.otel or self.otel_endpoint is not None:
+                from tidelog.runtime.status.opentelemetry import export_metrics  # noqa: PLC0415
+
                 updates.append(opened.enter_context(export_metrics(self.otel_endpoint)))
 
-            def update(status: JobStatus) -> None:
+            def update(status: "JobStatus") -> None:
                 for each in updates:
                     each(status)
 

@@ -5,38 +5,40 @@ Invariant: at most one of them chooses a checkpoint; without any the newest in t
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from tidelog.catalog.locate import Origin, parse_origin
-from tidelog.cli.store.options import option
-from tidelog.effects import Effects
+from tidelog.cli.options import option
 from tidelog.errors import ConfigError
 from tidelog.ids import Slot
-from tidelog.runtime.restore.choose import RestoreFrom
-from tidelog.storage.access import StoreAccess
-from tidelog.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from tidelog.catalog.locate import Origin
+    from tidelog.effects import Effects
+    from tidelog.runtime.restore.choose import RestoreFrom
+    from tidelog.storage.access import StoreAccess
+    from tidelog.storage.port import ObjectStore
 
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class StartOptions:
+class StartOptions(NamedTuple):
     """What the user chose to start from."""
 
     slot: Slot | None
-    origin: Origin | None
+    origin: "Origin | None"
     claim: bool
     keep_output: bool
 
     def restore_from(
-        self, own: ObjectStore, effects: Effects, access: StoreAccess
-    ) -> RestoreFrom | None:
+        self, own: "ObjectStore", effects: "Effects", access: "StoreAccess"
+    ) -> "RestoreFrom | None":
         """What the runner starts from; another store is opened the same way."""
         if self.origin is None:
             return None
+        from tidelog.runtime.restore.choose import RestoreFrom  # noqa: PLC0415  # only with --from
+
         if not self.origin.url:
             return RestoreFrom(self.origin.place, claim=self.claim)
         other = access.open(self.origin.url, effects)
@@ -45,9 +47,13 @@ class StartOptions:
         return RestoreFrom(self.origin.place, other, claim=self.claim, keep_output=self.keep_output)
 
 
-def _origin(context: click.Context, parameter: click.Parameter, value: str | None) -> Origin | None:
+def _origin(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> "Origin | None":
     if value is None:
         return None
+    from tidelog.catalog.locate import parse_origin  # noqa: PLC0415  # only with --from
+
     try:
         return parse_origin(value, own_store=True)
     except ConfigError as error:
@@ -89,7 +95,7 @@ def start_options(function: Callable[..., R]) -> Callable[..., R]:
     @functools.wraps(function)
     def command(
         restore_slot: int | None,
-        origin: Origin | None,
+        origin: "Origin | None",
         claim: bool,
         keep_output: bool,
         **others: Any,

@@ -5,7 +5,7 @@ Invariant: a reporter only formats what it is given; it never looks at the job i
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, Literal, Protocol
 
 import click
@@ -21,8 +21,7 @@ from tidelog.runtime.status.status import JobStatus
 Outcome = Literal["finished", "already-complete", "stopped", "interrupted", "failed", "fenced"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How a run ended."""
 
     outcome: Outcome
@@ -37,8 +36,7 @@ class Ending:
     """The one that the job was stopped with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(msgspec.Struct, frozen=True):
     """Records the sources produced per second."""
 
     now: float = 0.0

@@ -1,30 +1,15 @@
 """`tidelog run`: run a job in this process until its input ends."""
 
-import asyncio
-import sys
-from collections.abc import Callable, Coroutine
-from contextlib import closing
-from typing import Any, NoReturn
+from collections.abc import Callable
 
 import click
 
-from tidelog.cli.output import print_traceback
+from tidelog.cli.options import log_store_option, option
 from tidelog.cli.run.config_options import SectionedCommand, config_options
-from tidelog.cli.run.loading import load_job
 from tidelog.cli.run.metrics_options import MetricsOptions, metrics_options
 from tidelog.cli.run.origin_options import StartOptions, start_options
-from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
-from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_job
-from tidelog.cli.store.options import defect, log_store_option, option
 from tidelog.cli.values import duration
-from tidelog.effects import Effects
-from tidelog.errors import TidelogError
-from tidelog.runtime.arguments import JobArguments
-from tidelog.runtime.malloc import return_freed_memory
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.status.status import JobStatus
 from tidelog.settings.resolve import Resolved
-from tidelog.storage.access import StoreAccess
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -75,70 +60,11 @@ def command(
     that returns one and may take a JobArguments. The same command started again resumes from the
     last checkpoint in the store.
     """
+    # The rest imports what runs jobs, which neither `--help` nor a wrong option needs.
+    from tidelog.cli.run.process import Start, report, reporter_for  # noqa: PLC0415
+    from tidelog.runtime.arguments import JobArguments  # noqa: PLC0415
+
     arguments = JobArguments(input, output, include, follow)
-    reporter = _reporter(as_json=as_json, quiet=quiet, interval_s=report_interval)
-
-    # Here and not in the runner: the process is ours alone, and has no threads yet.
-    return_freed_memory()
-
-    def make_runner(effects: Effects) -> JobRunner:
-        settings = config().config()
-        access = StoreAccess(endpoint, settings.encryption_key)
-        built = load_job(job, arguments)
-        opened = access.open(store, effects, policy=settings.retry, log_url=log_store)
-        chosen = start.restore_from(opened, effects, access)
-        return JobRunner(
-            built, opened, settings, effects, restore_slot=start.slot, restore_from=chosen
-        )
-
-    _report(_ending(job, _run(make_runner, reporter, metrics)), reporter, debug=debug)
-
-
-def _reporter(*, as_json: bool, quiet: bool, interval_s: float | None) -> Reporter:
-    if as_json:
-        return JsonLines(interval_s or 1.0)
-    if quiet:
-        return Quiet()
-    if sys.stderr.isatty():
-        from tidelog.cli.run.live import LiveView  # noqa: PLC0415  # rich costs start-up time
-
-        return LiveView()
-    return PlainLines(interval_s or 5.0)
-
-
-def _report(ending: Ending, reporter: Reporter, *, debug: bool) -> NoReturn:
-    reporter.end(ending)
-    if debug and ending.error is not None:
-        print_traceback(ending.error)
-    sys.exit(ending.exit_code)
-
-
-def _ending(name: str, run: Coroutine[Any, Any, Ending]) -> Ending:
-    """Run the job; every error is in the ending."""
-    nothing = JobStatus(name, "starting", 0.0, None)
-    error: TidelogError
-    try:
-        return asyncio.run(run)
-    except BrokenPipeError:
-        raise  # The reader of our reports has enough; click ends quietly.
-    except KeyboardInterrupt:
-        return Ending("interrupted", EXIT_INTERRUPTED, nothing, None, 0.0)
-    except TidelogError as failure:
-        error = failure
-    except Exception as cause:
-        error = defect(cause)
-    return Ending("failed", exit_code("failed", error), nothing, None, 0.0, error)
-
-
-async def _run(
-    make_runner: Callable[[Effects], JobRunner], reporter: Reporter, metrics: MetricsOptions
-) -> Ending:
-    effects = Effects()
-    with closing(effects.offload), metrics.listen() as listen:
-        runner = make_runner(effects)
-        try:
-            return await run_job(runner, reporter, listen)
-        finally:
-            await runner.store.close()
-            if runner.restore_from is not None and runner.restore_from.store is not None:
-                await runner.restore_from.store.close()
+    started = Start(job, arguments, store, log_store, endpoint, config, start)
+    reporter = reporter_for(as_json=as_json, quiet=quiet, interval_s=report_interval)
+    report(started.run(reporter, metrics), reporter, debug=debug)

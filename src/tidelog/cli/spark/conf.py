@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
+from tidelog.cli.options import add_options, option
 from tidelog.cli.output import Output
 from tidelog.cli.spark.options import spark_home_option
-from tidelog.cli.store.options import EXIT_OK, add_options, on_this_machine, option
+from tidelog.cli.store.options import EXIT_OK, on_this_machine
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.options import OPTIONS

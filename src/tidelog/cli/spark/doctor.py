@@ -6,15 +6,10 @@ from typing import Any
 
 import click
 
+from tidelog.cli.options import endpoint_option
 from tidelog.cli.output import Output
 from tidelog.cli.spark.options import spark_home_option
-from tidelog.cli.store.options import (
-    EXIT_OK,
-    EXIT_PROBLEM,
-    endpoint_option,
-    on_this_machine,
-    opened,
-)
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
 from tidelog.spark.checkpoint.health import check_checkpoint
 from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.check_result import CheckResult

@@ -9,7 +9,8 @@ from typing import Concatenate, Final, ParamSpec
 
 import click
 
-from tidelog.cli.store.options import StoreCommand, add_options, on_store
+from tidelog.cli.options import add_options
+from tidelog.cli.store.options import StoreCommand, on_store
 from tidelog.spark.checkpoint.location import store_url
 
 P = ParamSpec("P")

@@ -14,7 +14,7 @@ from tidelog.cli.store.checkpoints_drop import command as drop_command
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number
 from tidelog.cli.values import age, size
 from tidelog.ids import Slot
-from tidelog.state.processor import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK
 
 
 class SlotRow(msgspec.Struct, frozen=True):

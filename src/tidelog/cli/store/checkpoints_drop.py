@@ -7,7 +7,8 @@ import click
 from tidelog.catalog.drop import plan_drop
 from tidelog.catalog.inventory import read_inventory
 from tidelog.catalog.locate import parse_place
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, option
+from tidelog.cli.options import option
+from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store
 from tidelog.cli.values import size
 from tidelog.errors import TidelogError
 from tidelog.events import Event

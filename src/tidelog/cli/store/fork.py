@@ -4,15 +4,9 @@ import click
 
 from tidelog.catalog.fork import Fork, Forked
 from tidelog.catalog.locate import Origin, parse_origin
+from tidelog.cli.options import encryption_key_option, endpoint_option, key_place, log_store_option
 from tidelog.cli.output import Output, fields_of
-from tidelog.cli.store.options import (
-    EXIT_OK,
-    encryption_key_option,
-    endpoint_option,
-    key_place,
-    log_store_option,
-    on_this_machine,
-)
+from tidelog.cli.store.options import EXIT_OK, on_this_machine
 from tidelog.cli.values import size
 from tidelog.effects import Effects
 from tidelog.storage.access import StoreAccess

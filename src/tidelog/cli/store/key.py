@@ -5,15 +5,9 @@ from pathlib import Path
 
 import click
 
+from tidelog.cli.options import encryption_key_option, endpoint_option, key_place
 from tidelog.cli.output import Output
-from tidelog.cli.store.options import (
-    EXIT_OK,
-    encryption_key_option,
-    endpoint_option,
-    key_place,
-    on_this_machine,
-    opened,
-)
+from tidelog.cli.store.options import EXIT_OK, on_this_machine, opened
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError
 from tidelog.storage.access import StoreAccess

@@ -10,16 +10,16 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
-from tidelog.cli.output import Output, print_traceback
+from tidelog.cli.options import add_options, encryption_key_option, endpoint_option
+from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, InvariantError, TidelogError
+from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import Slot
-from tidelog.options.kinds import KeyPlace
 from tidelog.storage.access import StoreAccess
 from tidelog.storage.port import ObjectStore
 
@@ -54,54 +54,6 @@ class StoreCommand:
     def open_again(self) -> ObjectStore:
         """Another connection to the same store."""
         return self.access.open(self.url, self.effects)
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-endpoint_option = click.option(
-    "--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS."
-)
-
-
-def key_place(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    """Where a key is found, from an option's text; raises BadParameter."""
-    if text is None:
-        return None
-    try:
-        return KeyPlace().read(text)
-    except ValueError as error:
-        raise click.BadParameter(f"expected {KeyPlace().expected}; found {error}") from error
-
-
-encryption_key_option = click.option(
-    "--encryption-key",
-    metavar="KEY",
-    envvar="TIDELOG__ENCRYPTION_KEY",  # that of the job's option, without importing it
-    show_envvar=True,
-    callback=key_place,
-    help="Where the key of an encrypted store is: a file, env:NAME or aws-kms:KEY.",
-)
-log_store_option = click.option(
-    "--log-store",
-    metavar="URL",
-    help="Put the log of a new store here, for example into a bucket that answers faster.",
-)
-
-
-def option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """An option; `--help` shows the default that it is given."""
-    return click.option(*names, show_default="default" in settings, **settings)
-
-
-def add_options(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Decorate a command with options, which `--help` prints in this order."""
-
-    def decorated(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorated
 
 
 def on_this_machine(
@@ -211,15 +163,3 @@ def selected(
         found=f"none of that name in slot {checkpoint.slot}",
         action="correct the option",
     )
-
-
-def defect(cause: Exception) -> InvariantError:
-    """The error to report for an exception nobody translated."""
-    error = InvariantError(
-        "tidelog itself",
-        expected="no error but its own",
-        found=f"{type(cause).__name__}: {cause}",
-        action="run again with --debug and report the traceback; no durable state is lost",
-    )
-    error.__cause__ = cause
-    return error

@@ -14,8 +14,9 @@ import msgspec
 
 from tidelog.catalog.inventory import find_checkpoint
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.cli.options import option
 from tidelog.cli.output import Step
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, option, selected, slot_number
+from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_number
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError
 from tidelog.ids import Slot

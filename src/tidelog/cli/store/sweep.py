@@ -5,8 +5,9 @@ from typing import Any
 import click
 
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
+from tidelog.cli.options import option
 from tidelog.cli.output import Output
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, option
+from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store
 from tidelog.cli.values import size
 from tidelog.storage.port import ObjectInfo
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 import click
 import msgspec
 
+from tidelog.cli.options import option
 from tidelog.cli.spark.options import on_store_or_checkpoint
-from tidelog.cli.store.options import StoreCommand, option
+from tidelog.cli.store.options import StoreCommand
 from tidelog.ui.page import page, policy
 from tidelog.ui.query import watcher_of
 from tidelog.ui.server import PageServer, page_server

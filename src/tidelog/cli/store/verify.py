@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import click
 
+from tidelog.cli.options import option
 from tidelog.cli.spark.options import on_spark, on_store_or_checkpoint
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, option
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.cli.store.verify_output import fields, show
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.location import Layout, find_layout

@@ -19,9 +19,9 @@ import msgspec
 
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, TidelogError
 from tidelog.events import Event
-from tidelog.ids import FileName
 from tidelog.storage import errors
 from tidelog.storage.disk import make_directory
+from tidelog.storage.document import FileName
 
 logger = logging.getLogger(__name__)
 

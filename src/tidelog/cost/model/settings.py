@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import require
-from tidelog.materialize.schedule import MaterializeConfig
-from tidelog.state.backend import FlushConfig
+from tidelog.materialize.config import MaterializeConfig
+from tidelog.state.flush_config import FlushConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ by itself what it waited for.
 
 from dataclasses import dataclass
 
+import msgspec
+
 from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint, is_canonical
 from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
@@ -36,8 +38,7 @@ class CheckpointPhases:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NewTable:
+class NewTable(msgspec.Struct, frozen=True):
     """An upload of a subtask's table that no earlier checkpoint names."""
 
     operator: str
@@ -46,8 +47,7 @@ class NewTable:
     upto: SeqNo
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedCheckpoint:
+class CompletedCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint that this run completed."""
 
     slot: Slot

@@ -63,8 +63,7 @@ _DESCRIBED: Final = 512
 """Checkpoints of which more than the duration is remembered."""
 
 
-@dataclass(slots=True)
-class CheckpointMetrics:
+class CheckpointMetrics(msgspec.Struct):
     """Figures of the checkpoints since the start; seconds and bytes."""
 
     completed: int = 0
@@ -75,9 +74,11 @@ class CheckpointMetrics:
     """Why barriers do not overtake although the configuration lets them."""
     next_since: float | None = None
     """When the wait for the next completed checkpoint began, on the monotonic clock."""
-    recent: deque[CompletedCheckpoint] = field(default_factory=lambda: deque(maxlen=_DESCRIBED))
+    recent: deque[CompletedCheckpoint] = msgspec.field(
+        default_factory=lambda: deque(maxlen=_DESCRIBED)
+    )
     """The last few hundred checkpoints, oldest first."""
-    _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    _durations_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @property
     def last(self) -> CompletedCheckpoint | None:

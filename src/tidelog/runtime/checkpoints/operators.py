@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from tidelog.checkpoint.finished import exited_state
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.ids import SubtaskId
-from tidelog.runtime.restore.removed import sink_types, source_types
-from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.registry import StateRegistry
 
 

@@ -5,7 +5,6 @@ Invariant: complete means that every channel that was expected has answered, and
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -24,8 +23,7 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True, order=True):
     """The producer's end; its messages follow those at the consumer's end."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelData:
+class ChannelData(msgspec.Struct, frozen=True):
     """The in-flight data of one end of a channel, in order."""
 
     channel: ChannelId

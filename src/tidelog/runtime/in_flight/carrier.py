@@ -5,20 +5,37 @@ into the same few segments as their logs, and a little of it goes into the manif
 all of it or fails.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
 from tidelog.changelog.block import open_block
 from tidelog.changelog.chain import SubtaskLogChain
-from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import Checkpoint, InFlightRef
 from tidelog.effects import Effects, Offload
 from tidelog.ids import CheckpointId, SeqNo, SubtaskId
 from tidelog.runtime.in_flight.capture import ChannelData
-from tidelog.runtime.in_flight.codec import decode, encode
-from tidelog.runtime.in_flight.record_types import RecordTypes
 from tidelog.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from tidelog.runtime.in_flight.record_types import RecordTypes
+
+Types = Callable[[], "RecordTypes"]
+"""What in-flight data may consist of, asked for when there is some: few checkpoints have any."""
+
+
+def types_of(named: tuple[type, ...]) -> Types:
+    """The types of a job that names these."""
+
+    @cache
+    def types() -> "RecordTypes":
+        from tidelog.runtime.in_flight.record_types import RecordTypes  # noqa: PLC0415
+
+        return RecordTypes(named)
+
+    return types
 
 
 @dataclass(slots=True)
@@ -28,7 +45,7 @@ class InFlightCarrier:
     subtask: SubtaskId
     uploader: Uploader
     effects: Effects
-    types: RecordTypes
+    types: Types
     _end: SeqNo = SeqNo(0)  # noqa: RUF009  # a number
     _chains: dict[CheckpointId, SubtaskLogChain] = field(default_factory=dict)
 
@@ -41,7 +58,9 @@ class InFlightCarrier:
         """
         if not parts:
             return None
-        encoded = await self.effects.offload.run(encode, parts, self.types, self._end)
+        from tidelog.runtime.in_flight.codec import encode  # noqa: PLC0415  # as `Types`
+
+        encoded = await self.effects.offload.run(encode, parts, self.types(), self._end)
         blocks = encoded.blocks
         self._end = blocks[-1].end
         chain = self._chains[checkpoint] = SubtaskLogChain(*self.subtask)
@@ -71,13 +90,16 @@ class InFlightCarrier:
 
 
 async def read_in_flight(
-    store: ObjectStore, offload: Offload, checkpoint: Checkpoint, types: RecordTypes
+    store: ObjectStore, offload: Offload, checkpoint: Checkpoint, types: Types
 ) -> list[ChannelData]:
     """The in-flight data of all subtasks.
 
     Raises RestoreError (an object is gone), CorruptObjectError, FormatVersionError,
     UnstorableError (the job does not name a type), and what the store raises.
     """
+    from tidelog.changelog.reader import SegmentReader  # noqa: PLC0415  # as `Types`
+    from tidelog.runtime.in_flight.codec import decode  # noqa: PLC0415
+
     reader = SegmentReader(store, 0)
     parts: list[ChannelData] = []
     for operator, subtask in checkpoint.subtasks():
@@ -86,7 +108,7 @@ async def read_in_flight(
             ranges = await reader.read_ranges(ref.log)
             blocks = [block for blocks in ranges for block in blocks]
             blocks += [open_block(data, 0, what) for data in ref.inline]
-            parts += await offload.run(decode, blocks, types)
+            parts += await offload.run(decode, blocks, types())
     return parts
 
 

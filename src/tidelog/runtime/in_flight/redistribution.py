@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tidelog.errors import RestoreError
 from tidelog.runtime.channels.channel import InFlightData
 from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.graph import Node
 from tidelog.runtime.in_flight.capture import ChannelData
+from tidelog.runtime.node import Node
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Wiring
 

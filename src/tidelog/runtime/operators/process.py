@@ -15,11 +15,10 @@ from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.user_code import blame
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.event_time import UNKNOWN
+from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import NONE_AHEAD
 from tidelog.state.key_groups import decode_key
 from tidelog.state.processor import (
-    MAX_WATERMARK,
     ExpiredTimerInfo,
     StatefulProcessor,
     StatefulProcessorHandle,

@@ -6,8 +6,10 @@ as long as the job's own store has none, so the same command started again resum
 
 import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tidelog.catalog.locate import Place, find
+import msgspec
+
 from tidelog.checkpoint.manifest import Checkpoint, is_canonical, without_transactions
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History, resumable
@@ -15,6 +17,9 @@ from tidelog.errors import ConfigError, RestoreError
 from tidelog.events import Event
 from tidelog.ids import Slot
 from tidelog.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from tidelog.catalog.locate import Place
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +33,7 @@ class RestoreFrom:
     of those files.
     """
 
-    place: Place
+    place: "Place"
     store: ObjectStore | None = None
     """Another store than the job's own; it stays open as long as the job restores."""
     claim: bool = False
@@ -50,8 +55,7 @@ class RestoreFrom:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Resumption:
+class Resumption(msgspec.Struct, frozen=True):
     """What a start resumes from, and how."""
 
     checkpoint: Checkpoint | None
@@ -69,6 +73,8 @@ async def look_ahead(
     """What a start would resume from, before it fences anything; raises as `resumable`."""
     if wanted is None:
         return _own(await resumable(slots, slot))
+    from tidelog.catalog.locate import find  # noqa: PLC0415  # only for a chosen checkpoint
+
     if wanted.store is None:
         found = await find(store, wanted.place)
         claimed = found.slot if wanted.claim else None

@@ -5,8 +5,7 @@ same operator and of the key groups it owns, and an operator whose end is part o
 never handles a record again, or the job does not start.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog.checkpoint.finished import as_finished, fully_finished, partially_finished, reopened
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
@@ -18,64 +17,30 @@ from tidelog.runtime.in_flight.record_types import RecordTypes
 from tidelog.runtime.in_flight.redistribution import no_such_edge
 from tidelog.runtime.restore.choose import Resumption
 from tidelog.runtime.restore.migration import migrates
+from tidelog.runtime.restore.plan import Operators, RestorePlan
 from tidelog.runtime.restore.rechain import empty, rechain
 from tidelog.runtime.restore.removed import without_removed
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
-from tidelog.state.registry import StateRegistry, known_keys
+from tidelog.state.registry import StateRegistry
 from tidelog.state.restore.operator_state import redistribute_operator_state
 from tidelog.state.restore.redistribute import redistribute
 
-Operators = Mapping[str, OperatorState]
-"""Stored operators by their ids."""
 
-
-@dataclass(frozen=True, slots=True)
-class RestorePlan:
-    """The job as it goes on from a checkpoint, or begins."""
-
-    resumption: Resumption
-    vertices: list[Vertex]
-    operators: Operators
-    """Stored operators by vertex, as the job's subtasks load them."""
-    migrated: frozenset[str]
-    """Vertices whose restored keys or values are changed: their first checkpoint is whole."""
-    finished: Mapping[SubtaskId, SubtaskState]
-    """Subtasks that are not to run again."""
-    dropped: tuple[str, ...]
-    """State that is not restored because its operator is gone, as reports show it."""
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """The restored checkpoint; None: the job begins."""
-        return self.resumption.checkpoint
-
-    def state_of(self, subtask: SubtaskId) -> SubtaskState | None:
-        """What a subtask loads; None: nothing."""
-        operator = self.operators.get(subtask.operator)
-        return operator.subtasks[subtask.subtask] if operator is not None else None
-
-    def registry_of(self, vertex: Vertex) -> StateRegistry:
-        """A new registry of a vertex's states, with those that were stored."""
-        stored, head = self.operators.get(vertex.id), vertex.head
-        keys = known_keys(vertex.id, stored, head.key_types)
-        return StateRegistry(vertex.id, stored.states if stored else (), keys, head.value_types)
-
-
-def fit(job: Job, resumption: Resumption, config: JobConfig) -> RestorePlan:
-    """Plan how a job goes on.
+def fit_checkpoint(
+    job: Job, resumption: Resumption, restored: Checkpoint, config: JobConfig
+) -> RestorePlan:
+    """Plan how a job goes on from a checkpoint.
 
     Operators that records are in flight to keep tasks of their own, also where they would be
     chained now, and so do those behind a finished one. Raises ConfigError, and RestoreError or
     UnstorableError when job and checkpoint do not fit.
     """
-    restored = resumption.checkpoint
-    stored = {operator.id: operator for operator in restored.operators} if restored else {}
+    stored = {operator.id: operator for operator in restored.operators}
     vertices = compile_job(job, config.parallelism)
-    if restored is not None:
-        apart = set(_first_unfinished(vertices, stored))
-        if not config.drop_in_flight:
-            apart |= _on_their_way_to(job, restored)
-        vertices = compile_job(job, config.parallelism, apart)
+    apart = set(_first_unfinished(vertices, stored))
+    if not config.drop_in_flight:
+        apart |= _on_their_way_to(job, restored)
+    vertices = compile_job(job, config.parallelism, apart)
     for vertex in vertices:
         config.check_parallelism(vertex.id, vertex.parallelism)
     remaining = without_removed(stored, vertices, config.allow_dropped_state)

@@ -19,7 +19,7 @@ from tidelog.errors import RestoreError
 from tidelog.events import Event
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
-from tidelog.runtime.graph import Node
+from tidelog.runtime.node import Node
 from tidelog.runtime.user_code import blame
 from tidelog.state.key_groups import decode_key
 from tidelog.state.registry import StateRegistry, known_keys, known_values

@@ -13,8 +13,7 @@ from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
 from tidelog.runtime.subtasks.vertices import Vertex
-from tidelog.state.key_groups import range_of
-from tidelog.state.restore.redistribute import successor
+from tidelog.state.key_groups import range_of, successor
 
 _NOTHING = SeqNo(0)
 

@@ -13,7 +13,7 @@ from tidelog.effects import Effects
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import OperatorContext
-from tidelog.runtime.restore.fit import RestorePlan
+from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.runtime.user_code import blame
@@ -22,7 +22,6 @@ from tidelog.state.key_groups import range_of
 from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
-from tidelog.table.rocksdb_file import read_options_file
 
 _CACHE_BYTES: Final = 1 << 20
 
@@ -33,6 +32,8 @@ def rehearse(plan: RestorePlan, config: JobConfig, effects: Effects) -> None:
     that cannot be used.
     """
     if config.rocksdb.options_file is not None:
+        from tidelog.table.rocksdb_file import read_options_file  # noqa: PLC0415  # rare
+
         read_options_file(config.rocksdb.options_file, Cache(_CACHE_BYTES))
     for vertex in plan.vertices:
         operator = plan.operators.get(vertex.id)

@@ -14,9 +14,7 @@ from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
 from tidelog.runtime.restore.rechain import empty, sink_of, with_transactions, without_transactions
-from tidelog.runtime.sink import Sink
-from tidelog.runtime.source import Source
-from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.restore.redistribute import holds_something
 
 _TRANSACTIONS: Final = "sink transactions"
@@ -158,22 +156,6 @@ def _other(stored: tuple[str, ...], found: tuple[str, ...]) -> str | None:
     if not stored or {*stored} & {*found}:
         return None
     return f"{found[0] if found else 'none'}, which is no {stored[0]} and has no base with it"
-
-
-def sink_types(vertex: Vertex) -> tuple[str, ...]:
-    """The classes of the sink that a vertex ends in, its own first; none for no sink."""
-    return _classes(vertex.nodes[-1].sink, Sink)
-
-
-def source_types(vertex: Vertex) -> tuple[str, ...]:
-    """The classes of the source that a vertex begins with; none for no source."""
-    return _classes(vertex.head.source, Source)
-
-
-def _classes(made: object | None, port: type) -> tuple[str, ...]:
-    if made is None:
-        return ()
-    return tuple(c.__qualname__ for c in type(made).__mro__ if c not in port.__mro__)
 
 
 def _without_pieces(operator: OperatorState, owner: str) -> OperatorState:

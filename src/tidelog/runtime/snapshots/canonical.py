@@ -133,8 +133,7 @@ class CanonicalSnapshotter(Captures):
         return pending
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingRows:
+class _PendingRows(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
     state: SubtaskState
     metadata: SealedBlock

@@ -168,8 +168,7 @@ class LogSnapshotter(Captures):
         return self.log.objects() | self.snapshots.objects() | Captures.objects(self)
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingLog:
+class _PendingLog(msgspec.Struct, frozen=True):
     state: SubtaskState
     base: Base
     chain: ChainCapture

@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import Author
@@ -12,22 +14,23 @@ from tidelog.ids import SubtaskId
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.output import Output
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job, Node
-from tidelog.runtime.in_flight.carrier import InFlightCarrier, in_flight_buffers, read_in_flight
-from tidelog.runtime.in_flight.record_types import RecordTypes
-from tidelog.runtime.in_flight.redistribution import redistribute
+from tidelog.runtime.graph import Job
+from tidelog.runtime.in_flight.carrier import (
+    InFlightCarrier,
+    Types,
+    in_flight_buffers,
+    read_in_flight,
+)
+from tidelog.runtime.node import Node
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.restore.fit import RestorePlan
-from tidelog.runtime.restore.migration import Migration
+from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.sink import SinkContext
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Buffers, Wiring, aligned_edges
 from tidelog.runtime.supervise import run_until_done
 from tidelog.runtime.tasks.alignment import Switching
-from tidelog.runtime.tasks.caller_task import CallerTask
-from tidelog.runtime.tasks.finished_task import FinishedTask
 from tidelog.runtime.tasks.parts import CheckpointListener, TaskParts
 from tidelog.runtime.tasks.sink_output import SinkOutput
 from tidelog.runtime.tasks.source_task import SourceTask
@@ -61,7 +64,7 @@ class Deployment:
     """Carries in-flight data; None: barriers never overtake."""
     retained: tuple[bytes, ...] | None
     """The transactions that retained checkpoints name, as in `SinkContext`."""
-    record_types: RecordTypes
+    record_types: Types
     """What in-flight data may consist of."""
     _long_calls: LongCalls = field(default_factory=LongCalls)
     _opened: dict[SubtaskId, list[Callable[[], None]]] = field(default_factory=dict)
@@ -108,6 +111,8 @@ class Deployment:
         for vertex in self.plan.vertices:
             if vertex.id in self.plan.migrated:
                 tables = [self.states.loaded[subtask].table for subtask in vertex.subtasks]
+                from tidelog.runtime.restore.migration import Migration  # noqa: PLC0415  # rare
+
                 registry = self.registries[vertex.id]
                 migration = Migration(registry, self.config.key_groups, tables)
                 await self.states.effects.offload.run(migration.run)
@@ -174,10 +179,14 @@ class Deployment:
         output = await self._output(subtask, vertex, wiring)
         number, source = subtask.subtask, vertex.head.source
         if subtask in self.plan.finished:
+            from tidelog.runtime.tasks.finished_task import FinishedTask  # noqa: PLC0415  # rare
+
             gate = wiring.gates[vertex.id][number] if vertex.inputs else None
             return FinishedTask(self._finished_parts(subtask, vertex, output), gate)
         parts = self._parts(subtask, vertex, output)
         if vertex.head.caller is not None:
+            from tidelog.runtime.tasks.caller_task import CallerTask  # noqa: PLC0415  # no `run`
+
             return CallerTask(parts, vertex.head.caller)
         if source is not None and splits is not None:
             return SourceTask(parts, source, splits)
@@ -292,6 +301,8 @@ class Deployment:
         if self.config.drop_in_flight:
             Event.IN_FLIGHT_DROPPED.log(logger, buffers=self.dropped_buffers)
             return
+        from tidelog.runtime.in_flight.redistribution import redistribute  # noqa: PLC0415
+
         store = self.plan.resumption.origin or self.states.store
         offload = self.states.effects.offload
         data = await read_in_flight(store, offload, restored, self.record_types)
@@ -307,7 +318,7 @@ def _buffers(config: JobConfig, vertices: list[Vertex]) -> Buffers:
     """How many buffers the channels hold, and how large each may be."""
     buffers = Buffers(config.channel_buffers, config.unaligned.overdraft)
     size = config.memory_parts.buffer_bytes(config.buffer_bytes, buffers.count(vertices))
-    return replace(buffers, limit=BufferLimit(size, config.buffer_records))
+    return msgspec.structs.replace(buffers, limit=BufferLimit(size, config.buffer_records))
 
 
 def _made(node: Node) -> tuple[str, Operator]:

@@ -3,14 +3,15 @@
 Invariant: nothing runs yet when they are made, and nothing of the store was read or written.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.coordinator import Coordinator
 from tidelog.checkpoint.garbage_collector import Collector
-from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.manifest import Author
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
@@ -21,8 +22,8 @@ from tidelog.runtime.checkpoints.operators import ManifestOperators, predecessor
 from tidelog.runtime.checkpoints.savepoints import Savepoints
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.in_flight.record_types import RecordTypes
-from tidelog.runtime.restore.fit import RestorePlan
+from tidelog.runtime.in_flight.carrier import types_of
+from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.subtasks.build import Deployment
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.runtime.subtasks.state import SubtaskStates
@@ -33,13 +34,15 @@ from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 
+if TYPE_CHECKING:
+    from tidelog.checkpoint.local_first import LocalFirstStore
 
-@dataclass(frozen=True, slots=True)
-class Incarnation:
+
+class Incarnation(msgspec.Struct, frozen=True):
     """One start of a job: what it goes on from, and the parts that run it."""
 
     plan: RestorePlan
-    copies: LocalFirstStore | None
+    copies: "LocalFirstStore | None"
     """What log and tables are read and written through; None: local recovery is off."""
     uploader: Uploader | None
     """Uploads segments; None when neither changes nor in-flight data need it."""
@@ -48,8 +51,7 @@ class Incarnation:
     deployment: Deployment
 
 
-@dataclass(frozen=True, slots=True)
-class Blueprint:
+class Blueprint(msgspec.Struct, frozen=True):
     """What an incarnation is made from."""
 
     job: Job
@@ -63,7 +65,7 @@ class Blueprint:
     ledger: Ledger
     directory: Path
     """For tables and snapshots; worthless after a crash."""
-    copies: LocalFirstStore | None = None
+    copies: "LocalFirstStore | None" = None
     """As in `Incarnation`."""
     resources: Resources | None = None
     """Those of the process, which other jobs share; None: there are no others."""
@@ -113,7 +115,7 @@ class Blueprint:
             tasks=tasks,
             uploader=uploader if config.overtakes else None,
             retained=None if self.history.damaged else transactions_of(self.history.checkpoints),
-            record_types=RecordTypes(self.job.record_types),
+            record_types=types_of(self.job.record_types),
         )
         return Incarnation(plan, self.copies, uploader, collector, driver, deployment)
 

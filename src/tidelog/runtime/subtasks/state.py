@@ -3,17 +3,14 @@
 Invariant: what a restore loaded and what the new log chain continues are the same changes.
 """
 
-import asyncio
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.uploader import Uploader
-from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.concurrency import together
 from tidelog.effects import Effects
@@ -22,7 +19,7 @@ from tidelog.materialize.materializer import Materializer
 from tidelog.materialize.pacing import Lane
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.restore.fit import RestorePlan
+from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
 from tidelog.runtime.subtasks.resources import Resources
@@ -33,11 +30,14 @@ from tidelog.state.key_groups import range_of
 from tidelog.state.log import Base, NoLog, SubtaskLog
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import RestoredSubtask, Restorer, expect, shared_log
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
+
+if TYPE_CHECKING:
+    from tidelog.checkpoint.local_first import LocalFirstStore
+    from tidelog.state.restore.restorer import RestoredSubtask
 
 _AT_ONCE: Final = 4
 """Tables that are created side by side."""
@@ -74,9 +74,9 @@ class SubtaskStates:
     progress: RestoreProgress
     resources: Resources
     """Shared by all subtasks, and by those of other jobs of the process."""
-    copies: LocalFirstStore | None = None
+    copies: "LocalFirstStore | None" = None
     """The store, when it keeps copies on local disk."""
-    loaded: dict[SubtaskId, RestoredSubtask] = field(default_factory=dict)
+    loaded: dict[SubtaskId, "RestoredSubtask"] = field(default_factory=dict)
     """What was restored for subtasks that are not built yet ..."""
     created: dict[SubtaskId, Table] = field(default_factory=dict)
     """... and the empty tables of those that nothing was restored for."""
@@ -108,7 +108,27 @@ class SubtaskStates:
         """Load all stored subtasks that go on, in parallel; when one fails none stays open. The
         others get empty tables.
         """
-        await self._load()
+        states = {
+            subtask: state
+            for vertex in self.plan.vertices
+            for subtask in vertex.subtasks
+            if (state := self.plan.state_of(subtask)) and subtask not in self.plan.finished
+        }
+        if states:
+            # A job that begins loads nothing, and the modules that load are many.
+            from tidelog.runtime.subtasks.loading import load  # noqa: PLC0415
+
+            self.loaded = await load(
+                states,
+                self.plan.vertices,
+                store=self.plan.resumption.origin or self.store,
+                effects=self.effects,
+                config=self.config,
+                progress=self.progress,
+                directory=self.directory,
+                factory=self.factory,
+            )
+        self.progress.finish()
         await together(
             [self._create(v, s) for v in self.plan.vertices for s in v.subtasks], _AT_ONCE
         )
@@ -116,57 +136,14 @@ class SubtaskStates:
     async def _create(self, vertex: Vertex, task: SubtaskId) -> None:
         """An empty table, away from the event loop: RocksDB waits for the disk meanwhile."""
         if task not in self.loaded and task not in self.plan.finished:
-            create, directory = self._factory(vertex).create, self.directory / str(task)
+            create, directory = self.factory(vertex).create, self.directory / str(task)
             self.created[task] = await self.effects.offload.run_to_end(create, directory)
-
-    async def _load(self) -> None:
-        states = {
-            subtask: state
-            for vertex in self.plan.vertices
-            for subtask in vertex.subtasks
-            if (state := self.plan.state_of(subtask)) and subtask not in self.plan.finished
-        }
-        store, memory = self.plan.resumption.origin or self.store, self.config.memory
-        whole_budget = self.config.restore.shared_by(1, memory)
-        log = shared_log(store, self.effects, self.progress, whole_budget)
-        for state in states.values():
-            expect(log, state)
-        restorers = {
-            vertex.id: Restorer(
-                store,
-                self.effects,
-                self._factory(vertex),
-                self.progress,
-                self.config.restore.shared_by(len(states), memory),
-                self.directory / f"{vertex.id}-staging",
-                log,
-            )
-            for vertex in self.plan.vertices
-        }
-        loading = {
-            task: asyncio.ensure_future(
-                restorers[task.operator].restore(state, self.directory / str(task), str(task))
-            )
-            for task, state in states.items()
-        }
-        try:
-            restored = await asyncio.gather(*loading.values())
-        except BaseException:
-            await _discard(loading.values())
-            raise
-        finally:
-            await together([log.close(), *(each.close() for each in restorers.values())])
-        for vertex in self.plan.vertices:
-            staging = self.directory / f"{vertex.id}-staging"
-            await self.effects.offload.run(shutil.rmtree, staging, True)
-        self.progress.finish()
-        self.loaded = dict(zip(loading, restored, strict=True))
 
     def build(self, task: SubtaskId, vertex: Vertex, registry: StateRegistry) -> Subtask:
         """What keeps a subtask's state; that of a finished one is empty and has no log."""
         loaded, finished = self.loaded.pop(task, None), task in self.plan.finished
         state = None if finished else self.plan.state_of(task)
-        factory = MemoryTableFactory() if finished else self._factory(vertex)
+        factory = MemoryTableFactory() if finished else self.factory(vertex)
         if self._whole(task) and loaded is not None:
             loaded = replace(loaded, ranges=(), inline=(), known={})
         log = None if finished else self._log(task, loaded, state)
@@ -221,7 +198,7 @@ class SubtaskStates:
         )
 
     def _snapshots(
-        self, task: SubtaskId, kind: str, table: Table, loaded: RestoredSubtask | None
+        self, task: SubtaskId, kind: str, table: Table, loaded: "RestoredSubtask | None"
     ) -> TableSnapshots:
         return TableSnapshots(
             store=self.store,
@@ -239,7 +216,7 @@ class SubtaskStates:
         )
 
     def _log(
-        self, task: SubtaskId, loaded: RestoredSubtask | None, state: SubtaskState | None
+        self, task: SubtaskId, loaded: "RestoredSubtask | None", state: SubtaskState | None
     ) -> SubtaskLog | None:
         if self.uploader is None:
             return None
@@ -271,14 +248,6 @@ class SubtaskStates:
             subtasks=self.resources.subtasks,
         )
 
-    def _factory(self, vertex: Vertex) -> TableFactory:
+    def factory(self, vertex: Vertex) -> TableFactory:
+        """Makes the tables of a vertex."""
         return self.resources.factory(self.config.table_of(keyed=vertex.head.keyed))
-
-
-async def _discard(loading: Iterable[asyncio.Task[RestoredSubtask]]) -> None:
-    """Cancel these restores, and close the tables of those that had ended."""
-    for restoring in loading:
-        restoring.cancel()
-    for ended in await asyncio.gather(*loading, return_exceptions=True):
-        if isinstance(ended, RestoredSubtask):
-            ended.table.close()

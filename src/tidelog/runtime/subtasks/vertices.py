@@ -4,21 +4,24 @@ Invariant: a vertex is a chain of operators between which records pass by functi
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+import msgspec
 
 from tidelog.errors import ConfigError
 from tidelog.ids import SubtaskId
-from tidelog.runtime.graph import Edge, Job, Node
+from tidelog.runtime.graph import Job
+from tidelog.runtime.node import Edge, Node
+from tidelog.runtime.sink import Sink
+from tidelog.runtime.source import Source
 
 
-@dataclass(slots=True, eq=False)
-class Vertex:
+class Vertex(msgspec.Struct, eq=False):
     """A chain of operators that runs as one task per subtask."""
 
     id: str
     nodes: list[Node]
     parallelism: int
-    inputs: list[tuple["Vertex", Edge]] = field(default_factory=list)
+    inputs: list[tuple["Vertex", Edge]] = msgspec.field(default_factory=list)
 
     @property
     def head(self) -> Node:
@@ -95,3 +98,19 @@ def _chains(node: Node, consumers: dict[int, list[Node]]) -> bool:
     if len(node.inputs) != 1 or node.inputs[0].routing != "forward" or node.inputs[0].tag:
         return False
     return len(consumers[id(node.inputs[0].node)]) == 1
+
+
+def sink_types(vertex: Vertex) -> tuple[str, ...]:
+    """The classes of the sink that a vertex ends in, its own first; none for no sink."""
+    return _classes(vertex.nodes[-1].sink, Sink)
+
+
+def source_types(vertex: Vertex) -> tuple[str, ...]:
+    """The classes of the source that a vertex begins with; none for no source."""
+    return _classes(vertex.head.source, Source)
+
+
+def _classes(made: object | None, port: type) -> tuple[str, ...]:
+    if made is None:
+        return ()
+    return tuple(c.__qualname__ for c in type(made).__mro__ if c not in port.__mro__)

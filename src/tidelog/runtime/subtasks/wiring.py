@@ -5,27 +5,27 @@ order of the inputs; events travel on all of them, records on those the partitio
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.output import Output, OutputEdge
 from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
 from tidelog.runtime.channels.pool import BufferPool
-from tidelog.runtime.graph import Edge
 from tidelog.runtime.in_flight.capture import ChannelId
+from tidelog.runtime.node import Edge
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.state.schema.types import KnownTypes
 
 
-@dataclass(frozen=True, slots=True)
-class Buffers:
+class Buffers(msgspec.Struct, frozen=True):
     """How many buffers a channel holds before its sender waits, and a gate beyond that."""
 
     channel: int = 2
     overdraft: int = 5
-    limit: BufferLimit = field(default_factory=BufferLimit)
+    limit: BufferLimit = msgspec.field(default_factory=BufferLimit)
 
     @property
     def at_consumer(self) -> int:

@@ -9,7 +9,7 @@ from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Watermark
 from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.task import Task
-from tidelog.state.processor import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK
 
 
 class FinishedTask(Task):

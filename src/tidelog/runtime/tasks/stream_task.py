@@ -27,7 +27,7 @@ from tidelog.runtime.tasks.alignment import Aligned, Alignment
 from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import InputOrigins, WatermarkValve, combined
-from tidelog.state.processor import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK
 
 
 class StreamTask(Task):

@@ -23,7 +23,7 @@ from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.snapshots.snapshotter import SubtaskPosition
 from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.task_checkpoints import TaskCheckpoints
-from tidelog.state.processor import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK
 
 
 class Task(ABC):

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tidelog.runtime.channels.messages import Splits
 from tidelog.runtime.operators.event_time import Origin
-from tidelog.state.processor import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.ids import KeyGroup, SeqNo
 from tidelog.state.event_time import UNKNOWN, EventTime
-from tidelog.state.key_groups import KeyGroupRange, range_of
+from tidelog.state.key_groups import KeyGroupRange, range_of, successor
 
 _KEPT_KINDS = frozenset({"splits"})
 """States that count when their subtask finished: a split read to its end is not read again."""
@@ -45,11 +45,6 @@ def redistribute(
         for index in range(parallelism)
     ]
     return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
-
-
-def successor(subtask: int, parallelism: int) -> int:
-    """The new subtask that answers for the sink transactions of an old one."""
-    return subtask % parallelism
 
 
 def _heir(

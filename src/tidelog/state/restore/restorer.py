@@ -7,7 +7,7 @@ does not fit raises, and the store is left as it was. Table and log are fetched 
 import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,9 +18,8 @@ from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState
 from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import SeqNo
-from tidelog.options.declaration import option
-from tidelog.options.kinds import Range, Size, Whole
 from tidelog.state.restore.base_table import BaseTable, open_base_table
+from tidelog.state.restore.config import RestoreConfig
 from tidelog.state.restore.log_replay import LogReplay, concerns
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.shared_log import LoggedBlock, SharedLog
@@ -31,37 +30,6 @@ from tidelog.table.port import Table, TableFactory
 _LOG_REQUESTS: Final = 4
 """Requests for log at a time for each one for a table file: segments are small, so what counts is
 the latency, and the log must be there early to be merged while the table's files arrive."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreConfig:
-    """Bounds of a restore; sizes in bytes."""
-
-    concurrency: int = option(
-        8,
-        Whole(Range(1, 1024)),
-        "Table files of a subtask that a restore fetches at a time.",
-        when="Raise it on fast links with slow answers; lower it when the store throttles.",
-    )
-    read_ahead_bytes: int = option(
-        64 << 20,
-        Size(),
-        "Log that a restore reads ahead, over all subtasks; at most a quarter of `memory`.",
-        when="Raise it, with `memory`, when a restore waits for the store.",
-    )
-    replay_bytes: int = option(
-        256 << 20,
-        Size(),
-        "Rows that a replay merges before they go to the tables, over all subtasks; at most 3/8 "
-        "of `memory`.",
-        when="Raise it, with `memory`, when long logs change the same keys over and over.",
-    )
-
-    def shared_by(self, subtasks: int, memory: int) -> "RestoreConfig":
-        """The bounds of each of so many that are restored at once within that memory."""
-        ahead = min(self.read_ahead_bytes, memory // 4) // max(1, subtasks)
-        merged = min(self.replay_bytes, 3 * memory // 8) // max(1, subtasks)
-        return replace(self, read_ahead_bytes=ahead, replay_bytes=merged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ same when their texts are equal.
 import datetime
 import decimal
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -46,8 +45,7 @@ _SHOWN: Final = 200
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),:])")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One column: its name, its canonical type, and the Python type that checks it."""
 
     name: str

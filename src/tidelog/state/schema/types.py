@@ -10,7 +10,6 @@ A type is a name (`"str"`) or a name with parts (`("tuple", "str", "int")`); a b
 import types
 import typing
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Any, Final
 
@@ -84,8 +83,7 @@ def _opened(kind: Type) -> tuple[Any, ...]:
     return (kind,) if isinstance(kind, str) else kind
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(msgspec.Struct, frozen=True):
     """Types that a job declares, and how what is stored with others becomes one of them."""
 
     types: frozenset[Type]
@@ -149,8 +147,7 @@ def _alternatives(annotation: Any, *, keys: bool) -> Iterator[Type]:
         raise TypeError(f"{annotation!r}")
 
 
-@dataclass(slots=True)
-class KnownTypes:
+class KnownTypes(msgspec.Struct):
     """The types of the keys of an operator, or of the values of a state."""
 
     what: str
@@ -162,7 +159,7 @@ class KnownTypes:
     """For values: a sum may become a float."""
     way_back: str = "let it be of the stored type again"
     option: str = "key_by(..., key_type=...)"
-    _seen: set[Type] = field(default_factory=set)
+    _seen: set[Type] = msgspec.field(default_factory=set)
 
     def admit(self, found: Iterable[Type]) -> None:
         """Data of these types is to be stored; raises StateSchemaError when it must not be."""

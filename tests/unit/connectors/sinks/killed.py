@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tests.support.iceberg import Lake
 from tests.unit.connectors.sinks.job import context
-from tidelog.connectors.files import Files
+from tidelog.connectors.files.sink import Files
 from tidelog.connectors.iceberg import Iceberg
 from tidelog.connectors.iceberg.staged import Place
 from tidelog.connectors.sql import Postgres, Sqlite

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import STEPS, SinkJob, context
-from tidelog.connectors.files import Files, TextFiles
-from tidelog.connectors.files.sink import FilesWriter
+from tidelog.connectors.files.sink import Files, FilesWriter
+from tidelog.connectors.files.text import TextFiles
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,

@@ -12,7 +12,7 @@ import pytest
 from tests.property.test_rescaled_jobs import Breaking
 from tests.support.pipelines import config, run
 from tests.unit.connectors.sinks.job import context
-from tidelog.connectors.files import Files
+from tidelog.connectors.files.sink import Files
 from tidelog.connectors.sql import Sqlite
 from tidelog.errors import UserFunctionError
 from tidelog.ids import CheckpointId

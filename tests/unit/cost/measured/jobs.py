@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from tests.support.clock import VirtualClock
 from tests.support.jobs import contents
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program.callback import Callback
 from tidelog.effects import Effects, InlineOffload
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner

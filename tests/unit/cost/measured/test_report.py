@@ -11,8 +11,8 @@ from tests.support.jobs import run as run_words
 from tests.unit.cost.measured.facts import WHO, blocks, history, snapshot, steady
 from tests.unit.cost.measured.jobs import aggregate, aggregated, run, windowed
 from tests.unit.cost.measured.measuring import measured, operator, question
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.concurrency import Progress
 from tidelog.cost.measured.analysis import log_usage, measure
 from tidelog.cost.measured.facts import BlockFacts, Stored

@@ -5,7 +5,7 @@ import pytest
 from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.workload import Workload
 from tidelog.errors import ConfigError
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 
 
 def test_a_row_and_a_change_are_as_docs_format_says() -> None:

@@ -20,7 +20,7 @@ from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.usage import MONTH_S
 from tidelog.cost.model.workload import Workload
 from tidelog.cost.prices import built_in_books
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog_bench.store.latency import Kind
 
 

@@ -14,7 +14,7 @@ from tidelog.cost.model.spark import SparkOptions
 from tidelog.cost.model.strategies import estimate_all
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.model.workload import Workload
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 
 WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)
 

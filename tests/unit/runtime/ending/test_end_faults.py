@@ -22,8 +22,9 @@ from tests.unit.runtime.ending.jobs import (
     uneven,
 )
 from tidelog.checkpoint import coordinator
-from tidelog.checkpoint.coordinator import Plan, Schedule, make_plan
+from tidelog.checkpoint.coordinator import Plan, make_plan
 from tidelog.checkpoint.finished import fully_finished, partially_finished
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import CheckpointFailedError, TidelogError
 from tidelog.ids import SubtaskId
 from tidelog.runtime.runner import JobRunner

@@ -16,9 +16,9 @@ from tests.unit.runtime.ending.jobs import (
     settings,
     uneven,
 )
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.checkpoint.manifest import Checkpoint, decode_entry
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import CheckpointFailedError, UserFunctionError
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.config import UnalignedConfig

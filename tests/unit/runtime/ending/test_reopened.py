@@ -13,7 +13,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
 from tidelog.runtime.restore.choose import Resumption
-from tidelog.runtime.restore.fit import fit
+from tidelog.runtime.restore.planning import fit
 
 
 def restored(name: str, *kinds: str) -> Checkpoint:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import keyed_job, numbered, pressed
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import FencedError, UserFunctionError
 from tidelog.ids import CheckpointId

@@ -18,8 +18,8 @@ from tests.support.pressure import (
     slowly,
 )
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.storage.memory import MemoryStore

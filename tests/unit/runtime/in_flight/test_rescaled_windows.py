@@ -20,8 +20,8 @@ from tests.support.pressure import (
     slowly,
 )
 from tidelog import Job, JobConfig, StatefulProcessor
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.storage.memory import MemoryStore
 
 KEYS = [f"k{n}" for n in range(more_in_depth(7, 16))]

@@ -21,7 +21,7 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.gate import Gate

@@ -15,7 +15,7 @@ from tests.support.pressure import (
     slowly,
 )
 from tidelog import Job
-from tidelog.checkpoint.coordinator import Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.storage.memory import MemoryStore
 
 LENGTH = more_in_depth(20, 40)

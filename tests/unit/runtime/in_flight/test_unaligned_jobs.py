@@ -24,8 +24,8 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.cli.run.reports import phase_line
 from tidelog.effects import Effects, InlineOffload
 from tidelog.runtime.graph import Job

@@ -8,7 +8,7 @@ import pytest
 from tests.support.faults import SteerableStore
 from tests.support.pipelines import Outside, config, effects, word_count, words
 from tidelog.checkpoint.manifest import SavepointFormat
-from tidelog.materialize.schedule import MaterializeConfig
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
 from tidelog.storage import object_names

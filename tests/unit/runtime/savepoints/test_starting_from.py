@@ -16,9 +16,9 @@ from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
 from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_inventory
-from tidelog.checkpoint.coordinator import Schedule
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical
-from tidelog.connectors.files import Files
+from tidelog.checkpoint.schedule import Schedule
+from tidelog.connectors.files.sink import Files
 from tidelog.connectors.sql import Sqlite
 from tidelog.errors import ConfigError, ObjectNotFoundError, SavepointFailedError
 from tidelog.runtime.graph import Job

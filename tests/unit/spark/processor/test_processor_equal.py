@@ -23,8 +23,9 @@ from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.process import Process
 from tidelog.spark.processor.adapter import SparkProcessor
 from tidelog.spark.processor.rows import Shape
+from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.key_groups import encode_key, key_group
-from tidelog.state.processor import MAX_WATERMARK, StatefulProcessor
+from tidelog.state.processor import StatefulProcessor
 from tidelog.state.schema.row import Row
 
 START_MS = 1_000_000

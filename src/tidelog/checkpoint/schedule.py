@@ -1,0 +1,39 @@
+"""When checkpoints happen, as a job sets it."""
+
+from dataclasses import dataclass
+
+from tidelog.options.declaration import option
+from tidelog.options.kinds import ABOVE_ZERO, Duration, Range, Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When checkpoints happen; all times in seconds."""
+
+    interval: float = option(
+        1.0,
+        Duration(ABOVE_ZERO),
+        "Time from the start of a checkpoint to the start of the next.",
+        when="Shorter commits output sooner and costs more manifests, one or two objects each; "
+        "longer replays more input after a failure.",
+    )
+    timeout: float = option(
+        600.0,
+        Duration(ABOVE_ZERO),
+        "A checkpoint that takes longer is given up, and counts as failed.",
+        when="Raise it when barriers wait long behind records, or use unaligned checkpoints.",
+    )
+    min_pause: float = option(
+        0.0,
+        Duration(),
+        "Least time from the end of a checkpoint to the start of the next.",
+        when="Raise it when checkpoints take nearly as long as the interval and the job should "
+        "work in between.",
+    )
+    tolerable_failures: int = option(
+        10,
+        Whole(Range(0)),
+        "Checkpoints in a row that may fail before the job stops.",
+        when="0 to be told of the first failure; more where the store is known to pause.",
+        aliases=("--tolerable-failures",),
+    )

@@ -1,0 +1,57 @@
+"""The nodes of the logical graph: operators, and the edges along which records flow to them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from tidelog.runtime.operators.operator import OperatorFactory
+from tidelog.runtime.sink import Sink
+from tidelog.runtime.source import Source
+from tidelog.state.registry import Definition
+from tidelog.state.schema.types import Declared
+
+if TYPE_CHECKING:
+    from tidelog.runtime.tasks.caller_task import Caller
+
+Routing = Literal["forward", "rebalance", "broadcast", "key"]
+
+
+class Node(msgspec.Struct, eq=False):
+    """One operator of the logical graph."""
+
+    id: str
+    inputs: list["Edge"] = msgspec.field(default_factory=list)
+    source: Source | None = None
+    sink: Sink | None = None
+    operator: OperatorFactory | None = None
+    caller: "Caller | None" = None
+    """Works on the operator's state itself; all others of the job are sinks then."""
+    parallelism: int | None = None
+    """None: as the streams in front, or as the job after an exchange and for sources."""
+    keyed: bool = False
+    value_types: Declared | None = None
+    """The declared types of the values that the operator keeps by key."""
+    side_output: str | None = None
+    """The tag of its side output."""
+    makes_watermarks: bool = False
+    silent: tuple["Edge", ...] = ()
+    """Inputs whose records never lead to output at once."""
+    state: Definition | None = None
+    """The only state that it keeps by key, where that is known before it opens."""
+
+    @property
+    def key_types(self) -> Declared | None:
+        """Types of the keys that the operator keeps state for."""
+        return next((edge.key_types for edge in self.inputs if edge.key_types), None)
+
+
+class Edge(msgspec.Struct, frozen=True, eq=False):
+    """Records of `node` flow here, partitioned like this."""
+
+    node: Node
+    routing: Routing
+    key_of: Callable[[Any], Any] | None = None
+    key_types: Declared | None = None
+    tag: str | None = None
+    """The side output of `node` that this is; None: its output."""
