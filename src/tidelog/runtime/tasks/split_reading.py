@@ -25,7 +25,7 @@ IDLE_S: Final = 0.1
 
 BATCH_RECORDS: Final = 8192
 """Records that a batch of several splits aims at, and that a thread reads ahead of the task."""
-BATCH_BYTES: Final = 512 << 10
+BATCH_BYTES: Final = 1 << 20
 """Bytes of records from which on a batch, and a thread, take no more: the words of so much text are
 counted in a turn."""
 
