@@ -57,7 +57,7 @@ def test_value_get_cold(benchmark: BenchmarkFixture, backend: KeyedBackend) -> N
     rows = state.keyed.rows
 
     def read() -> int:
-        rows._values.clear()
+        rows.drop_cached()
         found = 0
         for key in WORDS:
             backend.use_key(key)
