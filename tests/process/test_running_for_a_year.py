@@ -99,6 +99,8 @@ class Machine:
             if words[0] == "tidelog":
                 done = tidelog(*words[1:])
                 assert done.exit_code == 0, f"{line}\n{done.output}"
+                while words[1] == "stop" and runs(self.pid()):
+                    time.sleep(0.05)  # the process has ended when a person types the next line
             else:
                 self._in_a_shell(line)
 
