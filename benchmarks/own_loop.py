@@ -44,7 +44,7 @@ class Store(NamedTuple):
     commit: Callable[[], Any]
     """Make durable what was done."""
     commits_itself: bool = False
-    """It is made durable every second without being asked to."""
+    """The store makes itself durable every second, without a call of `commit`."""
 
 
 @contextmanager

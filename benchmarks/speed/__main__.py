@@ -36,7 +36,7 @@ class Figures:
 
     @classmethod
     def of(cls, runs: list[Run]) -> "Figures":
-        """Of all runs of one revision."""
+        """The figures of all runs of one revision."""
         middle = statistics.median(run.checkpoint_p50_s for run in runs)
         return cls(min(run.cpu_s for run in runs), middle, runs)
 

@@ -38,6 +38,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
+    def hand_over(self, seconds: float) -> None:
+        """Stop the event loop for so long, in which threads get the interpreter's lock."""
+        ...
+
 
 class Offload(Protocol):
     """Runs blocking or CPU-heavy functions away from the event loop."""
@@ -82,12 +86,11 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0 and self.hand_over_s > 0:
-            self.hand_over()
+            self.hand_over(self.hand_over_s)
         await asyncio.sleep(seconds)
 
-    def hand_over(self) -> None:
-        """Stop the event loop for the moment in which others get their turn."""
-        time.sleep(self.hand_over_s)
+    def hand_over(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 class ThreadOffload:

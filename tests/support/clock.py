@@ -33,6 +33,9 @@ class VirtualClock:
     def monotonic(self) -> float:
         return self._elapsed
 
+    def hand_over(self, seconds: float) -> None:
+        """No time passes: no thread is real."""
+
     async def sleep(self, seconds: float) -> None:
         woken = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), woken))

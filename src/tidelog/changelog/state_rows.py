@@ -230,14 +230,13 @@ class StateRows:
         """As `scan`, for a state that is not scanned; `here` are the rows of the range among those
         of `here()`, since which no row was put.
         """
-        rows = sorted(set(here))
-        if not self._whole:
-            # What has come to the table since then may have left memory.
-            rows = [row for row in rows if row in self._dirty or row in self._changed]
-        fresh = self._here(rows, copied=True)
         if self._whole:
-            return (row for row in fresh if row[1] is not None)
-        return _merge(fresh, self._table.scan(lower, upper), self._decode)
+            rows = self._here(sorted(here), copied=True)
+            return (row for row in rows if row[1] is not None)
+        # What has come to the table since then may have left memory.
+        lacking = [row for row in set(here) if row in self._dirty or row in self._changed]
+        rows = self._here(sorted(lacking), copied=True)
+        return _merge(rows, self._table.scan(lower, upper), self._decode)
 
     def _here(self, keys: list[bytes], *, copied: bool) -> list[tuple[bytes, Any]]:
         """Rows that are in memory; with `copied` the values are no objects of the buffer."""

@@ -41,7 +41,7 @@ class WriteBuffer:
         self._states: list[StateRows] = []
         self._unflushed: list[Unflushed] = []
         self._parts: list[StateRows | Unflushed] = []
-        """Both of them."""
+        """States, and what becomes rows of states at a flush."""
         self.extra = 0
         """Elements appended to rows that were already changed (list states)."""
         self._element = RowSize()

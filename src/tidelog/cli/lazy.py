@@ -4,7 +4,6 @@ Invariant: a command's module is imported only when that command runs, so `--hel
 than click itself.
 """
 
-import gc
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
@@ -26,11 +25,7 @@ class LazyCommand(NamedTuple):
     def load(self) -> click.Command:
         """Import the command."""
         module, _, name = self.place.partition(":")
-        gc.disable()  # imports make many objects, and no garbage that is worth looking for
-        try:
-            command: click.Command = getattr(import_module(module), name or "command")
-        finally:
-            gc.enable()
+        command: click.Command = getattr(import_module(module), name or "command")
         return command
 
 

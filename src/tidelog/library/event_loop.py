@@ -20,8 +20,8 @@ class _Clock(SystemClock):
     def __init__(self, lock: LoopLock) -> None:
         self._lock = lock
 
-    def hand_over(self) -> None:
-        self._lock.hand_over(self.hand_over_s)
+    def hand_over(self, seconds: float) -> None:
+        self._lock.hand_over(seconds)
 
 
 class EventLoop:

@@ -30,7 +30,7 @@ class LoopLock:
         self.turn = threading.Condition(self.lock)
         self.loop_waits = False
         self.states: list[StateLock] = []
-        """Those of all open databases."""
+        """The locks of all open databases."""
 
     def __enter__(self) -> None:
         """For the loop's thread: its whole life is within."""
@@ -216,7 +216,7 @@ class StateLock:
 
 
 class ReadersLock(StateLock):
-    """Of a state that nobody changes."""
+    """The lock of a database that is only read: no step changes it."""
 
     def __init__(self, shared: LoopLock, what: str) -> None:
         super().__init__(shared)

@@ -21,7 +21,7 @@ from tidelog.changelog.block import SealedBlock, seal_metadata
 from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.row_memory import RowAccount, RowMemory
-from tidelog.changelog.state_rows import StateRows
+from tidelog.changelog.state_rows import Columns, StateRows
 from tidelog.changelog.write_buffer import Unflushed, WriteBuffer
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
@@ -209,7 +209,7 @@ class KeyedBackend:
 
     def _shed(self) -> Iterator[None]:
         """Free the memory of all rows: those that only the buffer has go to table and log."""
-        for steps in (self.flush_in_steps(cache=False, settle=True), self._drop_cached()):
+        for steps in (self.flush_in_steps(cache=False), self._drop_cached()):
             for _ in steps:
                 self._account.holds(self.rows_bytes())
                 yield
@@ -306,9 +306,7 @@ class KeyedBackend:
         self._buffer.spill()
         updates = self._buffer.take_updates()
         through = self._write_through or not cache
-        keys, values = self._encoding(
-            partial(self._buffer.drain, cache=cache, dirty=not through),
-        )
+        keys, values = self._encoding(partial(self._buffer.drain, cache=cache, dirty=not through))
         for sweep in self.sweeps:
             sweep.flushed()
         if not keys:
@@ -327,9 +325,7 @@ class KeyedBackend:
         self._row_bytes = raw_bytes / len(keys)
         return len(keys)
 
-    def _encoding(
-        self, take: Callable[[], tuple[list[bytes], list[bytes | None]]]
-    ) -> tuple[list[bytes], list[bytes | None]]:
+    def _encoding(self, take: Callable[[], Columns]) -> Columns:
         try:
             return take()
         except (TypeError, OverflowError, UnicodeEncodeError, RecursionError) as cause:

@@ -89,6 +89,21 @@ step = st.one_of(
 )
 
 
+def change(rows: StateRows, model: dict[bytes, str], what: str, keys: Any, value: str = "") -> None:
+    """Do the same to the rows and to the dict that they are to equal."""
+    match what:
+        case "put":
+            rows.put(keys, value)
+            model[keys] = value
+        case "delete":
+            rows.delete(keys)
+            model.pop(keys, None)
+        case "delete_many":
+            rows.delete_many(keys)
+            for each in keys:
+                model.pop(each, None)
+
+
 lazy_step = st.one_of(
     st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
     st.tuples(st.just("delete"), key),
@@ -111,15 +126,8 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
     logged: dict[bytes, bytes | None] = {}
     for what, *arguments in steps:
         match what:
-            case "put":
-                rows.put(*arguments)
-                model[arguments[0]] = arguments[1]
-            case "delete":
-                rows.delete(*arguments)
-                model.pop(arguments[0], None)
-            case "delete_many":
-                rows.delete_many(arguments[0])
-                model = {k: v for k, v in model.items() if k not in arguments[0]}
+            case "put" | "delete" | "delete_many":
+                change(rows, model, what, *arguments)
             case "to the log":
                 keys, values = writes.drain(arguments[0], dirty=True)
                 logged.update(zip(keys, values, strict=True))
@@ -155,15 +163,8 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool
     logged: dict[bytes, bytes | None] = {}
     for what, *arguments in steps:
         match what:
-            case "put":
-                rows.put(*arguments)
-                model[arguments[0]] = arguments[1]
-            case "delete":
-                rows.delete(*arguments)
-                model.pop(arguments[0], None)
-            case "delete_many":
-                rows.delete_many(arguments[0])
-                model = {k: v for k, v in model.items() if k not in arguments[0]}
+            case "put" | "delete" | "delete_many":
+                change(rows, model, what, *arguments)
             case "put_many":
                 rows.put_many(*arguments)
                 model.update(arguments[0])

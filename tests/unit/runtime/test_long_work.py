@@ -321,3 +321,12 @@ def test_map_batches_gets_whole_buffers_after_other_operators() -> None:
     run_watched(job, clock, checkpoint=Schedule(interval=0.1))
     assert sink.records == list(range(0, buffers * length, 2))
     assert len(calls) <= 1.1 * buffers
+
+
+def test_whole_buffers_are_no_larger_than_the_job_says() -> None:
+    clock, calls, job = Stopwatch(), list[int](), Job("smaller")
+    source = Eager({"only": list(range(20_000))}, 2_000)
+    doubled = job.source(source).flat_map(lambda n: [slow(clock, n, 1e-4)])
+    doubled.map_batches(lambda records: [calls.append(len(records))]).sink(Outside())
+    run_watched(job, clock, buffer_records=300)
+    assert sum(calls) == 20_000 and 200 < max(calls) <= 300

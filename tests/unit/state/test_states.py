@@ -322,7 +322,7 @@ class Full(MemoryTable):
 
 
 def test_after_a_failed_flush_no_checkpoint_can_be_taken(bench: Bench) -> None:
-    """Its changes reached neither table nor log: a list is scanned, so its table comes first."""
+    """A list is scanned, so a flush writes to the table first: the log has nothing either."""
     state = ListState(bench.backend, "v", "n int")
     bench.backend.use_key("k")
     state.appendValue((1,))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.buffers import BufferLimit
+from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.channels.partition import Partitioner
@@ -37,17 +37,14 @@ class OutputEdge:
     """How many records are routed at a time: a key function may take long."""
 
 
-_ONE_LIMIT = BufferLimit()
-
-
 class Output:
     """All edges out of one subtask."""
 
     def __init__(
-        self, edges: list[OutputEdge], work: WorkTime, limit: BufferLimit = _ONE_LIMIT
+        self, edges: list[OutputEdge], work: WorkTime, limit: BufferLimit = ONE_LIMIT
     ) -> None:
         self._edges = edges
-        self._limit = limit
+        self.limit = limit
         self._ends = [
             (channel, name, edge.stays_aligned)
             for edge in edges
@@ -68,7 +65,7 @@ class Output:
 
     def joined(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """What a buffer of input has become, in few buffers: the next task handles each."""
-        return self._limit.joined(batches, self.work.turn.now, TURN_S)
+        return self.limit.joined(batches, self.work.turn.now, TURN_S)
 
     async def emit(self, batch: Batch) -> None:
         """Send records as buffers of limited size.
@@ -82,7 +79,7 @@ class Output:
         if isinstance(batch, SideBatch):
             tag, batch = batch.tag, Batch(batch.records, batch.times)
         self.records += len(batch.records)
-        for buffer in self._limit.cut(batch):
+        for buffer in self.limit.cut(batch):
             for edge in self._edges:
                 if edge.tag != tag:
                     continue

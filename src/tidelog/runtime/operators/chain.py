@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from tidelog.runtime.channels.buffers import BufferLimit
+from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
@@ -17,7 +17,6 @@ from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST
 from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.runtime.user_code import blame, close_all
 
-_WHOLE: Final = BufferLimit()
 _PIECES: Final = 4
 """A portion of input may add so many times the bytes of an output buffer to the state."""
 
@@ -25,8 +24,14 @@ _PIECES: Final = 4
 class OperatorChain:
     """Operators by name, head first; may be empty (a bare source)."""
 
-    def __init__(self, operators: list[tuple[str, Operator]], work: WorkTime) -> None:
+    def __init__(
+        self,
+        operators: list[tuple[str, Operator]],
+        work: WorkTime,
+        limit: BufferLimit = ONE_LIMIT,
+    ) -> None:
         self._operators = operators
+        self._limit = limit
         self._portions = [Portion() for _ in operators]
         self._work = work
         self.turn = work.turn
@@ -107,7 +112,7 @@ class OperatorChain:
     ) -> Iterator[Batch]:
         turn, rows_bytes = self.turn, self._rows_bytes
         if operator.takes_whole_buffers:
-            batches = _WHOLE.joined(batches, turn.now)
+            batches = self._limit.joined(batches, turn.now)
         for batch in batches:
             if isinstance(batch, SideBatch) or not batch.records:
                 yield batch

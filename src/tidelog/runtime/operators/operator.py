@@ -44,7 +44,7 @@ class Operator(ABC):
     divisible: bool = True
     """A buffer may be handled in portions, when records take long."""
     takes_whole_buffers: bool = False
-    """It has a function of whole buffers: what became of one is joined again for it."""
+    """The function takes a whole buffer at a call: pieces of one are joined before."""
 
     def open(self, context: OperatorContext) -> None:
         """Called once before anything else; state is restored already."""

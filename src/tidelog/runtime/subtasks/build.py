@@ -224,7 +224,7 @@ class Deployment:
         effects, state = self.states.effects, self.plan.state_of(subtask)
         built = self.states.build(subtask, vertex, self.registries[vertex.id])
         operators = [_made(node) for node in vertex.nodes if node.operator]
-        chain = OperatorChain(operators, output.work)
+        chain = OperatorChain(operators, output.work, output.limit)
         operator_states = OperatorStates(state.operator_state if state else ())
         self._closes(subtask, chain.close)
         chain.open(
@@ -283,7 +283,7 @@ class Deployment:
         )
 
         def opened() -> SinkOutput:
-            output = SinkOutput(last.id, sink.open(context), offload, work)
+            output = SinkOutput(last.id, sink.open(context), offload, work, wiring.limit)
             self._closes(subtask, output.close)
             return output
 

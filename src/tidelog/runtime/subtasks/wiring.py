@@ -62,12 +62,14 @@ class Wiring:
         """Key types by vertex; a vertex without an entry takes keys of any type."""
         self._key_groups = key_groups
         self._buffers = buffers
+        self.limit = buffers.limit
+        """The most that one buffer of the job holds."""
         self._pools: dict[tuple[str, int, int], BufferPool] = {}
         self.gates = {vertex.id: self._gates(vertex) for vertex in vertices}
 
     def output(self, vertex: Vertex, subtask: int, work: WorkTime) -> Output:
         """The edges out of a subtask."""
-        return Output(list(self._edges(vertex, subtask)), work, self._buffers.limit)
+        return Output(list(self._edges(vertex, subtask)), work, self.limit)
 
     def channels(self, vertex: Vertex, subtask: int) -> tuple[ChannelId, ...]:
         """The ids of a gate's channels, in the gate's order."""

@@ -15,7 +15,7 @@ from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.effects import Offload
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.buffers import BufferLimit
+from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.in_flight.capture import InFlight
 from tidelog.runtime.operators.portion import Portion
@@ -56,11 +56,19 @@ def transactions_of(checkpoints: Iterable[Checkpoint]) -> tuple[bytes, ...]:
 class SinkOutput:
     """Takes the place of `Output` in a task that ends in a sink."""
 
-    def __init__(self, name: str, writer: SinkWriter, offload: Offload, work: WorkTime) -> None:
+    def __init__(
+        self,
+        name: str,
+        writer: SinkWriter,
+        offload: Offload,
+        work: WorkTime,
+        limit: BufferLimit = ONE_LIMIT,
+    ) -> None:
         self._name = name
         self._writer = writer
         self._offload = offload
         self.work = work
+        self.limit = limit
         self._open: list[_Transaction] = []
         self._portion = Portion()
         self._lock = asyncio.Lock()
@@ -76,7 +84,7 @@ class SinkOutput:
 
     def joined(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """What a buffer of input has become, in few buffers: each is a call of the writer."""
-        return BufferLimit().joined(batches, self.work.turn.now, TURN_S)
+        return self.limit.joined(batches, self.work.turn.now, TURN_S)
 
     async def emit(self, batch: Batch) -> None:
         """Write a buffer; one of a side output is dropped, as nothing consumes it here."""

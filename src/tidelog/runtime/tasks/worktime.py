@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.effects import Clock, hold_thread
+from tidelog.effects import Clock
 from tidelog.events import Event
 from tidelog.runtime.operators.turn import Turn
 
@@ -65,7 +65,7 @@ class WorkTime:
     async def rest(self) -> None:
         """Let uploads and other tasks have their turn; then a new one of this task begins."""
         if self._threads_work() and self.turn.short():
-            hold_thread(HAND_OVER_S)
+            self.clock.hand_over(HAND_OVER_S)
         await self.clock.sleep(0)
         self.turn.begin()
 
