@@ -13,7 +13,7 @@ from tidelog.examples import kafka_wordcount
 def test_a_word_count_that_is_killed_counts_as_a_plain_count_does(
     topics: Topics, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--bootstrap", topics.bootstrap, "--topic", "words", "--megabytes", "1"]
+    arguments = ["--bootstrap", topics.bootstrap, "--topic", "words", "--megabytes", "4"]
     arguments += ["--directory", str(tmp_path)]
     done = CliRunner().invoke(kafka_wordcount.main, arguments, catch_exceptions=False)
     assert done.exit_code == 0, (done.output, capfd.readouterr().err)

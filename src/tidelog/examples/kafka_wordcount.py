@@ -38,8 +38,8 @@ _BOOTSTRAP: Final = "TIDELOG_EXAMPLE_BOOTSTRAP"
 _TOPIC: Final = "TIDELOG_EXAMPLE_TOPIC"
 _FIRST_ANSWER_S: Final = 10.0
 _ANSWER_S: Final = 60.0
-_KILL_AT: Final = 6
-"""Slots of the store: the start, and some checkpoints."""
+_KILL_AT: Final = 3
+"""Slots of the store: the start, and two checkpoints."""
 
 
 def job(arguments: JobArguments) -> Job:

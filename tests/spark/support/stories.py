@@ -82,6 +82,10 @@ class Stage:
         return Query(self.spark, place, input_of(self.queries))
 
     def remove(self, url: str) -> None:
+        # Spark keeps the stores of a query that has ended until their next maintenance, which
+        # may still upload a snapshot, and so bring the directory back.
+        assert self.spark._jvm is not None
+        self.spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
         path, files = self._at(url)
         assert files.delete(path, True), f"{url} was not removed"
 

@@ -5,8 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidelog_bench.peers import usage
-from tidelog_bench.peers.usage import Process, family, parse, running, size_mb
+from tidelog_bench.peers.usage import Process, family, parse, size_mb
 
 
 def test_a_name_with_blanks_and_parentheses_does_not_shift_the_fields() -> None:
@@ -29,33 +28,42 @@ def test_a_family_is_the_root_with_all_its_descendants_and_nobody_else() -> None
     assert sorted(process.pid for process in family(processes, 2)) == [2, 4, 5]
 
 
+# In a process of its own: here a server of another test may end at any moment.
+_PARENT = """
+import os, subprocess, sys
+from tidelog_bench.peers import usage
+
+measure = lambda: usage.tree_mark(0).cpu if sys.argv[1] == "cpu" else usage.tree_peak_mb()
+before = measure()
+with subprocess.Popen(
+    [sys.executable, "-c", sys.argv[2] + "; print('done', flush=True); input()"],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+) as child:
+    child.stdout.readline()
+    assert child.pid in {process.pid for process in usage.family(usage.running(), os.getpid())}
+    alive = measure()
+    child.communicate(b"\\n")
+print(before, alive, measure())
+"""
+
+
+def measured(what: str, code: str) -> list[float]:
+    """Before a child runs this code, while it lives afterwards, and when it has ended."""
+    command = [sys.executable, "-c", _PARENT, what, code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return [float(figure) for figure in done.stdout.split()]
+
+
 def test_a_child_that_computes_counts_while_it_runs_and_after_it_has_ended() -> None:
-    code = "sum(range(30_000_000)); print('done', flush=True); input()"
-    before = usage.tree_mark(0).cpu
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        assert child.pid in {process.pid for process in family(running(), os.getpid())}
-        alive = usage.tree_mark(0).cpu
-        child.communicate(b"\n")
-    ended = usage.tree_mark(0).cpu
+    before, alive, ended = measured("cpu", "sum(range(30_000_000))")
 
     assert alive > before
     assert ended >= alive
 
 
 def test_memory_that_a_child_has_given_back_still_counts_while_the_child_runs() -> None:
-    code = "held = b'x' * 300_000_000; del held; print('done', flush=True); input()"
-    before = usage.tree_peak_mb()
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        alive = usage.tree_peak_mb()
-        child.communicate(b"\n")
+    before, alive, _ = measured("memory", "held = b'x' * 300_000_000; del held")
 
     assert alive > before + 300
 
