@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
+from operator import add
 from typing import Any, Final, cast
 
 import msgspec
@@ -54,13 +55,12 @@ class Aggregate(Operator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
         state, combine = self._state, self._combine
-        rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
+        rows = list(map(add, [group + state for group in keyed.groups], keyed.keys))
         values = map_all(self._value_of, keyed.records)
         before = self._rows.get_many(rows)
-        # The usual case, distinct keys with a value each, runs without a loop in Python.
-        updated = dict(zip(rows, values, strict=True))
         try:
-            if len(updated) < len(rows) or None in before:
+            # The usual case, distinct keys with a value each, runs without a loop in Python.
+            if None in before or len(set(rows)) < len(rows):
                 updated = self._combined(rows, before, values)
             else:
                 updated = dict(zip(rows, map(combine, before, values), strict=True))
