@@ -22,7 +22,7 @@ from tidelog.ids import SeqNo
 from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.codec import encode
-from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.schema.row import Row
 
 PARTS = [

@@ -4,7 +4,7 @@ from tests.golden import golden_in_flight as golden
 from tests.golden.writing import FOLDER
 from tidelog.changelog.block import BlockKind, open_block
 from tidelog.runtime.in_flight.codec import decode
-from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.state.objects.classes import RecordTypes
 
 
 def test_a_block_of_in_flight_data_of_version_1_is_read() -> None:

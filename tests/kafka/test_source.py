@@ -13,8 +13,8 @@ from tests.kafka.jobs import read, values
 from tests.support.kafka import Topics
 from tidelog import Callback, ConfigError, Job, KafkaRecord, KafkaSource
 from tidelog.connectors.kafka.client import library
-from tidelog.runtime.in_flight.record_types import RecordTypes
-from tidelog.runtime.in_flight.records import decode_records, encode_records
+from tidelog.state.objects.classes import RecordTypes
+from tidelog.state.objects.encoding import decode_records, encode_records
 
 
 def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:

@@ -37,12 +37,12 @@ from tidelog.runtime.control.protocol import (
     encode,
 )
 from tidelog.runtime.in_flight.codec import decode
-from tidelog.runtime.in_flight.record_types import RecordTypes
 from tidelog.runtime.tasks.sink_output import token_of, transactions_of
 from tidelog.spark.checkpoint.commits import read_commit, read_offsets
 from tidelog.spark.format.changelog import read_changelog
 from tidelog.spark.format.index import read_index
 from tidelog.spark.format.segment import read_footer as read_spark_footer
+from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.operator_state import BroadcastState, ListedState
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.state.schema.schema import parse_schema

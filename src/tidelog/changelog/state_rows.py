@@ -36,7 +36,7 @@ SLICE_BYTES: Final = 2 << 20
 Columns = tuple[list[bytes], list[bytes | None]]
 """Row keys, ascending, and their encoded values, None for a row that was deleted."""
 Encode = Callable[[Any], bytes]
-Observe = Callable[[list[Any]], None]
+EncodeMany = Callable[[list[Any]], list[bytes]]
 Decode = Callable[[bytes], Any]
 
 
@@ -55,8 +55,8 @@ class StateRows:
         "_dirty",
         "_dropped",
         "_encode",
+        "_encode_many",
         "_fresh",
-        "_observe",
         "_order",
         "_scanned",
         "_size",
@@ -75,12 +75,12 @@ class StateRows:
         cached: bool,
         scanned: bool,
         whole: bool = False,
-        observe: Observe | None = None,
+        encode_many: EncodeMany | None = None,
     ) -> None:
         self._table = table
         self._encode = encode
+        self._encode_many = encode_many or (lambda values: list(map(encode, values)))
         self._decode = decode
-        self._observe = observe
         self._cached = cached
         self._whole = whole and cached
         self._values: dict[bytes, Any] = {}
@@ -253,8 +253,6 @@ class StateRows:
         table does not get them now.
         """
         keys, values = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self._size.bytes)))))
-        if self._observe is not None:
-            self._observe(values)
         encoded = self._encoded(values)
         if dirty:
             self._dirty.update(keys)
@@ -279,10 +277,12 @@ class StateRows:
         return keys, self._encoded(list(map(self._values.__getitem__, keys)))
 
     def _encoded(self, values: list[Any]) -> list[bytes | None]:
-        encode = self._encode
-        if None in values:
-            return [None if value is None else encode(value) for value in values]
-        return list(map(encode, values))
+        here = [value for value in values if value is not None]
+        encoded = self._encode_many(here)
+        if len(here) == len(values):
+            return cast("list[bytes | None]", encoded)
+        of_value = iter(encoded)
+        return [None if value is None else next(of_value) for value in values]
 
     def _take(self, most: int) -> tuple[list[bytes], list[Any]]:
         """Changed rows, which count as unchanged from now on."""

@@ -6,7 +6,14 @@ Invariant: one flush takes a row at most once, with its newest value; a batch is
 from typing import Final, Protocol
 
 from tidelog.changelog.row_memory import RowSize
-from tidelog.changelog.state_rows import SAMPLE_EVERY, Columns, Decode, Encode, Observe, StateRows
+from tidelog.changelog.state_rows import (
+    SAMPLE_EVERY,
+    Columns,
+    Decode,
+    Encode,
+    EncodeMany,
+    StateRows,
+)
 from tidelog.table.port import Table
 
 SLICE_ROWS: Final = 2048
@@ -96,9 +103,9 @@ class WriteBuffer:
         *,
         cached: bool,
         scanned: bool = False,
-        observe: Observe | None = None,
+        encode_many: EncodeMany | None = None,
     ) -> StateRows:
-        """Add a state; `observe` sees the values of every flush, and may refuse them."""
+        """Add a state; `encode_many` encodes the values of a flush, and may refuse them."""
         rows = StateRows(
             self._table,
             encode,
@@ -106,7 +113,7 @@ class WriteBuffer:
             cached=cached,
             scanned=scanned,
             whole=next(self._table.scan(b"", None), None) is None,
-            observe=observe,
+            encode_many=encode_many,
         )
         self._states.append(rows)
         self._parts.append(rows)

@@ -20,7 +20,8 @@ from tidelog.errors import CheckpointFailedError, ConfigError
 from tidelog.events import Event
 from tidelog.library.database import Database
 from tidelog.library.event_loop import EventLoop
-from tidelog.state.key_groups import encode_key, key_group
+from tidelog.state.key_groups import key_group
+from tidelog.state.keys import checked_key
 from tidelog.storage.open import Connections
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Partitions:
                 action="take the partition of the message, or begin another application with "
                 "open_partitions(..., partitions=...)",
             )
-        return key_group(encode_key(key), self._application.partitions)
+        return key_group(checked_key("key", key), self._application.partitions)
 
     def assign(self, partitions: Iterable[int]) -> dict[int, Database]:
         """Open the partitions, those that are open already excepted, and return what was opened.

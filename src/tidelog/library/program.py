@@ -10,9 +10,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
-import msgspec
-
-from tidelog.errors import ConfigError, StateSchemaError
+from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 from tidelog.library.declarations import State
 from tidelog.library.handles import KeyStates, states_of_keys
@@ -21,6 +19,7 @@ from tidelog.library.state_lock import StateLock
 from tidelog.library.states import (
     NO_KEY,
     POSITION_SCHEMAS,
+    POSITION_VALUES,
     NamedState,
     declared_state,
     named_state,
@@ -29,7 +28,8 @@ from tidelog.library.states import (
 from tidelog.runtime.channels.messages import SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.state.handles.map import MapState
-from tidelog.state.key_groups import encode_key, key_group
+from tidelog.state.key_groups import key_group
+from tidelog.state.keys import AS_THEY_ARE, checked_key
 from tidelog.state.schema.decode import POSITIONS
 
 _LEAST: Final = -(1 << 63)
@@ -147,10 +147,12 @@ class Program:
     def capture(self, checkpoint: CheckpointId) -> None:
         """As `Caller.capture`: positions become state here, not with every step."""
         assert self._operator is not None
-        encode = msgspec.msgpack.encode
+        encode = POSITION_VALUES.encode
         self.backend.use_encoded_key(NO_KEY)
         for partition, position in self._moved.items():
-            self._operator.position.updateValue((encode(partition),), (encode(position),))
+            self._operator.position.updateValue(
+                (checked_key("partition", partition),), (encode(position),)
+            )
         self._positions = self._captured[checkpoint] = self._positions | self._moved
         self._moved.clear()
 
@@ -188,7 +190,7 @@ class Program:
 
     def key(self, key: Any) -> KeyStates:
         """The states of a key."""
-        encoded = encode_key(key)
+        encoded = checked_key("key", key)
         prefix = key_group(encoded, self.backend.key_groups).to_bytes(2, "big")
         return self._key_states(prefix, encoded)
 
@@ -216,9 +218,11 @@ class Program:
         """Note a position, and end the step of the calling thread."""
         # Most positions are offsets.
         if position.__class__ is not int or not _LEAST <= position <= _MOST:
-            _check_storable(f"position {position!r}", position)
-        if partition not in self._positions and partition not in self._moved:
-            _check_storable(f"partition {partition!r}", partition)
+            POSITION_VALUES.encode(position)
+        if partition.__class__ not in AS_THEY_ARE or not (
+            partition in self._positions or partition in self._moved
+        ):
+            checked_key("partition", partition)
         lock = self.lock
         lock.take()
         try:
@@ -245,16 +249,3 @@ class Program:
     def _look(self) -> None:
         assert self._loop is not None and self._wake is not None
         self._loop.call_soon_threadsafe(self._wake.set)
-
-
-def _check_storable(what: str, value: Any) -> None:
-    """Raises StateSchemaError for what cannot be written when a checkpoint comes."""
-    try:
-        msgspec.msgpack.encode(value)
-    except (TypeError, OverflowError, UnicodeEncodeError, RecursionError) as cause:
-        raise StateSchemaError(
-            what,
-            expected="a text, bytes, a number of 64 bits, or a list of these",
-            found=str(cause),
-            action="pass one; it is what `position` gives back after a restart",
-        ) from cause

@@ -21,7 +21,8 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.key_groups import decode_key, encode_key
+from tidelog.state.key_groups import decode_key
+from tidelog.state.keys import checked_key
 from tidelog.state.schema.msgpack import first_value
 
 _POSITION_BYTES: Final = 8
@@ -89,7 +90,7 @@ class KeyPrefix:
                 action="leave it out, and take what you want of the scan",
             )
         least = len(prefix.encode() if isinstance(prefix, str) else prefix)
-        return cls(lengths, least, encode_key(prefix)[len(lengths.header(least)) :])
+        return cls(lengths, least, checked_key("prefix", prefix)[len(lengths.header(least)) :])
 
     def lower(self, length: int) -> bytes:
         """The first key of that length that may begin so."""
@@ -125,7 +126,7 @@ def scanned(parts: Sequence[Part], prefix: Any, after: Any) -> Iterator[tuple[An
     ConfigError for a prefix that is none; the iterator raises what operations raise.
     """
     wanted = None if prefix is None else KeyPrefix.of(prefix)
-    begin = b"" if after is None else encode_key(after)
+    begin = b"" if after is None else checked_key("after=", after)
     streams = [
         _Group(part, group.to_bytes(2, "big"), begin).rows(wanted)
         for part in parts

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
-import msgspec
-
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError
 from tidelog.library.declarations import List, Map, State, Value, schema_of
@@ -18,7 +16,8 @@ from tidelog.state.handles.keyed import KeyedRows
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
 from tidelog.state.handles.value import ValueState
-from tidelog.state.key_groups import encode_key
+from tidelog.state.key_groups import decode_key, encode_key
+from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.codec import ValueCodec
 from tidelog.state.schema.schema import parse_schema
 
@@ -27,6 +26,8 @@ Shown = Callable[[tuple[Any, ...]], Any]
 
 POSITION_SCHEMAS: Final = ("partition binary", "position binary")
 """Of the map of positions, which belongs to the key None."""
+
+POSITION_VALUES: Final = ObjectEncoding("position")
 
 NO_KEY: Final = encode_key(None)
 
@@ -38,8 +39,8 @@ class AggregateState:
     """The value per key of a job's `aggregate`, to be read."""
 
     def __init__(self, backend: KeyedBackend, info: StateInfo) -> None:
-        encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
-        codec = ValueCodec(_only, lambda held: (held,), encode, decode)
+        values = ObjectEncoding(f"values of operator {backend.registry.operator!r}")
+        codec = ValueCodec(_only, lambda held: (held,), values.encode, values.decode)
         self.keyed = KeyedRows(backend, info, codec)
 
 
@@ -116,9 +117,5 @@ def _shown(schema: str) -> Shown:
 def stored_positions(backend: KeyedBackend, position: MapState) -> dict[Any, Any]:
     """The position of each partition that is stored."""
     backend.use_encoded_key(NO_KEY)
-    decode = msgspec.msgpack.decode
-    return {_hashable(decode(partition)): decode(at) for (partition,), (at,) in position.iterator()}
-
-
-def _hashable(partition: Any) -> Any:
-    return tuple(partition) if isinstance(partition, list) else partition
+    decode = POSITION_VALUES.decode
+    return {decode_key(partition): decode(at) for (partition,), (at,) in position.iterator()}

@@ -35,7 +35,8 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.work_dir import open_work_dir, remove_work_dir
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.map import MapState
-from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
+from tidelog.state.key_groups import KeyGroupRange, key_group
+from tidelog.state.keys import checked_key
 from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore.progress import RestoreProgress
@@ -95,7 +96,7 @@ class View:
         Values of several columns, which jobs have, are tuples. Of a job's `transform_with_state`
         the keys are what `key_by` made.
         """
-        encoded = encode_key(key)
+        encoded = checked_key("key", key)
         group = key_group(encoded, self._operator.key_groups)
         subtask = next(each for each in self._subtasks if group in each.backend.owned)
         return subtask.of_key(group.to_bytes(2, "big"), encoded)

@@ -116,16 +116,18 @@ class KeyedBackend:
         *,
         scanned: bool = False,
         cached: bool = True,
-        observe: Callable[[list[Any]], None] | None = None,
+        encode_many: Callable[[list[Any]], list[bytes]] | None = None,
     ) -> StateRows:
         """The rows of a registered state; one that is only scanned needs no cache.
 
-        `observe` sees the values of every flush before anything is written, and may refuse them.
+        `encode_many` encodes the values of a flush before anything is written, and may refuse them.
         """
         self._metadata_due = True
         cached = cached and not self.reads_only
         self._write_through = self._write_through or scanned or not cached
-        return self._buffer.state(encode, decode, cached=cached, scanned=scanned, observe=observe)
+        return self._buffer.state(
+            encode, decode, cached=cached, scanned=scanned, encode_many=encode_many
+        )
 
     def add_unflushed(self, unflushed: Unflushed) -> None:
         """Let this become rows of registered states at each flush."""

@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import OperatorPiece
 from tidelog.errors import CorruptObjectError, StateSchemaError
+from tidelog.state.objects.values import ObjectEncoding
 
 OperatorStateKind = Literal["list", "union", "broadcast"]
 
@@ -21,9 +22,9 @@ class ListedState:
 
     def __init__(self, what: str, entries: Iterable[bytes] = ()) -> None:
         """Raises CorruptObjectError for entries that are none."""
-        self._what = what
+        self._encoding = ObjectEncoding(what)
         with _restoring(what):
-            self._elements = [msgspec.msgpack.decode(entry) for entry in entries]
+            self._elements = list(map(self._encoding.decode, entries))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._elements)
@@ -32,12 +33,14 @@ class ListedState:
         return len(self._elements)
 
     def update(self, elements: Iterable[Any]) -> None:
-        """Hold these elements, msgpack values, and no others."""
-        self._elements = list(elements)
+        """Hold these elements and no others; raises StateSchemaError for types not kept."""
+        elements = list(elements)
+        self._encoding.encode_many(elements)
+        self._elements = elements
 
     def entries(self) -> tuple[bytes, ...]:
         """The encoded entries, as a checkpoint stores them; raises StateSchemaError."""
-        return tuple(_encoded(self._what, element) for element in self._elements)
+        return tuple(self._encoding.encode_many(self._elements))
 
 
 class BroadcastState(MutableMapping[Any, Any]):
@@ -45,9 +48,9 @@ class BroadcastState(MutableMapping[Any, Any]):
 
     def __init__(self, what: str, entries: Iterable[bytes] = ()) -> None:
         """Raises CorruptObjectError for entries that are none."""
-        self._what = what
+        self._encoding = ObjectEncoding(what)
         with _restoring(what):
-            pairs = [msgspec.msgpack.decode(entry) for entry in entries]
+            pairs = list(map(self._encoding.decode, entries))
             self._values = {_hashable(key): value for key, value in pairs}
         self._stored: tuple[bytes, ...] | None = None
 
@@ -55,6 +58,8 @@ class BroadcastState(MutableMapping[Any, Any]):
         return self._values[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        """Raises StateSchemaError for a key or value of a type that is not kept."""
+        self._encoding.encode([key, value])
         self._stored = None
         self._values[key] = value
 
@@ -71,7 +76,7 @@ class BroadcastState(MutableMapping[Any, Any]):
     def entries(self) -> tuple[bytes, ...]:
         """The encoded entries, as a checkpoint stores them; raises StateSchemaError."""
         if self._stored is None:
-            self._stored = tuple(_encoded(self._what, pair) for pair in self._values.items())
+            self._stored = tuple(map(self._encoding.encode, map(list, self._values.items())))
         return self._stored
 
 
@@ -143,19 +148,6 @@ def _restoring(what: str) -> Iterator[None]:
         ) from cause
 
 
-def _encoded(what: str, value: Any) -> bytes:
-    try:
-        return msgspec.msgpack.encode(value)
-    except (TypeError, OverflowError, RecursionError) as cause:
-        raise StateSchemaError(
-            what,
-            expected="None, bool, int, float, str, bytes, and lists and dicts of these",
-            found=str(cause),
-            action="keep only such values, then start the job again; it resumes from its last "
-            "checkpoint",
-        ) from cause
-
-
 def _hashable(key: Any) -> Any:
-    """Tuples come back from msgpack as lists."""
+    """Tuples came back as lists from what older releases stored."""
     return tuple(map(_hashable, key)) if isinstance(key, list) else key

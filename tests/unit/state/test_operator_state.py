@@ -82,9 +82,12 @@ def test_a_state_of_another_kind_is_refused_by_name() -> None:
 
 def test_a_value_that_cannot_be_stored_names_its_state() -> None:
     states = OperatorStates()
-    states.broadcast("op", "rules")["a"] = object()
+    rules, parts = states.broadcast("op", "rules"), states.listed("op", "parts")
     with pytest.raises(StateSchemaError, match="broadcast state 'rules' of operator 'op'"):
-        states.capture()
+        rules["a"] = object()
+    with pytest.raises(StateSchemaError, match="list state 'parts' of operator 'op'"):
+        parts.update([1, object()])
+    assert dict(rules) == {} and list(parts) == []
 
 
 def test_a_broadcast_state_is_taken_from_a_running_subtask() -> None:

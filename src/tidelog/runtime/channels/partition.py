@@ -1,14 +1,13 @@
 """Partitioners: which subtask of the next operator gets a record.
 
-Invariants: behind `key_by` a record goes to the subtask that owns its key group, and nowhere
-else; keys that encode alike are equal, and equal keys of one type encode alike.
+Invariant: behind `key_by` a record goes to the subtask that owns its key group, and nowhere else
+(`state.keys`).
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 import google_crc32c
 
@@ -16,25 +15,16 @@ from tidelog.errors import UserFunctionError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.user_code import blame, map_all
 from tidelog.state.key_groups import encode_key, subtask_of
+from tidelog.state.keys import (
+    AS_THEY_ARE,
+    KEY_TYPES,
+    NoKeyError,
+    canonical_key,
+    encode_canonical,
+)
 from tidelog.state.schema.types import KnownTypes, signature, types_of_keys
 
 Routed = Iterator[tuple[int, Batch]]
-
-_AS_THEY_ARE: Final = frozenset({str, int, bool, bytes, type(None)})
-
-
-def _canonical_float(key: float) -> float:
-    """One zero and one NaN, as in Spark."""
-    return math.nan if math.isnan(key) else float.__add__(key, 0.0)
-
-
-_VALUE_OF: Final[dict[type, Callable[[Any], Any]]] = {
-    float: _canonical_float,
-    # Subclasses, such as an enum of strings, are the same key as their value.
-    str: str.__str__,
-    int: int.__int__,
-    bytes: bytes.__bytes__,
-}
 
 
 class Partitioner(ABC):
@@ -134,48 +124,39 @@ class ByKey(Partitioner):
             keys = self._checked(keys, kinds)
         try:
             return list(map(encode_key, keys))
-        except OverflowError as error:
-            raise self._refusal("an int beyond 64 bits") from error
+        except (OverflowError, UnicodeEncodeError):
+            return [self._stored_form(encode_canonical, key) for key in keys]
 
     def _checked(self, keys: list[Any], kinds: Hashable) -> list[Any]:
         """The keys in canonical form; raises for types that are not those of admitted keys."""
         plain = _plain(keys)
         if not plain:
-            keys = [self._canonical(key) for key in keys]
+            keys = [self._stored_form(canonical_key, key) for key in keys]
         self._types.admit(types_of_keys(keys))
         if plain and kinds is not None:
             self._known.add(kinds)
         return keys
 
-    def _canonical(self, key: Any) -> Any:
-        """The one form of all keys equal to this one; raises for a type without."""
-        if type(key) in _AS_THEY_ARE:
-            return key
-        if isinstance(key, tuple):
-            return tuple(map(self._canonical, key))
-        for basic, value_of in _VALUE_OF.items():
-            if isinstance(key, basic):
-                return value_of(key)
-        raise self._refusal(f"a key of type {type(key).__qualname__}")
-
-    def _refusal(self, found: str) -> UserFunctionError:
-        return UserFunctionError(
-            self.name,
-            expected="a key that is a str, int (64 bits), bool, bytes, float, None or a tuple of "
-            "these",
-            found=found,
-            action="make the function return one, for example a tuple of the fields that "
-            "matter, and start the job again",
-        )
+    def _stored_form(self, form: Callable[[Any], Any], key: Any) -> Any:
+        try:
+            return form(key)
+        except NoKeyError as error:
+            raise UserFunctionError(
+                self.name,
+                expected=f"a key that is {KEY_TYPES}",
+                found=str(error),
+                action="make the function return one, for example a tuple of the fields that "
+                "matter, and start the job again",
+            ) from error.__cause__
 
 
 def _plain(keys: list[Any]) -> bool:
     """Every key, or every part of every tuple, encodes as it is."""
     kinds = set(map(type, keys))
-    if kinds <= _AS_THEY_ARE:
+    if kinds <= AS_THEY_ARE:
         return True
     tuples = all(issubclass(kind, tuple) for kind in kinds)
-    return tuples and set(map(type, chain.from_iterable(keys))) <= _AS_THEY_ARE
+    return tuples and set(map(type, chain.from_iterable(keys))) <= AS_THEY_ARE
 
 
 def _pick(batch: KeyedBatch, positions: list[int]) -> KeyedBatch:

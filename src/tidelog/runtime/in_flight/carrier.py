@@ -20,7 +20,7 @@ from tidelog.runtime.in_flight.capture import ChannelData
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
-    from tidelog.runtime.in_flight.record_types import RecordTypes
+    from tidelog.state.objects.classes import RecordTypes
 
 Types = Callable[[], "RecordTypes"]
 """What in-flight data may consist of, asked for when there is some: few checkpoints have any."""
@@ -31,7 +31,7 @@ def types_of(named: tuple[type, ...]) -> Types:
 
     @cache
     def types() -> "RecordTypes":
-        from tidelog.runtime.in_flight.record_types import RecordTypes  # noqa: PLC0415
+        from tidelog.state.objects.classes import RecordTypes  # noqa: PLC0415
 
         return RecordTypes(named)
 

@@ -22,8 +22,8 @@ from tidelog.ids import SeqNo
 from tidelog.runtime.channels.channel import InFlightData
 from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
-from tidelog.runtime.in_flight.record_types import RecordTypes
-from tidelog.runtime.in_flight.records import Shape, decode_records, encode_records
+from tidelog.state.objects.classes import RecordTypes
+from tidelog.state.objects.encoding import Shape, decode_records, encode_records
 
 BLOCK_BYTES = 8 << 20
 """Encoded buffers that fill a block."""

@@ -6,8 +6,6 @@ from itertools import islice
 from operator import add
 from typing import Any, Final, cast
 
-import msgspec
-
 from tidelog.changelog.change import prefix_end
 from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
@@ -16,8 +14,8 @@ from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE
 from tidelog.runtime.user_code import map_all
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import decode_key
+from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
-from tidelog.state.schema.types import ValueTypes
 
 _GROUPED_AT_ONCE: Final = 65_536
 
@@ -48,15 +46,16 @@ class Aggregate(Operator):
         self._backend = backend
         info = backend.registry.register(*self.state)
         self._state = info.id.to_bytes(2, "big")
-        encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
-        self._types = ValueTypes(backend.registry.value_types(info, self.value_option))
-        self._rows = backend.rows(info, encode, decode, observe=self._types.observe)
+        self._values = UntypedValues(backend.registry.value_types(info, self.value_option))
+        encode, decode = self._values.encode, self._values.decode
+        self._rows = backend.rows(info, encode, decode, encode_many=self._values.encode_many)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
         state, combine = self._state, self._combine
         rows = list(map(add, [group + state for group in keyed.groups], keyed.keys))
         values = map_all(self._value_of, keyed.records)
+        self._values.check_first(values)
         before = self._rows.get_many(rows)
         try:
             # The usual case, distinct keys with a value each, runs without a loop in Python.
@@ -66,7 +65,7 @@ class Aggregate(Operator):
                 updated = dict(zip(rows, map(combine, before, values), strict=True))
         except Exception:
             # Values of a changed type often cannot be combined with those that are stored.
-            self._types.observe(values)
+            self._values.observe(values)
             raise
         self._rows.put_many(updated)
         if not self._emit_updates:

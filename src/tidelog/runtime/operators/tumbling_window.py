@@ -48,6 +48,7 @@ class TumblingWindow(AggregateWindow):
     def _add(self, batch: KeyedBatch) -> None:
         size, combine = self._span.size_ms, self._combine
         values = map_all(self._value_of, batch.records)
+        self._values.check_first(values)
         starts = [time - time % size for time in cast("list[int]", batch.times)]
         keys = list(map(add, batch.groups, batch.keys))
         flushed: list[tuple[int, bytes, Any]] = []
@@ -67,7 +68,7 @@ class TumblingWindow(AggregateWindow):
                     held[key] = value
         except Exception:
             # Values of a changed type often cannot be combined with those that are stored.
-            self._types.observe(values)
+            self._values.observe(values)
             raise
         self._open.updated(len(values), keys[0], values[0])
         if flushed:

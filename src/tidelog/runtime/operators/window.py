@@ -17,8 +17,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-import msgspec
-
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.errors import ConfigError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
@@ -35,9 +33,9 @@ from tidelog.state.appending import append
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.handles.timers import Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
+from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
 from tidelog.state.schema.evolution import IN_SLICES
-from tidelog.state.schema.types import ValueTypes
 
 _START = slice(-8, None)
 """Where the row of a slice has its start, encoded."""
@@ -97,6 +95,8 @@ class _Window(Operator):
     """The option that declares the types of the stored values."""
     scanned: bool = True
     """What a window has is found by a scan."""
+    keeps_records: bool = False
+    """A row is a list of records."""
 
     def __init__(self, span: WindowSpan, late: str | None) -> None:
         self._span = span
@@ -119,11 +119,14 @@ class _Window(Operator):
         registry = context.backend.registry
         info = registry.register(*self.state(self._span))
         self._state = info.id.to_bytes(2, "big")
-        decode = msgspec.msgpack.Decoder().decode
-        encode = msgspec.msgpack.Encoder().encode
-        self._types = ValueTypes(registry.value_types(info, self.value_option))
+        known = registry.value_types(info, self.value_option)
+        self._values = UntypedValues(known, lists=self.keeps_records)
         self._rows = context.backend.rows(
-            info, encode, decode, scanned=self.scanned, observe=self._observe
+            info,
+            self._values.encode,
+            self._values.decode,
+            scanned=self.scanned,
+            encode_many=self._values.encode_many,
         )
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -212,9 +215,6 @@ class _Window(Operator):
             self._rows.delete(row)
         return held, len(gone) < len(held)
 
-    def _observe(self, held: list[Any]) -> None:
-        self._types.observe(held)
-
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         """Add each record to the slice of its row; the rows that may have no timer yet."""
         raise NotImplementedError
@@ -243,6 +243,7 @@ class AggregateWindow(_Window):
 
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         values = map_all(self._value_of, records)
+        self._values.check_first(values)
         added = dict(zip(rows, values, strict=True))
         if len(added) < len(rows):
             added = self._reduced(rows, values)
@@ -277,7 +278,7 @@ class AggregateWindow(_Window):
             return value if before is None else self._combine(before, value)
         except Exception:
             # A value of a changed type often cannot be combined with one that is stored.
-            self._types.observe([value])
+            self._values.observe([value])
             raise
 
 
@@ -285,6 +286,7 @@ class RecordsWindow(_Window):
     """Keeps the records; emits what a function makes of (key, window start, records)."""
 
     kind = "window-records"
+    keeps_records = True
     value_option = "window_records(..., record_type=...)"
 
     def __init__(
@@ -296,12 +298,8 @@ class RecordsWindow(_Window):
         super().__init__(span, late)
         self._function = function
 
-    def _observe(self, held: list[Any]) -> None:
-        self._types.observe(
-            [record for records in held if records is not None for record in records]
-        )
-
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
+        self._values.check_first(records)
         held: dict[bytes, list[Any]] = defaultdict(list)
         for row, record in zip(rows, records, strict=True):
             held[row].append(record)

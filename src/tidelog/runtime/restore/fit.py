@@ -13,7 +13,6 @@ from tidelog.errors import RestoreError
 from tidelog.ids import SubtaskId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.in_flight.record_types import RecordTypes
 from tidelog.runtime.in_flight.redistribution import no_such_edge
 from tidelog.runtime.restore.choose import Resumption
 from tidelog.runtime.restore.migration import migrates
@@ -21,6 +20,7 @@ from tidelog.runtime.restore.plan import Operators, RestorePlan
 from tidelog.runtime.restore.rechain import empty, rechain
 from tidelog.runtime.restore.removed import without_removed
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
+from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
 from tidelog.state.restore.operator_state import redistribute_operator_state
 from tidelog.state.restore.redistribute import redistribute

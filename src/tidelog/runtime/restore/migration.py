@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-import msgspec
-
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
@@ -22,6 +20,7 @@ from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.node import Node
 from tidelog.runtime.user_code import blame
 from tidelog.state.key_groups import decode_key
+from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
 from tidelog.state.schema.msgpack import first_value
 from tidelog.state.schema.types import KnownTypes, Type, type_of_key, types_of_value
@@ -31,8 +30,6 @@ logger = logging.getLogger(__name__)
 
 _CHUNK: Final = 4096
 _TIME_BYTES: Final = 8
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
 
 
 def migrates(head: Node, operator: OperatorState) -> bool:
@@ -107,9 +104,10 @@ class Migration:
     def _values(self, table: Table, info: StateInfo, types: KnownTypes) -> int:
         """Change the values of a table; returns how many rows."""
         of_row, convert = _UNTYPED_VALUES[info.kind], self._converter(types)
+        values = ObjectEncoding(types.what)
         changed = 0
         for chunk in self._chunks(table, info):
-            new = {row: _encode(of_row(_decode(data), convert)) for row, data in chunk}
+            new = {row: values.encode(of_row(values.decode(data), convert)) for row, data in chunk}
             old = dict(chunk)
             changes = {row: data for row, data in new.items() if data != old[row]}
             table.write(list(changes), list(changes.values()))

@@ -18,6 +18,7 @@ from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.watermarks import LeastWatermark
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import encode_key, key_group
+from tidelog.state.objects.values import ObjectEncoding
 
 
 class SourceSplits:
@@ -118,8 +119,8 @@ class SplitPositions:
         self._backend = backend
         info = backend.registry.register("$splits", "splits", ("msgpack",))
         self._state = info.id.to_bytes(2, "big")
-        decode = msgspec.msgpack.Decoder().decode
-        self._rows = backend.rows(info, msgspec.msgpack.Encoder().encode, decode, scanned=True)
+        positions = ObjectEncoding(f"positions of source {backend.registry.operator!r}")
+        self._rows = backend.rows(info, positions.encode, positions.decode, scanned=True)
         self._moved: dict[str, Any] = {}
         """Positions that no barrier has passed yet."""
         self._at_barriers: dict[CheckpointId, dict[str, Any]] = {}

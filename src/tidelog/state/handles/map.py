@@ -78,4 +78,4 @@ class MapState:
             self.keyed.rows.delete(row)
 
     def _row(self, key: tuple[Any, ...]) -> bytes:
-        return self.keyed.row() + self.user_key.encode(self.user_key.check(key))
+        return self.keyed.row() + self.user_key.store(key)

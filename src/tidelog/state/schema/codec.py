@@ -33,8 +33,7 @@ def value_codec(values: TupleCodec, ttl_ms: int | None, now_ms: Callable[[], int
     if values.immutable:
         inner = ValueCodec(values.check, _unchanged, values.encode, values.decode)
     else:
-        check, encode = values.check, values.encode
-        inner = ValueCodec(lambda value: encode(check(value)), values.decode, bytes, bytes)
+        inner = ValueCodec(values.store, values.decode, bytes, bytes)
     return inner if ttl_ms is None else _with_ttl(inner, ttl_ms, now_ms)
 
 

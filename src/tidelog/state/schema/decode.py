@@ -5,6 +5,7 @@ state's schema, keeps its bytes as base64. What comes out is made of JSON's type
 """
 
 import base64
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -15,6 +16,7 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.ids import KeyGroup
+from tidelog.state.objects.shown import decode_shown
 from tidelog.state.schema.codec import EXPIRY_BYTES, expiry_of
 from tidelog.state.schema.msgpack import first_value
 from tidelog.state.schema.schema import TupleCodec, parse_schema
@@ -28,11 +30,7 @@ _UNTYPED: Final = "msgpack"
 """The schema of states that hold any msgpack value."""
 
 
-def _no_extension(code: int, _: memoryview) -> Any:
-    raise ValueError(f"msgpack's extension {code} is none of JSON's types")
-
-
-_unpack = msgspec.msgpack.Decoder(ext_hook=_no_extension).decode
+_unpack = decode_shown
 _unpack_elements = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
@@ -203,7 +201,22 @@ def _named(codec: TupleCodec, data: bytes) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """The value in JSON's types: bytes as base64, times as ISO 8601, decimals as text."""
-    return msgspec.to_builtins(value, str_keys=True)
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+    except TypeError:
+        return _with_text_keys(value)
+
+
+def _with_text_keys(value: Any) -> Any:
+    """As `_plain`, of values with dicts whose keys JSON does not have, such as tuples."""
+    if isinstance(value, dict):
+        return {
+            key if isinstance(key, str) else msgspec.json.encode(_plain(key)).decode(): _plain(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return list(map(_plain, value))
+    return msgspec.to_builtins(value, enc_hook=str)
 
 
 def _base64(data: bytes) -> str:

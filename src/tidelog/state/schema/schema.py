@@ -1,8 +1,9 @@
 """Schemas of state values: Spark's DDL strings, checked and encoded.
 
 Invariants: a value is a tuple with one entry per field, each entry None or of the field's type;
-it is checked when it is written, so what was stored can always be read; the stored bytes are a
-msgpack array in field order, shorter when it is from before the last fields were added. Nothing
+it is checked when it is written, so what was stored can always be read, and is what was checked;
+the stored bytes are a msgpack array in field order, shorter when it is from before the last fields
+were added. Nothing
 here imports pyspark: its `StructType` is taken by its `simpleString`.
 """
 
@@ -47,6 +48,9 @@ class TupleCodec:
     immutable: bool
     """All fields are scalars, so a tuple can be shared instead of copied."""
     check: Callable[[Any], tuple[Any, ...]]
+    """The tuple as it will be read; raises StateSchemaError."""
+    store: Callable[[Any], bytes]
+    """Checks a tuple and encodes it."""
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], tuple[Any, ...]]
 
@@ -61,9 +65,17 @@ def parse_schema(schema: Schema) -> TupleCodec:
     canonical = ", ".join(f"{field.name} {field.type_name}" for field in fields)
 
     immutable = all(field.scalar for field in fields)
-    check = _checker(fields, python, canonical)
     decode = _decoder(fields, python)
-    return TupleCodec(canonical, fields, immutable, check, msgspec.msgpack.encode, decode)
+    check = _checker(fields, python, canonical, decode if immutable else None)
+    encode = msgspec.msgpack.encode
+
+    def store(value: Any) -> bytes:
+        try:
+            return encode(check(value))
+        except UnicodeEncodeError as cause:
+            raise _refusal(canonical, value, cause) from cause
+
+    return TupleCodec(canonical, fields, immutable, check, store, encode, decode)
 
 
 def _decoder(fields: tuple[Field, ...], python: Any) -> Callable[[bytes], tuple[Any, ...]]:
@@ -85,39 +97,59 @@ def _decoder(fields: tuple[Field, ...], python: Any) -> Callable[[bytes], tuple[
     return decode
 
 
+def _refusal(canonical: str, value: Any, cause: Exception) -> StateSchemaError:
+    why = str(cause)
+    if isinstance(cause, UnicodeEncodeError):
+        why = f"text that is no Unicode: {cause.reason}"
+    return StateSchemaError(
+        f"a value for the schema '{canonical}'",
+        expected="a tuple of that shape",
+        found=f"{value!r} ({why})",
+        action="pass a tuple with one entry per field",
+    )
+
+
 def _checker(
-    fields: tuple[Field, ...], python: Any, canonical: str
+    fields: tuple[Field, ...],
+    python: Any,
+    canonical: str,
+    decode: Callable[[bytes], tuple[Any, ...]] | None,
 ) -> Callable[[Any], tuple[Any, ...]]:
-    """A function that returns its argument as a tuple of the schema, or raises."""
+    """A function that returns its argument as a tuple of the schema, or raises.
+
+    With `decode` the tuples are scalars, and what is returned is what will be read.
+    """
     exact = tuple(_EXACT.get(field.type_name) for field in fields)
     bounds = [
         (at, -(1 << bits - 1), (1 << bits - 1) - 1)
         for at, field in enumerate(fields)
         if (bits := INTEGER_BITS.get(field.type_name))
     ]
+    texts = [at for at, kind in enumerate(exact) if kind is str]
 
     def check(value: Any) -> tuple[Any, ...]:
         # The usual value, a tuple of exactly these scalars, needs no conversion.
         if value.__class__ is tuple and tuple(map(type, value)) == exact:
             for at, low, high in bounds:
                 if not low <= value[at] <= high:
-                    break
-            else:
-                checked: tuple[Any, ...] = value
-                return checked
+                    return convert(value)
+            for at in texts:
+                if not value[at].isascii():
+                    try:
+                        value[at].encode()
+                    except UnicodeEncodeError as cause:
+                        raise _refusal(canonical, value, cause) from cause
+            checked: tuple[Any, ...] = value
+            return checked
         return convert(value)
 
     def convert(value: Any) -> tuple[Any, ...]:
         try:
             converted: tuple[Any, ...] = msgspec.convert(tuple(value), python)
-        except (msgspec.ValidationError, TypeError) as cause:
-            raise StateSchemaError(
-                f"a value for the schema '{canonical}'",
-                expected="a tuple of that shape",
-                found=f"{value!r} ({cause})",
-                action="pass a tuple with one entry per field",
-            ) from cause
-        return converted
+            # A time zone becomes UTC, a member of an enum its value: now, not after a restart.
+            return converted if decode is None else decode(msgspec.msgpack.encode(converted))
+        except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as cause:
+            raise _refusal(canonical, value, cause) from cause
 
     if len(exact) > 1 or exact[0] is None:
         return check
@@ -133,4 +165,4 @@ def _checker(
                 return checked
         return convert(value)
 
-    return check_one
+    return check if texts else check_one

@@ -345,11 +345,17 @@ def types_of_value(value: Any) -> Iterator[Type]:
 
 
 def _stored_name(value: Any) -> str:
-    """What a value is in msgpack: a dataclass is a dict there, a decimal a str."""
+    """What msgpack alone makes of a value: a dict of a dataclass, a str of a decimal.
+
+    Types that it does not have are called by their own name.
+    """
     name = _NAMES.get(type(value))
     if name is not None:
         return name
-    first = _encode(value)[0]
+    try:
+        first = _encode(value)[0]
+    except (TypeError, OverflowError, UnicodeEncodeError, RecursionError):
+        return type(value).__qualname__
     for name, (low, high) in _FIRST_BYTES:
         if low <= first <= high:
             return name

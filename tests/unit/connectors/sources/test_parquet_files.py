@@ -37,8 +37,8 @@ from tidelog import (
     Row,
     StorageError,
 )
-from tidelog.runtime.in_flight.record_types import RecordTypes
-from tidelog.runtime.in_flight.records import decode_records, encode_records
+from tidelog.state.objects.classes import RecordTypes
+from tidelog.state.objects.encoding import decode_records, encode_records
 from tidelog.storage.memory import MemoryStore
 
 

@@ -18,7 +18,7 @@ from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight import codec
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.codec import decode, encode
-from tidelog.runtime.in_flight.record_types import RecordTypes
+from tidelog.state.objects.classes import RecordTypes
 
 CHANNEL = ChannelId("count", 0, 1, 2, behind=True)
 BASIC = RecordTypes()

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 from tidelog import Row
 from tidelog.errors import TidelogError, UnstorableError
-from tidelog.runtime.in_flight import records as form
-from tidelog.runtime.in_flight.record_types import RecordTypes
-from tidelog.runtime.in_flight.records import Shape, decode_records, encode_records
+from tidelog.state.objects import encoding as form
+from tidelog.state.objects.classes import RecordTypes
+from tidelog.state.objects.encoding import Shape, decode_records, encode_records
 
 BASIC = RecordTypes()
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Which types records in flight are made of, and how their instances are taken apart and built.
+"""Which classes stored objects may be of, and how their instances are taken apart and built.
 
 Invariants, for bytes that anybody may have written into a store:
 - a type is found by module and name among those that the job names, and in modules that are
@@ -13,8 +13,9 @@ import dataclasses
 import enum
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from types import MemberDescriptorType, ModuleType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -23,6 +24,9 @@ from tidelog.state.schema.row import Row
 
 Kind = Literal["row", "named-tuple", "dataclass", "struct", "enum", "class"]
 """How instances are taken apart; `class`: as their own pickling says."""
+
+_PROGRAM: Final = "__main__"
+"""The module that Python runs as the program."""
 
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
 
@@ -34,8 +38,9 @@ class RecordTypes:
     """Types that records of a job may be made of; `types` are those that the job names."""
 
     def __init__(self, types: Iterable[type] = ()) -> None:
-        self._named = {(kind.__module__, kind.__qualname__): kind for kind in types}
+        self._named = {(module_of(kind), kind.__qualname__): kind for kind in types}
         self._kinds: dict[type, Kind] = {}
+        self._builders: dict[Any, Builder] = {}
 
     def names(self, module: str, name: str) -> type | None:
         """A type that the job names."""
@@ -55,6 +60,15 @@ class RecordTypes:
         module, _, qualname = name.partition(":")
         self.kind_of(self.find(module, qualname))
 
+    def builder_of(self, shape: Any, new: Callable[[Any, "RecordTypes"], Builder]) -> Builder:
+        """What builds instances of a shape, which `new` makes when it is needed first."""
+        made = self._builders.get(shape)
+        if made is None:
+            made = new(shape, self)
+            if shape.kind != "row":  # of which data may have new ones without end
+                self._builders[shape] = made
+        return made
+
     def kind_of(self, kind: type) -> Kind:
         """How instances are taken apart; raises UnstorableError for a type of which none may be in
         flight.
@@ -68,7 +82,7 @@ class RecordTypes:
         if issubclass(kind, Row) and kind.__module__ == Row.__module__:
             return "row"
         name = f"{kind.__module__}.{kind.__qualname__}"
-        named = self.names(kind.__module__, kind.__qualname__) is kind
+        named = self.names(module_of(kind), kind.__qualname__) is kind
         data = _data_kind(kind)
         if named:
             own = data is None or _hooks(kind)
@@ -84,8 +98,23 @@ class RecordTypes:
         return data
 
 
+def module_of(kind: type) -> str:
+    """The module that a class is stored as one of: `job` also where `job.py` is the program."""
+    return _name_of_program() if kind.__module__ == _PROGRAM else kind.__module__
+
+
+def _name_of_program() -> str:
+    """What the program that runs would be called if it was imported."""
+    program = vars(sys.modules[_PROGRAM])
+    spec, file = program.get("__spec__"), program.get("__file__")
+    name: str = spec.name if spec else Path(file).stem if file else _PROGRAM
+    return _PROGRAM if name in sys.modules else name
+
+
 def _imported(module: str, name: str) -> type | None:
     """A class of an imported module, by what the module holds and no hook of it."""
+    if module not in sys.modules and module == _name_of_program():
+        module = _PROGRAM
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         if not isinstance(found, ModuleType | type):

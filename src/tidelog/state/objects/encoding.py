@@ -1,45 +1,48 @@
-"""Records as msgpack, and back: their types included, and never a program.
+"""Objects as msgpack, and back: their types included, and never a program.
 
 Invariants: what is decoded equals what was encoded, of the same types; decoding calls nothing that
-the bytes choose, but for types that the job names (`record_types`).
+the bytes choose, but for types that the job names (`classes`).
 A value is a msgpack scalar, or an array that begins with a tag. Types are numbered by the shapes
-beside the records of a buffer. Format: docs/internals/format.md, "Payload of kind 4 and 5".
+beside the objects. Format: docs/internals/format.md, "Objects".
 """
 
 import copyreg
 import functools
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
 from fractions import Fraction
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from tidelog.errors import TidelogError
-from tidelog.runtime.in_flight.record_types import (
+from tidelog.state.objects.classes import (
     Builder,
     Kind,
     RecordTypes,
     builder,
     fields_of,
+    module_of,
     unstorable,
 )
 from tidelog.state.schema.row import row_maker
 
 LIST, TUPLE, DICT, SET, FROZEN_SET, BIG_INT, ODD_TEXT, BYTE_ARRAY, COMPLEX, RANGE, SLICE = range(11)
 DATE, DATE_TIME, TIME, TIME_DELTA, OFFSET, ZONE, DECIMAL, FRACTION, UUID_, ORDERED = range(11, 21)
-DEQUE, COUNTER, TYPED = range(21, 24)
+DEQUE, COUNTER, TYPED, DEFAULT_DICT = range(21, 25)
 
 NEW, NEW_WITH_NAMES, CALL = range(3)
 """How a type named by the job makes an instance."""
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _INT64: Final = range(-(1 << 63), 1 << 64)
+_FACTORIES: Final = {kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple)}
+"""Of default dicts: what makes a missing value."""
 
 
 class Shape(msgspec.Struct, frozen=True, array_like=True):
@@ -69,7 +72,15 @@ def encode_records(records: list[Any], types: RecordTypes) -> tuple[list[Shape],
         raise unstorable("a record", f"{type(error).__name__}: {error}") from error
 
 
-def decode_records(shapes: Sequence[Shape], data: bytes, types: RecordTypes) -> list[Any]:
+class Builders(Protocol):
+    """Where a decoder has what builds instances from."""
+
+    def builder_of(self, shape: Any, new: Callable[[Any, RecordTypes], Builder]) -> Builder:
+        """What builds instances of a shape; `new` makes it of a class that is there."""
+        ...
+
+
+def decode_records(shapes: Sequence[Shape], data: bytes, types: Builders) -> list[Any]:
     """The records.
 
     Raises UnstorableError for types that are not to be had, and anything for damaged bytes.
@@ -133,7 +144,7 @@ class _Encoder:
                 raise unstorable(kind.__qualname__, "names of its fields are no text")
             number = self._numbers[kind, fields] = len(self.shapes)
             # A row is of no module: its names say which class it is of.
-            module, name = ("", "") if way == "row" else (kind.__module__, kind.__qualname__)
+            module, name = ("", "") if way == "row" else (module_of(kind), kind.__qualname__)
             self.shapes.append(Shape(way, module, name, fields))
         return number
 
@@ -228,6 +239,17 @@ def _zone(encoder: _Encoder, value: ZoneInfo) -> list[Any]:
 _APART[ZoneInfo] = _zone
 
 
+def _default_dict(encoder: _Encoder, value: defaultdict[Any, Any]) -> list[Any]:
+    factory = value.default_factory
+    name = None if factory is None else getattr(factory, "__name__", "")
+    if name is not None and _FACTORIES.get(name) is not factory:
+        raise unstorable(f"a defaultdict of {factory!r}", "its factory is no basic type")
+    return [DEFAULT_DICT, name, *_pairs(encoder, value)]
+
+
+_APART[defaultdict] = _default_dict
+
+
 def _is_unicode(text: str) -> bool:
     try:
         text.encode()
@@ -239,8 +261,8 @@ def _is_unicode(text: str) -> bool:
 class _Decoder:
     """Builds records from what msgpack has."""
 
-    def __init__(self, shapes: Sequence[Shape], types: RecordTypes) -> None:
-        self._builders = [_builder(shape, types) for shape in shapes]
+    def __init__(self, shapes: Sequence[Shape], types: Builders) -> None:
+        self._builders = [types.builder_of(shape, _builder) for shape in shapes]
 
     def all(self, values: list[Any]) -> list[Any]:
         """Each of several values."""
@@ -321,6 +343,9 @@ _TOGETHER: Final[dict[int, Callable[[list[Any]], Any]]] = {
     FROZEN_SET: frozenset,
     ORDERED: functools.partial(_mapping, OrderedDict),
     COUNTER: functools.partial(_mapping, Counter),
+    DEFAULT_DICT: lambda parts: _mapping(
+        lambda: defaultdict(parts[0] and _FACTORIES[parts[0]]), parts[1:]
+    ),
     DEQUE: lambda parts: deque(parts[1:], parts[0]),
     BIG_INT: lambda parts: int.from_bytes(parts[0], "big", signed=True),
     ODD_TEXT: lambda parts: bytes.decode(parts[0], "utf-8", "surrogatepass"),

@@ -1,0 +1,157 @@
+"""Values of states without a schema, as msgpack and back.
+
+Invariants: what is read equals what was put, of the same types, or the put is refused; a value of
+None, bool, int, float, str and bytes, and of lists and dicts of these, is what msgpack makes of it,
+so it costs no more than that; any other value is one extension with the classes that it is made of
+(`encoding`, `classes`). Decoding calls nothing that the bytes choose.
+Format: docs/internals/format.md, "Values without a schema".
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tidelog.errors import StateSchemaError, TidelogError, UnstorableError
+from tidelog.state.schema.types import KnownTypes, ValueTypes
+
+if TYPE_CHECKING:
+    from tidelog.state.objects.classes import RecordTypes
+    from tidelog.state.objects.encoding import Shape
+
+OBJECT: Final = 1
+"""msgpack's extension type of a value that is no plain one."""
+
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def object_parts(code: int, data: memoryview) -> tuple[list["Shape"], bytes]:
+    """The shapes of an extension of msgpack and the object itself, as `encoding` takes them.
+
+    Raises ValidationError for bytes that are none.
+    """
+    from tidelog.state.objects.encoding import Shape  # noqa: PLC0415  # few values are no plain ones
+
+    if code != OBJECT:
+        raise msgspec.ValidationError(f"msgpack's extension {code} is no value of a state")
+    return msgspec.msgpack.decode(data, type=tuple[list[Shape], bytes])
+
+
+class ObjectEncoding:
+    """Encodes values of any kept type; `what` names the state in errors."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._classes: RecordTypes | None = None
+        self.decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(ext_hook=self._object).decode
+        """The value; raises StateSchemaError where a class of it is not there any more."""
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of a value; raises StateSchemaError for one of a type that is not kept."""
+        try:
+            if _is_plain(value):
+                return _encode(value)
+        except (OverflowError, UnicodeEncodeError, RecursionError):
+            # An int beyond 64 bits, text that is no Unicode, a list in itself: rare, so only now
+            # looked for.
+            pass
+        from tidelog.state.objects.encoding import encode_records  # noqa: PLC0415  # as above
+
+        try:
+            parts = encode_records([value], self._known_classes())
+        except UnstorableError as error:
+            raise self._refusal(error) from error
+        return _encode(msgspec.msgpack.Ext(OBJECT, _encode(parts)))
+
+    def encode_many(self, values: list[Any]) -> list[bytes]:
+        """The bytes of each value, none of which is None."""
+        if _SCALARS.issuperset(map(type, values)):
+            try:
+                return list(map(_encode, values))
+            except (OverflowError, UnicodeEncodeError):
+                pass
+        return list(map(self.encode, values))
+
+    def _object(self, code: int, data: memoryview) -> Any:
+        from tidelog.state.objects.encoding import decode_records  # noqa: PLC0415  # as above
+
+        shapes, records = object_parts(code, data)
+        try:
+            (value,) = decode_records(shapes, records, self._known_classes())
+        except UnstorableError as error:
+            raise StateSchemaError(
+                f"stored {self._what}",
+                expected=error.expected,
+                found=error.found,
+                action="give the class its module, name and fields back, or import its module "
+                "where the job is defined, and start again",
+            ) from error
+        except TidelogError:
+            raise
+        except Exception as error:  # whatever damaged bytes make of values
+            raise msgspec.ValidationError(f"{type(error).__name__}: {error}") from error
+        return value
+
+    def _known_classes(self) -> "RecordTypes":
+        if self._classes is None:
+            from tidelog.state.objects.classes import RecordTypes  # noqa: PLC0415
+
+            self._classes = RecordTypes()
+        return self._classes
+
+    def _refusal(self, error: UnstorableError) -> StateSchemaError:
+        return StateSchemaError(
+            self._what,
+            expected="Python's basic types, dates, decimals, UUIDs, and enums, named tuples, "
+            "dataclasses, msgspec structs and rows of a module's top level",
+            found=error.found,
+            action="keep one of these instead, such as a dataclass or a dict; the job resumes from "
+            "its last checkpoint",
+        )
+
+
+class UntypedValues(ObjectEncoding):
+    """The values of a state without a schema: encoded, and their types checked and remembered.
+
+    With `lists` each value is a list of records, and the types are those of the records.
+    """
+
+    def __init__(self, known: KnownTypes, *, lists: bool = False) -> None:
+        super().__init__(known.what)
+        self._types = ValueTypes(known)
+        self._lists = lists
+        self._tried = False
+
+    def encode_many(self, values: list[Any]) -> list[bytes]:
+        """As in `ObjectEncoding`; raises StateSchemaError also for types that were not declared."""
+        self.observe([each for value in values for each in value] if self._lists else values)
+        return super().encode_many(values)
+
+    def observe(self, values: list[Any]) -> None:
+        """Check and remember types of values."""
+        self._types.observe(values)
+
+    def check_first(self, values: list[Any]) -> None:
+        """Refuse values of a job at its first batch, not when they are written for the first time.
+
+        Raises StateSchemaError for types that are not kept.
+        """
+        if not self._tried:
+            for value in {type(value): value for value in values}.values():
+                self.encode(value)
+            self._tried = True
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether msgpack has the value as it is."""
+    kind = type(value)
+    if kind is list:
+        return _all_plain(value)
+    if kind is dict:
+        return _SCALARS.issuperset(map(type, value)) and _all_plain(value.values())
+    return kind in _SCALARS
+
+
+def _all_plain(values: Any) -> bool:
+    return _SCALARS.issuperset(map(type, values)) or all(map(_is_plain, values))
