@@ -3,8 +3,9 @@
 Invariant: a state never gets a key or a value of a type that fits neither what its checkpoint has
 nor what the job declares. None fits every type, so a missing field changes nothing.
 
-A type is a name (`"str"`) or a name with parts (`("tuple", "str", "int")`); a bare `"tuple"` or
-`"list"` is one of any parts. As text they read like annotations: `tuple[str, int]`.
+A type is a name (`"str"`, `"Decimal"`) or a name with parts (`("tuple", "str", "int")`); a bare
+`"tuple"` or `"list"` is one of any parts. As text they read like annotations: `tuple[str, int]`. A
+tuple among keys has a part for each place, a sequence among values one for each type of elements.
 """
 
 import types
@@ -16,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.errors import ConfigError, StateSchemaError
+from tidelog.state.schema.row import Row
 
 Type = str | tuple[Any, ...]
 
@@ -28,8 +30,8 @@ _NAMES: Final[dict[Any, str]] = {
     None: "None",
 }
 _SEQUENCES: Final = (list, tuple, set, frozenset)
-
-_encode = msgspec.msgpack.Encoder().encode
+_OF_MSGPACK: Final = frozenset({*_NAMES.values(), "list", "dict", "time"})
+"""What older releases called values: by what msgpack alone makes of them, a list of a tuple."""
 
 
 def text_of(kind: Type) -> str:
@@ -60,13 +62,18 @@ def parse_type(text: str) -> Type:
     return (head, *(parse_type(part.strip()) for part in parts if part not in ("", "()")))
 
 
-def fits(found: Type, known: Type, *, numbers_alike: bool) -> bool:
-    """Whether data of one type goes where data of the other is."""
+def fits(found: Type, known: Type, *, numbers_alike: bool, by_older_release: bool = False) -> bool:
+    """Whether data of one type goes where data of the other is.
+
+    An older release may have stored as a value of msgpack what is called by its own name now.
+    """
     if found == known or "None" in (found, known):
+        return True
+    (head, *parts), (known_head, *known_parts) = _opened(found), _opened(known)
+    if by_older_release and head not in _OF_MSGPACK and known_head in _OF_MSGPACK:
         return True
     if isinstance(found, str) and isinstance(known, str):
         return numbers_alike and {found, known} <= _NUMBERS
-    (head, *parts), (known_head, *known_parts) = _opened(found), _opened(known)
     if head != known_head:
         return False
     if isinstance(found, str) or isinstance(known, str):
@@ -74,7 +81,7 @@ def fits(found: Type, known: Type, *, numbers_alike: bool) -> bool:
     if known_parts[1:] == ["..."]:
         known_parts = known_parts[:1] * len(parts)
     return len(parts) == len(known_parts) and all(
-        fits(part, other, numbers_alike=numbers_alike)
+        fits(part, other, numbers_alike=numbers_alike, by_older_release=by_older_release)
         for part, other in zip(parts, known_parts, strict=True)
     )
 
@@ -111,7 +118,7 @@ def declared(
     try:
         return Declared(frozenset(_alternatives(annotation, keys=keys)), option, migrate)
     except TypeError as cause:
-        allowed = "tuple[...]" if keys else "list[...], dict[...]"
+        allowed = "tuple[...]" if keys else "list[...], dict[...], a class"
         raise ConfigError(
             option,
             expected=f"str, int, float, bool, bytes, None, {allowed} or a union of these",
@@ -127,22 +134,30 @@ def _alternatives(annotation: Any, *, keys: bool) -> Iterator[Type]:
             yield from _alternatives(part, keys=keys)
     elif (name := _NAMES.get(annotation)) is not None:
         yield name
-    elif keys and (origin or annotation) is tuple:
-        if parts[1:] == (...,):
-            yield from (("tuple", part, "...") for part in _alternatives(parts[0], keys=True))
-        elif origin is None:
-            yield "tuple"
-        else:
-            for combined in product(*(tuple(_alternatives(p, keys=True)) for p in parts)):
-                yield ("tuple", *combined)
-    elif not keys and (origin or annotation) in _SEQUENCES:
+    elif not keys:
+        yield from _of_value(annotation, origin or annotation, parts)
+    elif (origin or annotation) is not tuple:
+        raise TypeError(f"{annotation!r}")
+    elif parts[1:] == (...,):
+        yield from (("tuple", part, "...") for part in _alternatives(parts[0], keys=True))
+    elif origin is None:
+        yield "tuple"
+    else:
+        for combined in product(*(tuple(_alternatives(part, keys=True)) for part in parts)):
+            yield ("tuple", *combined)
+
+
+def _of_value(annotation: Any, kind: Any, parts: Sequence[Any]) -> Iterator[Type]:
+    if kind in _SEQUENCES:
         elements = [part for part in parts if part is not ...]
-        yield from (("list", e) for part in elements for e in _alternatives(part, keys=False))
+        yield from ((kind.__name__, e) for p in elements for e in _alternatives(p, keys=False))
         if not elements:
-            yield "list"
-    elif not keys and (origin or annotation) is dict:
+            yield kind.__name__
+    elif kind is dict:
         fields = product(*(tuple(_alternatives(part, keys=False)) for part in parts))
         yield from (("dict", *pair) if pair else "dict" for pair in fields)
+    elif isinstance(annotation, type):
+        yield _head(annotation)
     else:
         raise TypeError(f"{annotation!r}")
 
@@ -179,8 +194,9 @@ class KnownTypes(msgspec.Struct):
 
     def allows(self, kind: Type) -> bool:
         """Whether data of this type may be stored."""
-        allowed = self.stored if self.declared is None else self.declared.types
-        return not allowed or self._fit(kind, allowed)
+        if self.declared is not None:
+            return self._fit(kind, self.declared.types)
+        return not self.stored or self._fit(kind, self.stored, by_older_release=self.numbers_alike)
 
     @property
     def migrates(self) -> bool:
@@ -216,8 +232,12 @@ class KnownTypes(msgspec.Struct):
         known = (self.stored - self.misfits()) | self._seen
         return tuple(sorted(map(text_of, _abridged(known))))
 
-    def _fit(self, kind: Type, allowed: Iterable[Type]) -> bool:
-        return any(fits(kind, known, numbers_alike=self.numbers_alike) for known in allowed)
+    def _fit(self, kind: Type, allowed: Iterable[Type], *, by_older_release: bool = False) -> bool:
+        alike = self.numbers_alike
+        return any(
+            fits(kind, known, numbers_alike=alike, by_older_release=by_older_release)
+            for known in allowed
+        )
 
     def _refusal(self, found: Type) -> StateSchemaError:
         if self.declared is not None:
@@ -244,7 +264,7 @@ def _abridged(known: Iterable[Type]) -> set[Type]:
     if sum(isinstance(kind, tuple) and kind[0] == "tuple" for kind in kept) > _MANY:
         kept.add("tuple")
         kept = {kind for kind in kept if isinstance(kind, str) or kind[0] != "tuple"}
-    for empty in ("list", "dict"):
+    for empty in ("list", "dict", "set", "frozenset"):
         if any(isinstance(kind, tuple) and kind[0] == empty for kind in kept):
             kept.discard(empty)  # it tells nothing about those with elements
     return kept
@@ -286,7 +306,8 @@ class ValueTypes:
     def __init__(self, known: KnownTypes) -> None:
         self.known = known
         self._plain: set[type] = {type(None)}
-        self._elements: set[type] = set()
+        self._elements: set[tuple[str, type]] = set()
+        """Types of sequences and of their elements."""
         self._fields: set[type] = set()
         """Types of keys and of values in dicts."""
 
@@ -300,22 +321,20 @@ class ValueTypes:
             if len(kinds) > 1:
                 mine = [value for value in values if value.__class__ is kind]
             if issubclass(kind, _SEQUENCES):
-                self._observe_elements(mine)
-            elif issubclass(kind, dict):
+                self._observe_elements(_head(kind), mine)
+            elif kind is dict:
                 self._observe_fields(mine)
             else:
-                self.known.admit({_stored_name(mine[0])})
+                self.known.admit({_head(kind)})
                 self._plain.add(kind)
 
-    def _observe_elements(self, sequences: Sequence[Any]) -> None:
-        kinds = set(map(type, chain.from_iterable(sequences)))
-        new = kinds - self._elements
-        if new:
-            elements = {type(e): e for value in sequences for e in value if type(e) in new}
-            self.known.admit({("list", _stored_name(element)) for element in elements.values()})
+    def _observe_elements(self, head: str, sequences: Sequence[Any]) -> None:
+        kinds = {(head, kind) for kind in set(map(type, chain.from_iterable(sequences)))}
+        if new := kinds - self._elements:
+            self.known.admit({(head, _head(kind)) for _, kind in new})
             self._elements |= new
         elif not kinds:
-            self.known.admit({"list"})
+            self.known.admit({head})
 
     def _observe_fields(self, dicts: Sequence[Any]) -> None:
         kinds = set(map(type, chain.from_iterable(dicts)))
@@ -332,48 +351,19 @@ class ValueTypes:
 
 def types_of_value(value: Any) -> Iterator[Type]:
     """The types that `ValueTypes` sees in a value."""
+    head = _head(type(value))
     if isinstance(value, _SEQUENCES):
-        elements: set[Type] = {("list", _stored_name(element)) for element in value}
-        yield from elements or {"list"}
-    elif isinstance(value, dict):
+        elements: set[Type] = {(head, _head(type(element))) for element in value}
+        yield from elements or {head}
+    elif type(value) is dict:
         fields: set[Type] = {
-            ("dict", _stored_name(key), _stored_name(held)) for key, held in value.items()
+            ("dict", _head(type(key)), _head(type(held))) for key, held in value.items()
         }
         yield from fields or {"dict"}
     else:
-        yield _stored_name(value)
+        yield head
 
 
-def _stored_name(value: Any) -> str:
-    """What msgpack alone makes of a value: a dict of a dataclass, a str of a decimal.
-
-    Types that it does not have are called by their own name.
-    """
-    name = _NAMES.get(type(value))
-    if name is not None:
-        return name
-    try:
-        first = _encode(value)[0]
-    except (TypeError, OverflowError, UnicodeEncodeError, RecursionError):
-        return type(value).__qualname__
-    for name, (low, high) in _FIRST_BYTES:
-        if low <= first <= high:
-            return name
-    return "int"
-
-
-_FIRST_BYTES: Final = (
-    ("dict", (0x80, 0x8F)),
-    ("list", (0x90, 0x9F)),
-    ("str", (0xA0, 0xBF)),
-    ("None", (0xC0, 0xC0)),
-    ("bool", (0xC2, 0xC3)),
-    ("bytes", (0xC4, 0xC6)),
-    ("time", (0xC7, 0xC9)),
-    ("float", (0xCA, 0xCB)),
-    ("time", (0xD4, 0xD8)),
-    ("str", (0xD9, 0xDB)),
-    ("list", (0xDC, 0xDD)),
-    ("dict", (0xDE, 0xDF)),
-)
-"""msgpack's type bytes; all others are integers. Extensions are times: msgspec writes no other."""
+def _head(kind: type) -> str:
+    """What a type of values is called; all rows are of one type."""
+    return _NAMES.get(kind) or ("Row" if issubclass(kind, Row) else kind.__qualname__)
