@@ -65,7 +65,7 @@ class Aggregate(Operator):
                 updated = dict(zip(rows, map(combine, before, values), strict=True))
         except Exception:
             # Values of a changed type often cannot be combined with those that are stored.
-            self._values.observe(values)
+            self._values.check_combined(values)
             raise
         self._rows.put_many(updated)
         if not self._emit_updates:

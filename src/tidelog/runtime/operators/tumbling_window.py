@@ -68,7 +68,7 @@ class TumblingWindow(AggregateWindow):
                     held[key] = value
         except Exception:
             # Values of a changed type often cannot be combined with those that are stored.
-            self._values.observe(values)
+            self._values.check_combined(values)
             raise
         self._open.updated(len(values), keys[0], values[0])
         if flushed:

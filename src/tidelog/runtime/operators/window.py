@@ -278,7 +278,7 @@ class AggregateWindow(_Window):
             return value if before is None else self._combine(before, value)
         except Exception:
             # A value of a changed type often cannot be combined with one that is stored.
-            self._values.observe([value])
+            self._values.check_combined([value])
             raise
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tidelog.errors import StateSchemaError, TidelogError, UnstorableError
-from tidelog.state.schema.types import KnownTypes, ValueTypes
+from tidelog.state.schema.types import KnownTypes, ValueTypes, types_of_value
 
 if TYPE_CHECKING:
     from tidelog.state.objects.classes import RecordTypes
@@ -125,12 +125,16 @@ class UntypedValues(ObjectEncoding):
 
     def encode_many(self, values: list[Any]) -> list[bytes]:
         """As in `ObjectEncoding`; raises StateSchemaError also for types that were not declared."""
-        self.observe([each for value in values for each in value] if self._lists else values)
+        self._types.observe([each for value in values for each in value] if self._lists else values)
         return super().encode_many(values)
 
-    def observe(self, values: list[Any]) -> None:
-        """Check and remember types of values."""
-        self._types.observe(values)
+    def check_combined(self, values: list[Any]) -> None:
+        """Raises StateSchemaError for values that failed because what is stored has another type.
+
+        Also where an older release has stored it as one: text of a decimal, a list of a tuple.
+        """
+        for value in values:
+            self._types.known.check(types_of_value(value))
 
     def check_first(self, values: list[Any]) -> None:
         """Refuse values of a job at its first batch, not when they are written for the first time.

@@ -185,6 +185,13 @@ class KnownTypes(msgspec.Struct):
                 raise self._refusal(kind)
             self._seen.add(kind)
 
+    def check(self, found: Iterable[Type]) -> None:
+        """Raises StateSchemaError for a type that is not exactly one of those that there may be."""
+        allowed = self.stored if self.declared is None else self.declared.types
+        for kind in found:
+            if allowed and not self._fit(kind, allowed):
+                raise self._refusal(kind)
+
     def admit_fields(self, found: Collection[Type]) -> None:
         """Like `admit` for the fields of one dict: it may have new ones beside those it had."""
         if self.declared is None and any(map(self.allows, found)):
