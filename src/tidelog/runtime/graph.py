@@ -162,8 +162,8 @@ class Stream:
         """Handle every record with what all of the stream `rules` has told so far.
 
         `on_rule(rule, known)` changes the map of what is known; every subtask calls it with every
-        rule. `on_record(record, known)` reads it and returns output records. The map, of msgpack
-        values, is part of every checkpoint; keep it small. The rules of one subtask of `rules`
+        rule. `on_record(record, known)` reads it and returns output records. The map is
+        part of every checkpoint; keep it small. The rules of one subtask of `rules`
         come in its order, also where it has another parallelism; rules and records in any.
         """
         from tidelog.runtime.operators.broadcast import Rules, WithBroadcast  # noqa: PLC0415
@@ -257,7 +257,8 @@ class KeyedStream(Stream):
         """Combine a value of every record per key.
 
         Emits (key, value) for every key at the end of the data, or after every buffer for the
-        keys it changed when `emit_updates` is set. Values are msgpack values.
+        keys it changed when `emit_updates` is set. Values are of any type that state keeps
+        (docs/reference/values.md): what was put is what `combine` gets.
 
         After a restart a value of a type that the checkpoint does not have is refused; numbers go
         for one type. `value_type`, an annotation such as `int | str`, declares all that there may
@@ -319,7 +320,7 @@ class KeyedStream(Stream):
         late: OutputTag | None = None,
         name: str = "window",
     ) -> Stream:
-        """Like `window`, but keeps the records (msgpack values) until the window fires.
+        """Like `window`, but keeps the records until the window fires.
 
         Emits what the function makes of (key, window start, records). Sliding windows keep a record
         once and give it by slice, oldest first. `record_type` and `migrate` are for a record what

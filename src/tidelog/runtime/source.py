@@ -1,7 +1,7 @@
 """The source port: replayable splits with positions.
 
 Invariants: a split read again from a position gives the same records after it; positions are
-msgpack values; a reader is used by one task.
+values of any type that state keeps; a reader is used by one task.
 """
 
 from abc import ABC, abstractmethod

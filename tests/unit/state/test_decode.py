@@ -2,14 +2,17 @@
 
 import base64
 import datetime
+import enum
 import itertools
 import json
+from decimal import Decimal
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
+import tidelog
 from tidelog.changelog.change import ChangeBatch
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.effects import SystemClock
@@ -25,6 +28,7 @@ from tidelog.state.handles.timers import Timers
 from tidelog.state.handles.value import ValueState
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
 from tidelog.state.log import NoLog
+from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
 from tidelog.state.schema.msgpack import first_value
@@ -243,3 +247,43 @@ def test_a_msgpack_value_cut_short_is_refused() -> None:
 def test_the_byte_that_msgpack_never_uses_is_refused() -> None:
     with pytest.raises(ValueError, match="0xc1"):
         first_value(b"\xc1")
+
+
+class Colour(enum.Enum):
+    RED = "r"
+
+
+class Point(NamedTuple):
+    x: int
+    y: Any = None
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ((1, {2}), [1, [2]]),
+        (Decimal("1.20"), "1.20"),
+        (Colour.RED, "RED"),
+        (Point(1, Colour.RED), {"x": 1, "y": "RED"}),
+        ([tidelog.Row(a=1, b=b"x")], [{"a": 1, "b": "eA=="}]),
+        ({Point(1)}, [{"x": 1, "y": None}]),
+        ({("a", 1): datetime.date(2026, 1, 2)}, {'["a",1]': "2026-01-02"}),
+        (2**70, 2**70),
+    ],
+)
+def test_a_value_of_a_class_is_shown_by_its_fields_also_where_the_class_is_gone(
+    value: Any, shown: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = ObjectEncoding("values").encode(value)
+    for kind in (Colour, Point):
+        monkeypatch.delitem(globals(), kind.__name__)
+    decode = RowDecoder([StateInfo(0, "aggregate", "aggregate", ("msgpack",))]).decode
+    row = decode(bytes(4) + encode_key("k"), stored)
+    assert (json.loads(json.dumps(row.value)), row.encoding) == (shown, "decoded")
+
+
+def test_text_that_json_does_not_have_keeps_its_bytes() -> None:
+    decode = RowDecoder([StateInfo(0, "aggregate", "aggregate", ("msgpack",))]).decode
+    stored = ObjectEncoding("values").encode(["\ud800"])
+    row = decode(bytes(4) + encode_key("k"), stored)
+    assert (row.value, row.encoding) == (base64.b64encode(stored).decode(), "base64")

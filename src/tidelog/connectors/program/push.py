@@ -24,7 +24,7 @@ class Emitter:
     async def emit(self, records: Iterable[Any], position: Any) -> None:
         """Push records; returns when the task has taken them over, not before it had room.
 
-        `position` (a msgpack value) is where the split goes on behind them.
+        `position` (of any type that state keeps) is where the split goes on behind them.
         """
         taken = asyncio.get_running_loop().create_future()
         self._offered.append((list(records), position, taken))

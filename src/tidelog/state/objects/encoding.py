@@ -14,6 +14,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
 from fractions import Fraction
+from itertools import chain
 from typing import Any, Final, Protocol, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -30,7 +31,7 @@ from tidelog.state.objects.classes import (
     module_of,
     unstorable,
 )
-from tidelog.state.schema.row import row_maker
+from tidelog.state.schema.row import Row, row_maker
 
 LIST, TUPLE, DICT, SET, FROZEN_SET, BIG_INT, ODD_TEXT, BYTE_ARRAY, COMPLEX, RANGE, SLICE = range(11)
 DATE, DATE_TIME, TIME, TIME_DELTA, OFFSET, ZONE, DECIMAL, FRACTION, UUID_, ORDERED = range(11, 21)
@@ -59,17 +60,23 @@ def encode_records(records: list[Any], types: RecordTypes) -> tuple[list[Shape],
     try:
         encoder = _Encoder(types)
         try:
-            return encoder.shapes, msgspec.msgpack.encode(encoder.all(records))
+            return encoder.shapes, _encode(encoder.all(records))
         except (OverflowError, UnicodeEncodeError):
             # An int beyond 64 bits, or text that is no Unicode: rare, so only now looked for.
             encoder = _Encoder(types, scalars=_SCALARS - {int, str})
-            return encoder.shapes, msgspec.msgpack.encode(encoder.all(records))
+            return encoder.shapes, _encode(encoder.all(records))
     except TidelogError:
         raise
     except RecursionError as error:
         raise unstorable("a record", "it is nested too deeply, or holds itself") from error
     except Exception as error:  # whatever a type's own pickling raises
         raise unstorable("a record", f"{type(error).__name__}: {error}") from error
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_list: Final = msgspec.msgpack.Decoder(list[Any]).decode
+decode_parts: Final = msgspec.msgpack.Decoder(tuple[list[Shape], bytes]).decode
+"""What `encode_records` gives, where both are encoded together."""
 
 
 class Builders(Protocol):
@@ -86,7 +93,7 @@ def decode_records(shapes: Sequence[Shape], data: bytes, types: Builders) -> lis
     Raises UnstorableError for types that are not to be had, and anything for damaged bytes.
     """
     decoder = _Decoder(shapes, types)
-    return decoder.all(msgspec.msgpack.decode(data, type=list[Any]))
+    return decoder.all(_decode_list(data))
 
 
 class _Encoder:
@@ -100,10 +107,23 @@ class _Encoder:
 
     def all(self, values: Iterable[Any]) -> list[Any]:
         """Each of several values."""
-        values = list(values)
-        if self._scalars.issuperset(map(type, values)):
+        if type(values) is not list:
+            values = list(values)
+        kinds = set(map(type, values))
+        if kinds <= self._scalars:
             return values
+        if len(kinds) == 1:
+            (kind,) = kinds
+            if issubclass(kind, Row) and kind._fields and self._types.kind_of(kind) == "row":
+                return self._rows(kind, values)
         return list(map(self.one, values))
+
+    def _rows(self, kind: type[Row], rows: list[Any]) -> list[Any]:
+        """As `all`, of rows of one class: most lists of records are such."""
+        number = self._shape("row", kind, kind._fields)
+        if self._scalars.issuperset(map(type, chain.from_iterable(rows))):
+            return [[TYPED, number, *row] for row in rows]
+        return [[TYPED, number, *self.all(list(row))] for row in rows]
 
     def one(self, value: Any) -> Any:
         """A scalar or a tagged list."""
@@ -272,13 +292,13 @@ class _Decoder:
         """The value of a scalar or a tagged list."""
         if type(value) is not list:
             return value
-        tag, *parts = value
+        tag = value[0]
         if tag == TYPED:
-            number, *parts = parts
+            number = value[1]
             if not 0 <= number < len(self._builders):
                 raise ValueError(f"there is no shape {number}")
-            return self._builders[number](self.all(parts))
-        return _TOGETHER[tag](self.all(parts))
+            return self._builders[number](self.all(value[2:]))
+        return _TOGETHER[tag](self.all(value[1:]))
 
 
 def _builder(shape: Shape, types: RecordTypes) -> Builder:

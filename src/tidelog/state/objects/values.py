@@ -8,6 +8,8 @@ Format: docs/internals/format.md, "Values without a schema".
 """
 
 from collections.abc import Callable
+from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -31,11 +33,18 @@ def object_parts(code: int, data: memoryview) -> tuple[list["Shape"], bytes]:
 
     Raises ValidationError for bytes that are none.
     """
-    from tidelog.state.objects.encoding import Shape  # noqa: PLC0415  # few values are no plain ones
-
     if code != OBJECT:
         raise msgspec.ValidationError(f"msgpack's extension {code} is no value of a state")
-    return msgspec.msgpack.decode(data, type=tuple[list[Shape], bytes])
+    parts: tuple[list[Shape], bytes] = _encoding().decode_parts(data)
+    return parts
+
+
+@cache
+def _encoding() -> ModuleType:
+    """`encoding`, loaded with the first value that is no plain one: few states have any."""
+    from tidelog.state.objects import encoding  # noqa: PLC0415
+
+    return encoding
 
 
 class ObjectEncoding:
@@ -56,10 +65,8 @@ class ObjectEncoding:
             # An int beyond 64 bits, text that is no Unicode, a list in itself: rare, so only now
             # looked for.
             pass
-        from tidelog.state.objects.encoding import encode_records  # noqa: PLC0415  # as above
-
         try:
-            parts = encode_records([value], self._known_classes())
+            parts = _encoding().encode_records([value], self._known_classes())
         except UnstorableError as error:
             raise self._refusal(error) from error
         return _encode(msgspec.msgpack.Ext(OBJECT, _encode(parts)))
@@ -74,11 +81,9 @@ class ObjectEncoding:
         return list(map(self.encode, values))
 
     def _object(self, code: int, data: memoryview) -> Any:
-        from tidelog.state.objects.encoding import decode_records  # noqa: PLC0415  # as above
-
         shapes, records = object_parts(code, data)
         try:
-            (value,) = decode_records(shapes, records, self._known_classes())
+            (value,) = _encoding().decode_records(shapes, records, self._known_classes())
         except UnstorableError as error:
             raise StateSchemaError(
                 f"stored {self._what}",

@@ -1,0 +1,70 @@
+"""A class of the program itself is found again in what it stored, whichever way it is started."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+from dataclasses import dataclass
+
+import tidelog
+from tidelog import Value
+
+
+@dataclass
+class Place:
+    page: int
+    line: int
+
+
+def main() -> None:
+    with tidelog.open("store", state={"count": Value(int)}) as db:
+        place = (db.position or {}).get("book", Place(0, 0))
+        assert type(place) is Place, place
+        total = db.key("pages").count.get() or 0
+        db.key("pages").count.set(total + 1)
+        db.advance("book", Place(place.page + 1, 7))
+        print(place.page, total)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+WAYS = {
+    "as a file": ["reading.py"],
+    "as a module": ["-m", "reading"],
+    "imported": ["-c", "import reading; reading.main()"],
+}
+
+
+@pytest.mark.parametrize("first", WAYS)
+def test_a_class_is_found_whichever_way_the_program_is_started_next(
+    first: str, tmp_path: Path
+) -> None:
+    (tmp_path / "reading.py").write_text(PROGRAM)
+    for number, way in enumerate([first, *WAYS]):
+        ran = subprocess.run(
+            [sys.executable, *WAYS[way]], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (ran.stdout, ran.stderr) == (f"{number} {number}\n", "")
+
+
+def test_a_class_that_is_gone_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+    program = tmp_path / "reading.py"
+    program.write_text(PROGRAM)
+    subprocess.run([sys.executable, "reading.py"], cwd=tmp_path, check=True)
+    program.write_text(PROGRAM.replace("Place", "Spot"))
+    ran = subprocess.run(
+        [sys.executable, "reading.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert "StateSchemaError: stored position; expected" in ran.stderr
+    assert "reading.Place" in ran.stderr
+    program.write_text(PROGRAM)
+    ran = subprocess.run(
+        [sys.executable, "reading.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "1 1\n"
