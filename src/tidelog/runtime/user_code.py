@@ -1,9 +1,11 @@
 """Calls into user code: their errors are wrapped once, at the innermost place with a name."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from tidelog.errors import TidelogError, UserFunctionError
 from tidelog.events import Event
@@ -11,8 +13,14 @@ from tidelog.events import Event
 logger = logging.getLogger(__name__)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
 class blame:
     """A context that turns an exception of user code into a UserFunctionError that names `what`.
+
+    There is no `await` in the block: a CancelledError in it is the function's own.
 
     A class, because it is entered once per key: a generator would cost a microsecond more.
     """
@@ -26,7 +34,9 @@ class blame:
         """Nothing to set up."""
 
     def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
-        if isinstance(cause, Exception) and not isinstance(cause, TidelogError):
+        # A function that exits or is cancelled by itself ends no job: it has failed.
+        failed = isinstance(cause, Exception | SystemExit | CancelledError)
+        if failed and not isinstance(cause, TidelogError):
             raise UserFunctionError(
                 self._what,
                 expected="to return",
@@ -34,6 +44,24 @@ class blame:
                 action="fix the function and start the job again; it resumes from its last "
                 "checkpoint",
             ) from cause
+
+
+def blamed(what: str, function: Callable[P, T]) -> Callable[P, T]:
+    """A function of user code for a thread, where its errors are told from those of waiting."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        with blame(what):
+            return function(*args, **kwargs)
+
+    return call
+
+
+def each(function: Callable[[Any], Any], records: Iterable[Any]) -> Iterator[Any]:
+    """The function's results, one by one; raises RuntimeError as `map_all`."""
+    # A bare `map` would end where the function raises StopIteration.
+    for record in records:
+        yield function(record)
 
 
 def map_all(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tidelog.runtime.operators.distinct import Distinct
 from tidelog.runtime.source import Source, SplitReader
 
 
@@ -20,14 +21,17 @@ class Emitter:
     def __init__(self) -> None:
         self._offered: deque[tuple[list[Any], Any, asyncio.Future[None]]] = deque()
         self._listener: Callable[[], None] = _nobody
+        self._distinct = Distinct()
 
     async def emit(self, records: Iterable[Any], position: Any) -> None:
         """Push records; returns when the task has taken them over, not before it had room.
 
         `position` (of any type that state keeps) is where the split goes on behind them.
         """
+        records = list(records)
+        self._distinct.check(records)
         taken = asyncio.get_running_loop().create_future()
-        self._offered.append((list(records), position, taken))
+        self._offered.append((records, position, taken))
         self._listener()
         await taken
 

@@ -10,7 +10,9 @@ from typing import Any, Final
 from tidelog.effects import Clock, SystemClock
 from tidelog.errors import require
 from tidelog.runtime.channels.buffers import next_values
+from tidelog.runtime.operators.distinct import Distinct
 from tidelog.runtime.source import Source, SplitReader
+from tidelog.runtime.user_code import each
 
 _READ_RECORDS: Final = 4096
 _ENDLESS: Final = 1 << 62
@@ -74,6 +76,7 @@ class RateReader(SplitReader):
         self._numbers = numbers
         self._rate = rate
         self._make = make
+        self._distinct = Distinct()
         self._clock = clock
         self._opened_at = clock.monotonic()
         self._opened_position = self.position = position
@@ -89,7 +92,8 @@ class RateReader(SplitReader):
         if self._make is None:
             records = list(numbers)
         else:
-            records = next_values(map(self._make, numbers), _READ_RECORDS)
+            records = next_values(each(self._make, numbers), _READ_RECORDS)
+            self._distinct.check(records)
         self.position += len(records)
         return records
 

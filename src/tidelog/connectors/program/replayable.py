@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.runtime.channels.buffers import next_values
+from tidelog.runtime.operators.distinct import Distinct
 from tidelog.runtime.source import Source, SplitReader
 
 Records = Sequence[Any] | Callable[[], Iterable[Any]]
@@ -51,7 +52,8 @@ class Replayable(Source):
             )
         records = self._splits[split]
         iterator = iter(records() if callable(records) else records)
-        return IterableReader(split, iterator, position or 0, waits=self.blocking)
+        made = callable(records)
+        return IterableReader(split, iterator, position or 0, waits=self.blocking, made=made)
 
 
 class IterableReader(SplitReader):
@@ -60,9 +62,17 @@ class IterableReader(SplitReader):
     position: int
 
     def __init__(
-        self, split: str, iterator: Iterator[Any], position: int, *, waits: bool = False
+        self,
+        split: str,
+        iterator: Iterator[Any],
+        position: int,
+        *,
+        waits: bool = False,
+        made: bool = False,
     ) -> None:
+        """`made`: a function makes the records, so it may change what it has given."""
         self.trickles = waits
+        self._distinct = Distinct() if made else None
         self._iterator = iterator
         self.position = position
         skipped = sum(1 for _ in islice(iterator, position))
@@ -78,6 +88,8 @@ class IterableReader(SplitReader):
         """The next records; None when the iterator has ended."""
         # Waiting for a second record would hold back the first.
         records = next_values(self._iterator, 1 if self.trickles else _READ_RECORDS)
+        if self._distinct is not None:
+            self._distinct.check(records)
         self.position += len(records)
         return records or None
 

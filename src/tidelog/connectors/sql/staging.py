@@ -18,6 +18,7 @@ from tidelog.connectors.transactions import Start, TransactionId
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
+from tidelog.runtime.user_code import map_all
 
 
 class Staged(msgspec.Struct, frozen=True, array_like=True):
@@ -115,7 +116,7 @@ class StagingWriter(SinkWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Add rows; raises UserFunctionError for one that does not fit the columns."""
-        self._rows += map(self._tables.row, records)
+        self._rows += map_all(self._tables.row, records)
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
         """Put the rows into staging."""

@@ -1,6 +1,7 @@
 """What flows through channels: buffers of records, and events between them.
 
-Invariant: messages are never changed after they were sent; many tasks may hold one.
+Invariant: messages are never changed after they were sent. Many tasks may hold one event; the
+records of a buffer belong to one task (`copies`).
 """
 
 from collections.abc import Hashable

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
 from tidelog.runtime.channels.channel import Channel
+from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.channels.partition import Partitioner
 from tidelog.runtime.channels.pool import BufferPool
@@ -79,14 +80,15 @@ class Output:
         if isinstance(batch, SideBatch):
             tag, batch = batch.tag, Batch(batch.records, batch.times)
         self.records += len(batch.records)
+        edges = [edge for edge in self._edges if edge.tag == tag]
         for buffer in self.limit.cut(batch):
-            for edge in self._edges:
-                if edge.tag != tag:
-                    continue
+            # The last one gets the records themselves, which nobody has had until then.
+            for edge in edges:
+                mine = buffer if edge is edges[-1] else copy_of(buffer)
                 if not edge.partitioner.divisible:
-                    await self._route(edge, buffer)
+                    await self._route(edge, mine)
                     continue
-                for piece in edge.portion.pieces(buffer, self.work.turn):
+                for piece in edge.portion.pieces(mine, self.work.turn):
                     await self._route(edge, piece)
 
     async def _route(self, edge: OutputEdge, buffer: Batch) -> None:

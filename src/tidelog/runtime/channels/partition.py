@@ -12,6 +12,7 @@ from typing import Any
 import google_crc32c
 
 from tidelog.errors import UserFunctionError
+from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.user_code import blame, map_all
 from tidelog.state.key_groups import encode_key, subtask_of
@@ -68,8 +69,9 @@ class Broadcast(Partitioner):
         self._targets = targets
 
     def route(self, batch: Batch) -> Routed:
-        for target in range(self._targets):
-            yield target, batch
+        for target in range(self._targets - 1):
+            yield target, copy_of(batch)
+        yield self._targets - 1, batch
 
 
 class ByKey(Partitioner):

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from tidelog.changelog.change import prefix_end
 from tidelog.runtime.channels.buffers import next_values
+from tidelog.runtime.channels.copies import copied, unchanging
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE
@@ -70,7 +71,10 @@ class Aggregate(Operator):
         self._rows.put_many(updated)
         if not self._emit_updates:
             return ()
-        return (Batch([(_key_of(row), value) for row, value in updated.items()]),)
+        values = list(updated.values())
+        if not unchanging(values):
+            values = list(map(copied, values))  # what follows may change them, and state stays
+        return (Batch(list(zip(map(_key_of, updated), values, strict=True))),)
 
     def _combined(
         self, rows: list[bytes], before: list[Any | None], values: list[Any]

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.distinct import Distinct
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.outputs import flattened
 from tidelog.runtime.user_code import map_all
@@ -47,6 +48,7 @@ class WithBroadcast(Operator):
         self._rules = context.operator_states.broadcast(context.operator, STATE)
         self._view = MappingProxyType(self._rules)
         self._turn = context.turn
+        self._distinct = Distinct()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         # A buffer comes from one channel, so it has rules or other records, never both.
@@ -55,4 +57,4 @@ class WithBroadcast(Operator):
                 self._on_rule(rule.record, self._rules)
             return ()
         handle, view = self._on_record, self._view
-        return flattened(lambda record: handle(record, view), batch, self._turn)
+        return flattened(lambda record: handle(record, view), batch, self._turn, self._distinct)

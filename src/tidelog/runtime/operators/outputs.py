@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.distinct import Distinct
 from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, Turn
 
@@ -21,6 +22,7 @@ class Outputs:
     """Gathers the output of a user's functions into buffers limited in records, bytes and time."""
 
     __slots__ = (
+        "_distinct",
         "_look",
         "_look_at",
         "_measured",
@@ -31,8 +33,11 @@ class Outputs:
         "times",
     )
 
-    def __init__(self, turn: Turn, *, timed: bool = False) -> None:
+    def __init__(
+        self, turn: Turn, *, timed: bool = False, distinct: Distinct | None = None
+    ) -> None:
         self._turn = turn
+        self._distinct = distinct or Distinct()
         self._portion = Portion(_ROWS_AT_ONCE)
         self.records: list[Any] = []
         self.times: list[int] | None = [] if timed else None
@@ -53,7 +58,8 @@ class Outputs:
         return full or self._turn.over()
 
     def cut(self) -> Batch:
-        """Everything gathered so far, as a buffer."""
+        """Everything gathered so far, as a buffer; raises ValueError as `Distinct.check`."""
+        self._distinct.check(self.records)
         self._measure()
         batch = Batch(self.records, self.times, size_bytes=self._size_bytes)
         self.records, self.times = [], None if self.times is None else []
@@ -94,10 +100,10 @@ class Outputs:
 
 
 def flattened(
-    function: Callable[[Any], Iterable[Any]], batch: Batch, turn: Turn
+    function: Callable[[Any], Iterable[Any]], batch: Batch, turn: Turn, distinct: Distinct
 ) -> Iterator[Batch]:
     """Buffers of the function's output for each record, with the record's event time."""
-    outputs = Outputs(turn, timed=batch.times is not None)
+    outputs = Outputs(turn, timed=batch.times is not None, distinct=distinct)
     times: Iterable[int | None] = repeat(None) if batch.times is None else batch.times
     for record, time in zip(batch.records, times, strict=False):
         yield from outputs.take(function(record), time)

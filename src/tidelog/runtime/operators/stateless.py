@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.distinct import Distinct
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.outputs import flattened
 from tidelog.runtime.user_code import map_all
@@ -14,9 +15,12 @@ class Map(Operator):
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
+        self._distinct = Distinct()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        return (Batch(map_all(self._function, batch.records), batch.times),)
+        made = map_all(self._function, batch.records)
+        self._distinct.check(made, batch.records)
+        return (Batch(made, batch.times),)
 
 
 class Filter(Operator):
@@ -43,9 +47,10 @@ class FlatMap(Operator):
 
     def open(self, context: OperatorContext) -> None:
         self._turn = context.turn
+        self._distinct = Distinct()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        return flattened(self._function, batch, self._turn)
+        return flattened(self._function, batch, self._turn, self._distinct)
 
 
 class MapBatches(Operator):

@@ -18,7 +18,7 @@ from tidelog.events import Event
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.node import Node
-from tidelog.runtime.user_code import blame
+from tidelog.runtime.user_code import blame, map_all
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
@@ -219,7 +219,7 @@ def _whole(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 def _each(records: Any, convert: Callable[[Any], Any]) -> Any:
-    return list(map(convert, records))
+    return map_all(convert, records)
 
 
 _UNTYPED_VALUES: Final[Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]]] = {

@@ -39,7 +39,7 @@ from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import InputOrigins
 from tidelog.runtime.tasks.worktime import LongCalls, WorkTime
-from tidelog.runtime.user_code import blame, close_all
+from tidelog.runtime.user_code import blame, blamed, close_all
 from tidelog.state.operator_state import OperatorStates
 from tidelog.state.registry import StateRegistry
 
@@ -287,8 +287,7 @@ class Deployment:
             self._closes(subtask, output.close)
             return output
 
-        with blame(last.id):
-            output = await offload.run_to_end(opened)
+        output = await offload.run_to_end(blamed(last.id, opened))
         state = self.plan.state_of(subtask)
         await output.recover(state.transactions if state else ())
         return output

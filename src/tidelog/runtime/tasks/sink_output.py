@@ -22,7 +22,7 @@ from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.turn import TURN_S
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.tasks.worktime import WorkTime
-from tidelog.runtime.user_code import blame
+from tidelog.runtime.user_code import blame, blamed
 
 
 class _Transaction(msgspec.Struct, frozen=True, array_like=True):
@@ -79,8 +79,7 @@ class SinkOutput:
         restored = list(map(_decoded, transactions))
         async with self._lock:
             tokens = [transaction.token for transaction in restored]
-            with blame(self._name):
-                await self._offload.run_to_end(self._writer.recover, tokens)
+            await self._offload.run_to_end(blamed(self._name, self._writer.recover), tokens)
 
     def joined(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """What a buffer of input has become, in few buffers: each is a call of the writer."""
@@ -101,8 +100,8 @@ class SinkOutput:
                 self._writer.write(records)
             took = now() - started
             if self._writer.full():
-                with self.work.waiting(), blame(self._name):
-                    await self._offload.run_to_end(self._writer.make_room)
+                with self.work.waiting():
+                    await self._offload.run_to_end(blamed(self._name, self._writer.make_room))
         self.work.called(self._name, took)
         self._portion.took(len(records), took)
         if self.work.turn.over():
@@ -136,8 +135,9 @@ class SinkOutput:
         """Close the open transaction; returns all that a completed checkpoint would commit."""
         with self.work.waiting():
             async with self._lock:
-                with blame(self._name):
-                    token = await self._offload.run_to_end(self._writer.pre_commit, checkpoint)
+                token = await self._offload.run_to_end(
+                    blamed(self._name, self._writer.pre_commit), checkpoint
+                )
         if token is not None:
             self._open.append(_Transaction(checkpoint, token))
         return tuple(msgspec.msgpack.encode(transaction) for transaction in self._open)
@@ -146,8 +146,9 @@ class SinkOutput:
         """The checkpoint is durable: commit its transactions and those before it."""
         async with self._lock:
             for transaction in [t for t in self._open if t.checkpoint <= checkpoint]:
-                with blame(self._name):
-                    await self._offload.run_to_end(self._writer.commit, transaction.token)
+                await self._offload.run_to_end(
+                    blamed(self._name, self._writer.commit), transaction.token
+                )
                 self._open.remove(transaction)
 
     @asynccontextmanager

@@ -161,12 +161,11 @@ class SourceTask(Task):
     async def _find_splits(self) -> None:
         """Add the splits that a discovery has found, and start the next one when it is due."""
         if self._finding is None and self._now() >= self._find_at:
-            self._finding = asyncio.ensure_future(self._splits.find())
+            self._finding = asyncio.ensure_future(self._splits.find(self.id.operator))
             self._finding.add_done_callback(lambda _: self._wake.set())
         if self._finding is None or not self._finding.done():
             return
-        with blame(self.id.operator):
-            splits = self._finding.result()
+        splits = self._finding.result()
         self._finding = None
         again = self._source.rediscover_s
         self._find_at = math.inf if again is None else self._now() + again

@@ -16,6 +16,7 @@ from tidelog.effects import Effects
 from tidelog.ids import CheckpointId
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.watermarks import LeastWatermark
+from tidelog.runtime.user_code import blamed
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.objects.values import ObjectEncoding
@@ -51,13 +52,18 @@ class SourceSplits:
         """Whether a split has appeared after the source began, in this run or an earlier one."""
         return self._begun or (self._first is not None and split not in self._first)
 
-    async def find(self) -> list[str]:
-        """All splits known now; discovers again at the interval that the source asks for."""
+    async def find(self, operator: str) -> list[str]:
+        """All splits known now; discovers again at the interval that the source asks for.
+
+        Raises UserFunctionError, naming the operator, for what the source raises.
+        """
         async with self._lock:
             now = self._effects.clock.monotonic()
             again = self._source.rediscover_s
             if self._found is None or (again is not None and now - self._found_at >= again):
-                self._found = await self._effects.offload.wait(_discover, self._source)
+                self._found = await self._effects.offload.wait(
+                    blamed(operator, _discover), self._source
+                )
                 self._found_at = now
                 if self._first is None:
                     self._first = frozenset(self._found)

@@ -15,6 +15,7 @@ from tidelog.connectors.kafka.client import Cluster, library, translated
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError, CorruptObjectError, StoreUnreachableError, TidelogError
 from tidelog.events import Event
+from tidelog.runtime.user_code import map_all
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class Decoder:
     def records(self, messages: Sequence[Any]) -> list[KafkaRecord]:
         """The records of messages; raises CorruptObjectError, and what dead letters raise."""
         try:
-            return list(map(self._record, messages))
+            return map_all(self._record, messages)
         except Exception:  # whatever a function of the user raises
             return self._one_by_one(messages)
 

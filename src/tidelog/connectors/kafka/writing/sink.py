@@ -13,6 +13,7 @@ from tidelog.connectors.kafka.writing.writer import StagingWriter
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.runtime.user_code import each
 
 
 class KafkaSink(Sink):
@@ -88,7 +89,7 @@ class DirectWriter(SinkWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records; raises UserFunctionError for one that does not fit."""
-        for message in map(self._messages.of, records):
+        for message in each(self._messages.of, records):
             self._outbox.add(message)
 
     def full(self) -> bool:

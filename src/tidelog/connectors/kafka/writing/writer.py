@@ -25,6 +25,7 @@ from tidelog.connectors.kafka.writing.targets import Targets
 from tidelog.connectors.kafka.writing.topics import Topics
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
+from tidelog.runtime.user_code import each
 
 
 class StagingWriter(SinkWriter):
@@ -73,7 +74,7 @@ class StagingWriter(SinkWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records to the staging topic; raises UserFunctionError for one that does not fit."""
-        for message in map(self._messages.of, records):
+        for message in each(self._messages.of, records):
             self._targets.add(message.topic)
             self._outbox.add(self._wrapped(message))
             self._staged += 1
