@@ -175,3 +175,57 @@ def banned(tree: ast.Module) -> Iterator[str]:
 def test_every_module_with_code_says_what_it_holds() -> None:
     trees = {name_of(path): tree_of(path) for path in MODULES}
     assert [n for n, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
+
+
+LAZY = {"map", "filter", "reduce", "starmap", "filterfalse", "takewhile", "dropwhile"}
+"""They take a StopIteration of their function for the end of what they iterate over."""
+CALLED_SAFELY = "tidelog.runtime.user_code"
+
+
+def test_no_function_of_a_user_is_given_to_what_a_stop_iteration_ends() -> None:
+    """`map_all` and `each` of `user_code` call one for every record, and fail where it does."""
+    wrong = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in MODULES
+        if name_of(path).startswith("tidelog.") and name_of(path) != CALLED_SAFELY
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in LAZY
+        and node.args
+        and last_name(node.args[0]) in users_functions()
+        and not within_strict_zip(tree_of(path), node)
+    ]
+    assert wrong == []
+
+
+def last_name(node: ast.expr) -> str:
+    """`value_of` for `value_of` and for `self._value_of`."""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name.lstrip("_")
+
+
+def within_strict_zip(tree: ast.Module, call: ast.Call) -> bool:
+    """What ends early is missed there."""
+    return any(
+        isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "zip"
+        and call in node.args
+        and any(keyword.arg == "strict" for keyword in node.keywords)
+        for node in ast.walk(tree)
+    )
+
+
+@cache
+def users_functions() -> set[str]:
+    """The names of functions that jobs, sources and sinks are given."""
+    given = [SOURCE / "tidelog/runtime/graph.py", *SOURCE.glob("tidelog/connectors/**/*.py")]
+    return {
+        argument.arg
+        for path in given
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef)
+        and (node.name == "__init__" or path.name == "graph.py")
+        for argument in [*node.args.args, *node.args.kwonlyargs]
+        if argument.annotation is not None and "Callable" in ast.unparse(argument.annotation)
+    }

@@ -18,11 +18,12 @@ _THEN: Final = 8
 class Distinct:
     """Looks at the buffers that one function makes."""
 
-    __slots__ = ("_buffers", "_last")
+    __slots__ = ("_buffers", "_last", "_last_got")
 
     def __init__(self) -> None:
         self._buffers = 0
         self._last: Any = None
+        self._last_got: Any = None
 
     def check(self, made: Sequence[Any], of: Sequence[Any] = ()) -> None:
         """Raises ValueError for an object that is there twice, and that somebody could change.
@@ -32,8 +33,8 @@ class Distinct:
         self._buffers += 1
         if (self._buffers > _FIRST and self._buffers % _THEN) or not made:
             return
-        again = made[0] is self._last
-        self._last = made[-1]
+        again = made[0] is self._last and not (of and of[0] is self._last_got)
+        self._last, self._last_got = made[-1], of[-1] if of else None
         if not again and len(set(map(id, made))) == len(made):
             return
         times = Counter(map(id, made))

@@ -1,0 +1,250 @@
+"""Functions that change their records, reuse their objects, stop iteration or exit: what one does
+reaches no other, and none ends a job as if its data were over."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.first_jobs.programs import run
+from tidelog import (
+    Callback,
+    Files,
+    Job,
+    KeyedStream,
+    Rate,
+    Replayable,
+    Row,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    Stream,
+    TidelogError,
+    UserFunctionError,
+)
+
+
+def rows(count: int = 3000) -> list[dict[str, Any]]:
+    return [{"n": n, "tags": [n]} for n in range(count)]
+
+
+def mark(record: dict[str, Any]) -> dict[str, Any]:
+    record["n"] = -1
+    record["tags"].append("changed")
+    return record
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_branch_sees_nothing_of_what_another_does_to_its_records(
+    tmp_path: Path, first: bool, parallelism: int
+) -> None:
+    seen: list[Any] = []
+    marked: list[Any] = []
+    job = Job("branches")
+    stream = job.source(Replayable(rows)).map(dict)
+
+    def changes() -> None:
+        stream.map(mark).sink(Callback(marked.append), name="marked")
+
+    if first:
+        changes()
+    stream.map(lambda r: (r["n"], tuple(r["tags"]))).sink(Callback(seen.append), name="seen")
+    if not first:
+        changes()
+    run(job, tmp_path / "store", parallelism=parallelism)
+    assert sorted(seen) == [(n, (n,)) for n in range(3000)]
+    assert sorted(r["tags"][0] for r in marked) == list(range(3000))
+    assert {(r["n"], r["tags"][1]) for r in marked} == {(-1, "changed")}
+
+
+def test_every_subtask_has_a_rule_of_its_own(tmp_path: Path) -> None:
+    counted: list[int] = []
+
+    def learn(rule: dict[str, int], known: Any) -> None:
+        rule["times"] += 1
+        known["rule"] = rule
+
+    def apply(record: int, known: Any) -> Iterator[int]:
+        yield known["rule"]["times"] if "rule" in known else 1
+
+    job = Job("rules")
+    rules = job.source(Replayable(lambda: iter([{"times": 0}])), name="rules")
+    numbers = job.source(Replayable(range(4000)), name="numbers").rebalance()
+    found = numbers.with_broadcast(rules, on_rule=learn, on_record=apply)
+    found.sink(Callback(counted.append))
+    run(job, tmp_path / "store", parallelism=4)
+    assert set(counted) == {1}
+
+
+def test_what_follows_an_aggregate_cannot_change_its_state(tmp_path: Path) -> None:
+    totals: list[Any] = []
+
+    def empty(update: tuple[str, list[int]]) -> int:
+        count = len(update[1])
+        update[1].clear()
+        return count
+
+    job = Job("updates")
+    keyed = job.source(Replayable(range(20_000))).key_by(lambda n: "all")
+    updates = keyed.aggregate(lambda n: [n], lambda a, b: a + b, emit_updates=True)
+    updates.map(empty).sink(Callback(totals.append))
+    run(job, tmp_path / "store", buffer_records=500)
+    assert totals[-1] == 20_000
+
+
+def reused(records: Iterable[Any]) -> Iterator[dict[str, int]]:
+    one: dict[str, int] = {}
+    for n in records:
+        one["n"] = n
+        yield one
+
+
+class Reusing(StatefulProcessor):
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """No state."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Any:
+        return reused(rows)
+
+
+KEPT: dict[str, int] = {}
+
+
+def updated(n: int) -> dict[str, int]:
+    KEPT["n"] = n
+    return KEPT
+
+
+NUMBERS = Replayable(range(100))
+GIVES_ONE_OBJECT: dict[str, Callable[[Job], Stream]] = {
+    "flat_map": lambda job: job.source(NUMBERS).flat_map(lambda n: reused([n, n + 1])),
+    "flat_map, once a call": lambda job: job.source(NUMBERS).flat_map(lambda n: [updated(n)]),
+    "map": lambda job: job.source(NUMBERS).map(updated),
+    "source": lambda job: job.source(Replayable(lambda: reused(range(100)))),
+    "rate": lambda job: job.source(Rate(None, limit=100, make=updated)),
+    "processor": lambda job: job.source(NUMBERS).key_by(lambda n: 1).transform_with_state(Reusing),
+}
+
+
+@pytest.mark.parametrize("name", GIVES_ONE_OBJECT)
+def test_one_object_given_twice_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    found: list[Any] = []
+    job = Job("reused")
+    GIVES_ONE_OBJECT[name](job).sink(Callback(found.append))
+    with pytest.raises(UserFunctionError, match="the same dict was given twice"):
+        run(job, tmp_path / "store")
+    assert found == []
+
+
+def test_what_nobody_can_change_may_be_given_twice(tmp_path: Path) -> None:
+    found: list[Any] = []
+    row, repeated = Row(a=1), [{"n": 1}] * 50
+    job = Job("repeated")
+    numbers = job.source(NUMBERS, name="numbers").flat_map(lambda n: [row, row, "x", "x", (1, "y")])
+    numbers.sink(Callback(found.append), name="one")
+    # A list that has one object many times is the user's own, and so is what is made of it.
+    job.source(Replayable(repeated), name="list").map(lambda r: r).sink(
+        Callback(found.append), name="two"
+    )
+    run(job, tmp_path / "store")
+    assert len(found) == 550
+
+
+def stop(*_: Any) -> Any:
+    raise StopIteration
+
+
+def leave(*_: Any) -> Any:
+    sys.exit(0)
+
+
+def cancel(*_: Any) -> Any:
+    raise asyncio.CancelledError
+
+
+def keyed(job: Job) -> KeyedStream:
+    return job.source(NUMBERS).event_time(lambda n: n).key_by(lambda n: n % 3)
+
+
+Function = Callable[..., Any]
+CALLS: dict[str, Callable[[Job, Function], Stream]] = {
+    "map": lambda job, f: job.source(NUMBERS).map(f),
+    "filter": lambda job, f: job.source(NUMBERS).filter(f),
+    "flat_map": lambda job, f: job.source(NUMBERS).flat_map(f),
+    "map_batches": lambda job, f: job.source(NUMBERS).map_batches(f),
+    "event_time": lambda job, f: job.source(NUMBERS).event_time(f),
+    "key_by": lambda job, f: job.source(NUMBERS).key_by(f).aggregate(len, max),
+    "value_of": lambda job, f: keyed(job).aggregate(f, max),
+    "combine": lambda job, f: keyed(job).aggregate(abs, f),
+    "tumbling value_of": lambda job, f: keyed(job).window(10, value_of=f, combine=max),
+    "tumbling combine": lambda job, f: keyed(job).window(10, value_of=abs, combine=f),
+    "sliding value_of": lambda job, f: keyed(job).window(10, 5, value_of=f, combine=max),
+    "sliding combine": lambda job, f: keyed(job).window(10, 5, value_of=abs, combine=f),
+    "window_records": lambda job, f: keyed(job).window_records(10, function=f),
+    "make": lambda job, f: job.source(Rate(None, limit=100, make=f)),
+    "records": lambda job, f: job.source(Replayable(f)),
+}
+
+
+@pytest.mark.parametrize("function", [stop, leave, cancel])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_function_that_stops_exits_or_cancels_has_failed(
+    call: str, function: Function, tmp_path: Path
+) -> None:
+    found: list[Any] = []
+    job = Job("misbehaving")
+    CALLS[call](job, function).sink(Callback(found.append))
+    reason = {stop: "StopIteration", leave: "SystemExit: 0", cancel: "CancelledError"}[function]
+    with pytest.raises(UserFunctionError, match=reason):
+        run(job, tmp_path / "store")
+    assert found == []
+
+
+@pytest.mark.parametrize("function", [stop, leave, cancel])
+@pytest.mark.parametrize("sink", ["callback", "format"])
+def test_a_function_of_a_sink_that_stops_exits_or_cancels_has_failed(
+    sink: str, function: Function, tmp_path: Path
+) -> None:
+    job = Job("misbehaving")
+    sinks = {"callback": Callback(function), "format": Files(tmp_path / "out", format=function)}
+    job.source(NUMBERS).sink(sinks[sink])
+    with pytest.raises(TidelogError, match=r"StopIteration|SystemExit|CancelledError"):
+        run(job, tmp_path / "store")
+
+
+PROGRAM = """
+import sys
+
+from tidelog import Callback, Job, Replayable
+
+
+def leave(n):
+    if n == 50:
+        sys.exit(0)
+    return n
+
+
+def job():
+    job = Job("leaving")
+    job.source(Replayable(range(100))).map(leave).sink(Callback(print))
+    return job
+"""
+
+
+def test_a_command_whose_job_exits_by_itself_fails(tmp_path: Path) -> None:
+    (tmp_path / "leaving.py").write_text(PROGRAM)
+    ran = subprocess.run(
+        [sys.executable, "-m", "tidelog", "run", "leaving:job", "--store", "store"],
+        cwd=tmp_path,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "map; expected to return; found SystemExit: 0" in ran.stderr
