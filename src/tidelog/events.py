@@ -79,6 +79,11 @@ class Event(Enum):
     )
 
     # Programs with a loop of their own.
+    STEP_AWAITED = (
+        WARNING,
+        "a checkpoint waits for a step to end, since %(seconds)d s, of thread %(threads)s, and no "
+        "other thread can begin one; advance(), step() and checkpoint() end a step",
+    )
     STEP_OPEN = (
         WARNING,
         "checkpoint %(checkpoint)d was given up because a step did not end, of thread %(threads)s; "

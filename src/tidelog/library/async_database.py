@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.effects import SystemClock
-from tidelog.errors import CheckpointFailedError, ConfigError
+from tidelog.errors import CheckpointFailedError
 from tidelog.library.async_lock import AsyncStateLock
-from tidelog.library.database import Database
+from tidelog.library.database import Database, found_in
 from tidelog.library.declarations import State
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates
@@ -109,7 +109,8 @@ class AsyncDatabase:
         """The changes in the block are in one checkpoint, all of them, with its positions.
 
         It begins when no checkpoint is about to capture what is there, and when memory and sinks
-        have room. Do not await in the block what may take long: a checkpoint waits for its end. A
+        have room; within another step of the task it is a part of that one. Do not await in the
+        block what may take long: a checkpoint waits for its end. A
         block that breaks off after it has changed something, also by being cancelled, ends the
         database: open it again, and it goes on from its last checkpoint.
         """
@@ -119,10 +120,11 @@ class AsyncDatabase:
             yield
         except BaseException as error:
             if self._lock.in_step:
-                await _to_end(self._event_loop, self._core._broken_by(error))
+                await _to_end(self._event_loop, self._core._broken_by(found_in(error)))
             raise
         finally:
-            self._core._program.end_step()
+            if self._lock.leave_block():
+                self._core._program.end_step()
 
     async def scan(
         self, name: str, *, prefix: Any = None, after: Any = None
@@ -142,7 +144,7 @@ class AsyncDatabase:
         Tasks that wait at the same time share a checkpoint. Raises CheckpointFailedError and what
         has ended the database.
         """
-        self._between_steps()
+        self._core._end_step()
         try:
             return await self._asked(self._core._checkpoint())
         except CheckpointFailedError as error:
@@ -152,18 +154,8 @@ class AsyncDatabase:
         """Wait for a checkpoint that is kept until somebody drops it; raises
         SavepointFailedError.
         """
-        self._between_steps()
+        self._core._end_step()
         return await self._asked(self._core._runner.savepoint(name))
 
     async def _asked(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(self._event_loop.start(work))
-
-    def _between_steps(self) -> None:
-        self._core._check()
-        if self._lock.has_begun:
-            raise ConfigError(
-                "a checkpoint",
-                expected="to be awaited after the step",
-                found="a step of this task that has not ended",
-                action="leave the block of `async with db.step():` first",
-            )

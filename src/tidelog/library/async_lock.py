@@ -50,7 +50,14 @@ class AsyncStateLock(StateLock):
         super().changing()
 
     async def begin_step(self) -> None:
-        """Wait until the calling task may begin a step, and begin it; at once when `closed`."""
+        """Wait until the calling task may begin a step, and begin it; at once when `closed`.
+
+        In a step of its own it enters a block of it.
+        """
+        await self._begun()
+        self.enter_block()
+
+    async def _begun(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self.take()
@@ -73,11 +80,6 @@ class AsyncStateLock(StateLock):
     def advancing(self) -> None:
         """A task notes a position in its step, which ends where its block does."""
         self.changing()
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a step of the calling task is open."""
-        return self._caller() in self._steps
 
     @property
     def in_step(self) -> bool:

@@ -68,7 +68,9 @@ class Database:
         self.label = label or f"database {store.url}"
         """What errors call it."""
         sinks, lock = dict(sinks or {}), lock or StateLock(event_loop.lock)
-        self._program = Program(dict(state), sinks, lock, self._ending, thrifty=self._partition)
+        self._program = Program(
+            dict(state), sinks, lock, self._ending, self._abandoned, thrifty=self._partition
+        )
         job = Job(name)
         job.called_by(self._program, name=_OPERATOR, sinks=sinks)
         self._runner = JobRunner(job, store, config, event_loop.effects, resources=resources)
@@ -145,25 +147,31 @@ class Database:
         """The changes in the block are in one checkpoint, all of them; for programs without
         positions.
 
-        A block that breaks off after it has changed something ends the database, for nobody can
-        take back its changes: open it again, and it goes on from its last checkpoint.
+        A block within another one of the same thread is a part of that step, and so are positions:
+        `advance` does not end it. A block that breaks off after it has changed something ends the
+        database, for nobody can take back its changes: open it again, and it goes on from its last
+        checkpoint.
         """
         self._check()
+        lock = self._program.lock
+        lock.enter_block()
         try:
             yield
         except BaseException as error:
+            lock.leave_block()
             if self._program.in_own_step:
-                self._event_loop.ask(self._broken_by(error))
+                self._event_loop.ask(self._broken_by(found_in(error)))
             raise
-        self._program.end_step()
+        if lock.leave_block():
+            self._program.end_step()
 
     def checkpoint(self) -> Checkpoint:
         """Wait until all that was changed is durable, and end the step of the calling thread.
 
-        Raises CheckpointFailedError and what has ended the database.
+        Raises CheckpointFailedError, ConfigError within a block of a step, and what has ended the
+        database.
         """
-        self._check()
-        self._program.end_step()
+        self._end_step()
         try:
             return self._event_loop.ask(self._checkpoint())
         except CheckpointFailedError as error:
@@ -171,16 +179,16 @@ class Database:
 
     def savepoint(self, name: str | None = None) -> Savepoint:
         """Wait for a checkpoint that is kept until somebody drops it, and end the calling thread's
-        step; raises SavepointFailedError.
+        step; raises SavepointFailedError, and ConfigError within a block of a step.
         """
-        self._check()
-        self._program.end_step()
+        self._end_step()
         return self._event_loop.ask(self._runner.savepoint(name))
 
     def close(self) -> None:
         """Take a last checkpoint, and release everything. A step that is open is part of it."""
         if self._running is None:
             return
+        self._check_between_blocks("close")
         try:
             self.checkpoint()
         finally:
@@ -265,6 +273,21 @@ class Database:
         for _ in self._program.backend.flush_in_steps(settle=True):
             await self._event_loop.effects.clock.sleep(0)
 
+    def _end_step(self) -> None:
+        """End the step of the caller; raises ConfigError within a block of it."""
+        self._check()
+        self._check_between_blocks("a checkpoint")
+        self._program.end_step()
+
+    def _check_between_blocks(self, what: str) -> None:
+        if self._program.lock.in_block:
+            raise ConfigError(
+                f"{what} of {self.label}",
+                expected="it after the step",
+                found="a block `with db.step():` of the same caller that has not ended",
+                action="leave the block first: its changes are in a checkpoint together",
+            )
+
     def _check(self) -> None:
         """Raise what has ended the database."""
         if self._program.lock.closed:
@@ -304,12 +327,18 @@ class Database:
         finally:
             self._on_closed()
 
-    async def _broken_by(self, error: BaseException) -> None:
+    def _abandoned(self, thread: str) -> None:
+        """A thread has ended with its step open."""
+        self._event_loop.start(
+            self._broken_by(f"the end of thread {thread!r}, which has changed something in it")
+        )
+
+    async def _broken_by(self, found: str) -> None:
         """In the event loop: end it, as a step that has changed something broke off."""
         self._broken = UserFunctionError(
             f"a step of {self.label}",
             expected="to end",
-            found=f"{type(error).__name__}: {error}",
+            found=found,
             action="open the database again: it goes on from its last checkpoint",
         )
         await self._cancel()
@@ -325,6 +354,11 @@ class Database:
         await self._cancel()
         self._running = None
         await self._runner.store.close()
+
+
+def found_in(error: BaseException) -> str:
+    """What broke a step off, for its error."""
+    return f"{type(error).__name__}: {error}"
 
 
 def _uncontrolled(error: StorageError) -> None:

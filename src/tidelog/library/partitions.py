@@ -123,8 +123,7 @@ class Partitions:
         """
         self._check_open()
         databases = list(self._open.values())
-        for each in databases:
-            each._program.end_step()
+        self._end_steps(databases)
         self._raise_first(
             self._event_loop.ask(_outcomes({d.label: d._settle() for d in databases}))
         )
@@ -134,8 +133,7 @@ class Partitions:
 
         A step that is open is part of its checkpoint.
         """
-        for each in self._open.values():
-            each._program.end_step()
+        self._end_steps(self._open.values())
         self._end(timeout_s=math.inf)
 
     def __getitem__(self, partition: int) -> Database:
@@ -208,6 +206,14 @@ class Partitions:
             finally:
                 self._event_loop.close()
         self._raise_first(errors)
+
+    def _end_steps(self, databases: Iterable[Database]) -> None:
+        """End the steps of the calling thread; raises ConfigError within a block of one."""
+        databases = list(databases)
+        for each in databases:
+            each._check_between_blocks("a checkpoint")
+        for each in databases:
+            each._program.end_step()
 
     def _raise_first(self, errors: Mapping[str, Exception]) -> None:
         if errors:

@@ -5,12 +5,14 @@ the step that it ends; a checkpoint captures no step that has not ended.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from tidelog.errors import ConfigError
+from tidelog.events import Event
 from tidelog.ids import CheckpointId
 from tidelog.library.declarations import State
 from tidelog.library.handles import KeyStates, states_of_keys
@@ -32,8 +34,12 @@ from tidelog.state.key_groups import key_group
 from tidelog.state.keys import AS_THEY_ARE, checked_key
 from tidelog.state.schema.decode import POSITIONS
 
+logger = logging.getLogger(__name__)
+
 _LEAST: Final = -(1 << 63)
 _MOST: Final = (1 << 63) - 1
+_LONG_STEP_S: Final = 5.0
+"""After this time a warning names the threads whose step a checkpoint waits for."""
 _PORTION: Final = 1024
 """Records that a sink gets at a time."""
 
@@ -67,13 +73,14 @@ class Program:
         sinks: Iterable[str],
         lock: StateLock,
         ending: Callable[[], Exception],
+        abandoned: Callable[[str], None],
         *,
         thrifty: bool = False,
     ) -> None:
         self.lock = lock
         self.thrifty = thrifty
         """As `Caller.thrifty`."""
-        self._ending = ending
+        self._ending, self._abandoned = ending, abandoned
         self.began: Future[None] = Future()
         """Done when the states are restored."""
         self.durable: dict[Any, Any] = {}
@@ -104,13 +111,14 @@ class Program:
         self._key_states = states_of_keys(self.lock, self.backend, self._operator.states)
         self.durable = self._operator.positions()
         self._positions = dict(self.durable)
-        self.lock.begin(self._look, self._ending)
+        self.lock.begin(self._look, self._ending, self._abandoned)
         self.began.set_result(None)
 
     @asynccontextmanager
     async def held(self, given_up: asyncio.Event) -> AsyncIterator[bool]:
         """As `Caller.held`: no step is open in the block, and none begins."""
         loop, lock, none_open = asyncio.get_running_loop(), self.lock, asyncio.Event()
+        told_in_s: float | None = _LONG_STEP_S
 
         def ended() -> None:
             loop.call_soon_threadsafe(none_open.set)
@@ -122,7 +130,12 @@ class Program:
             while lock.any_step and not given.done():
                 none_open.clear()
                 waiting = asyncio.ensure_future(none_open.wait())
-                await asyncio.wait([waiting, given], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [waiting, given], timeout=told_in_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not waiting.done() and not given.done():
+                    Event.STEP_AWAITED.log(logger, seconds=told_in_s, threads=self.in_step)
+                    told_in_s = None
                 waiting.cancel()
             held = not lock.any_step
             if held:
@@ -215,7 +228,7 @@ class Program:
             records.append(record)
 
     def advance(self, partition: Any, position: Any) -> None:
-        """Note a position, and end the step of the calling thread."""
+        """Note a position, and end the step of the calling thread unless it is in a block."""
         # Most positions are offsets.
         if position.__class__ is not int or not _LEAST <= position <= _MOST:
             POSITION_VALUES.encode(position)

@@ -2,16 +2,20 @@
 
 Invariants: whoever touches state holds the lock, and the event loop holds it whenever it runs any
 code, so nothing that was written for one thread needs to know of others. Callers work in steps: a
-step begins with a thread's first change and ends when the thread says so; while steps are blocked
-none is open and none begins, so that what is captured then is whole steps. All databases of one
-event loop share one lock, a `LoopLock`; each has steps of its own, which block no other's.
+step begins with a thread's first change and ends when the thread says so, within blocks
+(`with db.step()`) at the end of the outermost one; the step of a thread that ends before is never
+captured. While steps are blocked none is open and none begins, so that what is captured then is
+whole steps. All databases of one event loop share one lock, a `LoopLock`; each has steps of its
+own, which block no other's.
 
 A lock alone would not do: a caller that takes it again at once wins against a thread that has to be
 woken up first, again and again.
 """
 
 import selectors
+import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,6 +24,8 @@ from tidelog.errors import ConfigError
 
 _LOOK_EVERY: Final = 1024
 """Changes after which the event loop is told to see whether a flush is due."""
+_MOMENT_S: Final = 1e-6
+"""The system sleeps for some 60 microseconds at least: enough for the loop to be awake."""
 
 
 class LoopLock:
@@ -46,6 +52,19 @@ class LoopLock:
             hold_thread(seconds)
         finally:
             self.take_for_loop()
+
+    def give_way(self) -> None:
+        """For a caller that has the lock: be without it for a moment, in which the loop goes on.
+
+        A thread that lets go of the interpreter's lock now and then, and takes it again before any
+        other has woken up, keeps it for ever: who waits for it demands it only where it was held
+        for `sys.getswitchinterval()` without a break. Waking the loop up is such a break.
+        """
+        self.lock.release()
+        try:
+            hold_thread(_MOMENT_S)
+        finally:
+            self.lock.acquire()
 
     def take_for_loop(self) -> None:
         """The loop takes the lock, before any caller that asks from now on."""
@@ -83,16 +102,26 @@ class StateLock:
         self._paused = False
         self._steps: set[Any] = set()
         """Callers whose step is open."""
+        self._blocks: dict[Any, int] = {}
+        """Callers that are within blocks of a step, and in how many."""
+        self._threads = threading.local()
+        """Of each thread that has begun a step, what notices its end."""
         self._changes = 0
         """Since the loop looked whether a flush is due."""
 
-    def begin(self, look: Callable[[], None], ending: Callable[[], Exception]) -> None:
+    def begin(
+        self,
+        look: Callable[[], None],
+        ending: Callable[[], Exception],
+        abandoned: Callable[[str], None],
+    ) -> None:
         """For the loop: callers may take the lock from now on.
 
         `look` is called by a caller that has the lock when much was changed. `ending` is what
         operations raise once the state is closed; it may wait for the end, without the lock.
+        `abandoned` is called with the name of a thread that ends with its step open, by itself.
         """
-        self._look, self._ending = look, ending
+        self._look, self._ending, self._abandoned = look, ending, abandoned
         self._shared.states.append(self)
 
     def __enter__(self) -> None:
@@ -141,11 +170,18 @@ class StateLock:
 
     def changing(self) -> None:
         """A caller that has the lock is about to change state: its step is open from now on."""
-        self._steps.add(self._caller())
+        caller = self._caller()
+        if caller not in self._steps:
+            self._steps.add(caller)
+            if not hasattr(self._threads, "end"):
+                self._threads.end = _EndOfThread(self)
         self._changes += 1
         if self._changes >= _LOOK_EVERY:
             self._changes = 0
             self._look()
+            self._shared.give_way()
+            if self.busy:
+                self.yield_to_loop()
 
     def look_at_next(self) -> None:
         """For the loop: it is to be told of the next change."""
@@ -157,8 +193,42 @@ class StateLock:
         if self._steps_ended is not None and not self._steps:
             self._steps_ended()
 
-    advancing = end_step
-    """A caller that has the lock is about to note a position, which ends its step."""
+    def advancing(self) -> None:
+        """A caller that has the lock is about to note a position, which ends its step, or belongs
+        to the block that it is in.
+        """
+        if self._blocks and self._caller() in self._blocks:
+            self.changing()
+        else:
+            self.end_step()
+
+    def enter_block(self) -> None:
+        """The caller's step does not end before it has left this block."""
+        caller = self._caller()
+        self._blocks[caller] = self._blocks.get(caller, 0) + 1
+
+    def leave_block(self) -> bool:
+        """Leave the innermost block of the caller; whether it was the outermost one too."""
+        caller = self._caller()
+        self._blocks[caller] -= 1
+        if self._blocks[caller]:
+            return False
+        del self._blocks[caller]
+        return True
+
+    @property
+    def in_block(self) -> bool:
+        """Whether the caller is within a block of a step."""
+        return self._caller() in self._blocks
+
+    def thread_ended(self, thread: int, name: str) -> None:
+        """For a thread at its end: if its step is open, nobody can end it any more."""
+        self._blocks.pop(thread, None)
+        if thread in self._steps and not self.closed:
+            # A thread that begins later may get the same number: the step is nobody's now.
+            self._steps.add(name)
+            self._steps.discard(thread)
+            self._abandoned(name)
 
     @property
     def in_step(self) -> bool:
@@ -169,7 +239,7 @@ class StateLock:
     def open_steps(self) -> list[str]:
         """The names of the threads whose step is open."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
-        return [names.get(thread, "one that has ended") for thread in self._steps]
+        return [names.get(each, str(each)) for each in list(self._steps)]
 
     @property
     def any_step(self) -> bool:
@@ -213,6 +283,23 @@ class StateLock:
         self.update()
         # Also while steps are blocked: who waited for the loop may have a step to end.
         self._shared.turn.notify_all()
+
+
+class _EndOfThread:
+    """Notices the end of the thread that has made it: Python drops what is local to a thread then.
+
+    Nothing else would tell it at once, and a later thread may have the same number.
+    """
+
+    def __init__(self, lock: StateLock) -> None:
+        self._lock = weakref.ref(lock)
+        thread = threading.current_thread()
+        self._thread, self._name = threading.get_ident(), thread.name
+
+    def __del__(self) -> None:
+        lock = self._lock()
+        if lock is not None and not sys.is_finalizing():
+            lock.thread_ended(self._thread, self._name)
 
 
 class ReadersLock(StateLock):

@@ -279,7 +279,7 @@ class _Opening:
                 name: declared_state(backend, name, each) for name, each in self.declared.items()
             }
         lock = ReadersLock(LoopLock(), f"view of {url}")
-        lock.begin(lambda: None, ending)
+        lock.begin(lambda: None, ending, lambda _: None)
         return _Subtask(lock, backend, states, states_of_keys(lock, backend, states))
 
 

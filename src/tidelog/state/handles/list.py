@@ -44,27 +44,32 @@ class ListState:
 
     def put(self, newState: list[tuple[Any, ...]]) -> None:
         """Replace the list."""
-        elements = self._hold(newState)
-        self.clear()
-        self._append(elements)
+        self.put_held(self.hold(newState))
 
     def appendValue(self, newState: tuple[Any, ...]) -> None:
         """Append one element."""
-        self._append(self._hold([newState]))
+        self.append_held(self.hold([newState]))
 
     def appendList(self, newState: list[tuple[Any, ...]]) -> None:
         """Append all elements of `newState` to the list, in their order."""
-        self._append(self._hold(newState))
+        self.append_held(self.hold(newState))
 
     def clear(self) -> None:
         """Remove the list."""
         for key, _ in list(self._scan()):
             self.keyed.rows.delete(key)
 
-    def _hold(self, values: list[tuple[Any, ...]]) -> list[Any]:
+    def hold(self, values: list[tuple[Any, ...]]) -> list[Any]:
+        """Elements as rows hold them; raises StateSchemaError before anything is changed."""
         return list(map(self.element.hold, values))
 
-    def _append(self, elements: list[Any]) -> None:
+    def put_held(self, elements: list[Any]) -> None:
+        """Replace the list."""
+        self.clear()
+        self.append_held(elements)
+
+    def append_held(self, elements: list[Any]) -> None:
+        """Append elements at the end of the list."""
         append(self._backend, self.keyed.rows, self.keyed.row(), elements)
 
     def _scan(self) -> Iterator[tuple[bytes, list[Any]]]:

@@ -47,8 +47,11 @@ class MapState:
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
         """Set the value of a user key."""
-        keyed = self.keyed
-        keyed.rows.put(self._row(key), keyed.codec.hold(value))
+        self.put_held(self.user_key.store(key), self.keyed.codec.hold(value))
+
+    def put_held(self, entry: bytes, value: Any) -> None:
+        """Set the value of an encoded user key, as rows hold it; None removes it."""
+        self.keyed.rows.put(self.keyed.row() + entry, value)
 
     def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """Entries in the byte order of their keys; entries may be changed while it runs."""
@@ -69,7 +72,7 @@ class MapState:
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
         """Remove a user key."""
-        self.keyed.rows.delete(self._row(key))
+        self.put_held(self.user_key.store(key), None)
 
     def clear(self) -> None:
         """Remove all entries."""
