@@ -185,6 +185,12 @@ def loop_thread(
     def run() -> None:
         with around or nullcontext():
             loop.run_forever()
+            # What an interrupted program has left behind ends here, and is not complained about.
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left))
             loop.close()
 
     threading.Thread(target=run, name="tidelog-loop", daemon=True).start()

@@ -135,8 +135,16 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
         entry = await read_slot(store, candidate)
         if isinstance(entry, Checkpoint):
             return entry
+    if slot is None:
+        raise RestoreError(
+            f"store {store.url}",
+            expected="a checkpoint",
+            found="a job that has begun, and has not completed one yet",
+            action="wait for its first one (every `checkpoint.interval` while it runs), or start "
+            "it again if it has ended",
+        )
     raise RestoreError(
-        f"store {store.url}" if slot is None else f"slot {slot} of store {store.url}",
+        f"slot {slot} of store {store.url}",
         expected="a checkpoint",
         found="the start of a generation",
         action="choose a checkpoint that `tidelog checkpoints list URL` shows",

@@ -22,6 +22,7 @@ from tidelog.library.opening import database_at, started
 from tidelog.library.scan import scanned
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.sink import Sink
+from tidelog.storage.open import Url
 
 T = TypeVar("T")
 
@@ -33,14 +34,14 @@ _ROWS_AT_ONCE: Final = 64
 
 @asynccontextmanager
 async def open_async(
-    url: str,
+    url: Url,
     state: Mapping[str, State],
     *,
     sinks: Mapping[str, Sink] | None = None,
     name: str = "database",
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
-    log_url: str | None = None,
+    log_url: Url | None = None,
 ) -> AsyncIterator["AsyncDatabase"]:
     """Open the state at `url` for an asyncio program, as `tidelog.open` does for others.
 

@@ -27,7 +27,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.storage.object_names import partition_path
-from tidelog.storage.open import Connections, open_store
+from tidelog.storage.open import Connections, Url, open_store
 from tidelog.storage.port import ObjectStore
 
 _INTERVAL_S: Final = 10.0
@@ -38,32 +38,32 @@ _EXPECTED: Final = 32
 
 @overload
 def open(  # as in sqlite3 and shelve: `tidelog.open`
-    url: str,
+    url: Url,
     state: Mapping[str, State],
     *,
     sinks: Mapping[str, Sink] | None = None,
     name: str = "database",
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
-    log_url: str | None = None,
+    log_url: Url | None = None,
 ) -> Database: ...
 
 
 @overload
 def open(
-    url: str,
+    url: Url,
     state: Mapping[str, State] | None = None,
     *,
     at: str | int,
     operator: str | None = None,
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
-    log_url: str | None = None,
+    log_url: Url | None = None,
 ) -> View: ...
 
 
 def open(
-    url: str,
+    url: Url,
     state: Mapping[str, State] | None = None,
     *,
     sinks: Mapping[str, Sink] | None = None,
@@ -72,7 +72,7 @@ def open(
     operator: str | None = None,
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
-    log_url: str | None = None,
+    log_url: Url | None = None,
 ) -> Database | View:
     """Open the state at `url`, or begin it, and go on from its last checkpoint.
 
@@ -112,13 +112,13 @@ def open(
 
 
 def database_at(
-    url: str,
+    url: Url,
     state: Mapping[str, State],
     sinks: Mapping[str, Sink] | None,
     name: str,
     config: JobConfig,
     options: Mapping[str, Any] | None,
-    log_url: str | None,
+    log_url: Url | None,
     *,
     event_loop: EventLoop,
     lock: StateLock,
@@ -146,14 +146,14 @@ async def started(database: Database) -> None:
 
 
 def open_partitions(
-    url: str,
+    url: Url,
     state: Mapping[str, State],
     *,
     partitions: int | None = None,
     name: str = "database",
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
-    log_url: str | None = None,
+    log_url: Url | None = None,
 ) -> Partitions:
     """Take part in the application at `url`, or begin it; no partition is opened yet.
 

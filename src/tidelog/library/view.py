@@ -42,7 +42,7 @@ from tidelog.state.registry import StateRegistry
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import RestoredSubtask, Restorer
 from tidelog.state.schema.decode import POSITIONS
-from tidelog.storage.open import open_store
+from tidelog.storage.open import Url, open_store
 from tidelog.storage.port import ObjectStore
 from tidelog.table.kinds import reading_factory
 
@@ -140,13 +140,13 @@ class View:
 
 
 def open_view(
-    url: str,
+    url: Url,
     at: str | int,
     state: Mapping[str, State] | None,
     operator: str | None,
     config: JobConfig,
     options: Mapping[str, Any] | None,
-    log_url: str | None,
+    log_url: Url | None,
 ) -> View:
     """A view of the checkpoint at a place; arguments and errors are those of `tidelog.open`."""
     place, event_loop = parse_place(str(at)), EventLoop()

@@ -31,14 +31,18 @@ _AZURE: Final = frozenset({"az", "abfs", "abfss"})
 _GOOGLE: Final = frozenset({"gs", "gcs"})
 
 
+Url = str | os.PathLike[str]
+"""A URL of a store, or the path of a directory."""
+
+
 def open_store(
-    url: str,
+    url: Url,
     effects: Effects,
     *,
     policy: RetryPolicy | None = None,
     options: Mapping[str, Any] | None = None,
     metrics: RequestMetrics | None = None,
-    log_url: str | None = None,
+    log_url: Url | None = None,
     encryption_key: str | None = None,
     path: str | None = None,
     connections: "Connections | None" = None,
@@ -57,6 +61,7 @@ def open_store(
     that other paths share and that stay open. Raises ConfigError for an unknown scheme, a missing
     library, a malformed URL or one with credentials in it, or a key that cannot be read.
     """
+    url, log_url = os.fspath(url), None if log_url is None else os.fspath(log_url)
     counted = metrics or RequestMetrics()
     hide(options or {})
     hide(os.environ)

@@ -1,0 +1,288 @@
+"""A step is whole in every checkpoint, whoever else does what: nested, abandoned, refused."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tidelog import (
+    AsyncDatabase,
+    ConfigError,
+    Database,
+    JobConfig,
+    List,
+    Map,
+    RestoreError,
+    Schedule,
+    StateSchemaError,
+    UserFunctionError,
+    Value,
+)
+
+STATES: dict[str, Any] = {"total": Value(int), "seen": Map(str, int), "names": List(str)}
+OFTEN = JobConfig(checkpoint=Schedule(interval=0.02))
+NEVER = JobConfig(checkpoint=Schedule(interval=1e6))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+def opened(url: str, config: JobConfig = OFTEN) -> Database:
+    return tidelog.open(url, state=STATES, config=config)
+
+
+def add(db: Database | AsyncDatabase, key: str, amount: int) -> None:
+    total = db.key(key).total
+    total.set((total.get() or 0) + amount)
+
+
+def totals(url: str) -> dict[str, Any]:
+    """What the newest checkpoint holds."""
+    with tidelog.open(url, at="latest") as view:
+        return {**dict(view.scan("total")), "position": view.position}
+
+
+def wait_for_checkpoints(url: str, count: int = 3) -> None:
+    """So many more of them, of the database that is open."""
+    slots = Path(url) / "checkpoints"
+    until = len(list(slots.glob("*"))) and max(int(p.stem) for p in slots.glob("*.json")) + count
+    for _ in range(2000):
+        if max(int(p.stem) for p in slots.glob("*.json")) >= until:
+            return
+        time.sleep(0.005)
+    raise AssertionError("no checkpoints")
+
+
+def test_a_step_within_a_step_is_a_part_of_it(url: str) -> None:
+    with opened(url) as db:
+        add(db, "audit", 0)
+        db.advance("in", 0)
+        db.checkpoint()
+        before = totals(url)
+        with db.step():
+            add(db, "from", -100)
+            with db.step():
+                add(db, "audit", 1)
+            db.advance("in", 1)
+            time.sleep(0.2)  # a checkpoint wants to begin
+            assert totals(url) == before
+            add(db, "to", 100)
+        db.checkpoint()
+        assert totals(url) == {"from": -100, "to": 100, "audit": 1, "position": {"in": 1}}
+
+
+def test_a_step_within_a_step_is_a_part_of_it_for_tasks_too(url: str) -> None:
+    async def main() -> None:
+        async with tidelog.open_async(url, STATES, config=OFTEN) as db:
+            async with db.step():
+                add(db, "audit", 0)
+                db.advance("in", 0)
+            await db.checkpoint()
+            before = totals(url)
+            async with db.step():
+                add(db, "from", -100)
+                async with db.step():
+                    add(db, "audit", 1)
+                db.advance("in", 1)
+                await asyncio.sleep(0.2)
+                assert totals(url) == before
+                add(db, "to", 100)
+            await db.checkpoint()
+            assert totals(url) == {"from": -100, "to": 100, "audit": 1, "position": {"in": 1}}
+
+    asyncio.run(main())
+
+
+def test_no_checkpoint_is_taken_and_nothing_closed_within_a_step(url: str) -> None:
+    with opened(url, NEVER) as db:
+        with db.step():
+            add(db, "a", 1)
+            for call in (db.checkpoint, db.savepoint, db.close):
+                with pytest.raises(ConfigError, match="with db"):
+                    call()
+            add(db, "b", 1)
+        db.checkpoint()
+        assert totals(url) == {"a": 1, "b": 1, "position": None}
+
+
+def test_no_checkpoint_is_taken_within_a_step_of_a_task(url: str) -> None:
+    async def main() -> None:
+        async with tidelog.open_async(url, STATES, config=NEVER) as db:
+            async with db.step():
+                add(db, "a", 1)
+                for call in (db.checkpoint, db.savepoint):
+                    with pytest.raises(ConfigError, match="with db"):
+                        await call()
+            await db.checkpoint()
+
+    asyncio.run(main())
+
+
+def test_an_inner_step_that_breaks_off_ends_the_database(url: str) -> None:
+    db = opened(url, NEVER)
+    with pytest.raises(UserFunctionError, match="ValueError: no"), db, db.step():
+        add(db, "a", 1)
+        try:
+            with db.step():
+                add(db, "b", 1)
+                raise ValueError("no")
+        except ValueError:
+            add(db, "c", 1)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_thread_that_ends_in_its_step_ends_the_database_at_once(url: str, raises: bool) -> None:
+    db = opened(url)
+    add(db, "a", 1)
+    db.advance("in", 1)
+    db.checkpoint()
+
+    def work() -> None:
+        add(db, "a", 100)
+        if raises:
+            raise ZeroDivisionError
+
+    worker = threading.Thread(target=work, name="worker-7")
+    worker.start()
+    worker.join()
+    with pytest.raises(UserFunctionError, match=r"the end of thread 'worker-7'"):
+        for _ in range(1000):
+            add(db, "b", 1)
+            db.advance("in", 2)
+            time.sleep(0.01)
+    with pytest.raises(UserFunctionError, match="worker-7"):
+        db.close()
+    assert totals(url) == {"a": 1, "position": {"in": 1}}
+    with opened(url) as db:
+        assert db.key("a").total.get() == 1
+
+
+def test_threads_that_end_between_their_steps_end_nothing(url: str) -> None:
+    with opened(url) as db:
+
+        def work(number: int) -> None:
+            with db.step():
+                add(db, f"of {number}", number)
+
+        for number in range(50):  # one after the other: they have one number in turn
+            worker = threading.Thread(target=work, args=(number,))
+            worker.start()
+            worker.join()
+        wait_for_checkpoints(url)
+    assert totals(url) == {**{f"of {n}": n for n in range(50)}, "position": None}
+
+
+REFUSED: list[Callable[[Database], object]] = [
+    lambda db: db.key("a").seen.set("x", "no number"),
+    lambda db: db.key("a").seen.set(1, 1),
+    lambda db: db.key("a").seen.delete(1),
+    lambda db: db.key("a").names.append(1),
+    lambda db: db.key("a").names.set(["x", 1]),
+    lambda db: db.key("a").total.set("no number"),
+    lambda db: db.key([1]),
+]
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_a_refused_change_opens_no_step(url: str, change: Callable[[Database], object]) -> None:
+    with opened(url) as db:
+        db.key("a").names.set(["kept"])
+        db.key("a").seen.set("x", 1)
+        db.checkpoint()
+        with pytest.raises(StateSchemaError):
+            change(db)
+        with pytest.raises(StateSchemaError), db.step():
+            change(db)
+        # Nobody waits for this thread: another one begins its step, and checkpoints are taken.
+        worker = threading.Thread(target=lambda: (add(db, "b", 1), db.advance("in", 1)))
+        worker.start()
+        worker.join()
+        wait_for_checkpoints(url)
+        assert totals(url) == {"b": 1, "position": {"in": 1}}
+        assert (db.key("a").names.get(), db.key("a").seen.items()) == (["kept"], [("x", 1)])
+
+
+def test_a_busy_program_has_a_checkpoint_all_the_time(url: str) -> None:
+    with opened(url) as db:
+        number, seen = 0, set()
+        while len(seen) < 20:
+            number += 1
+            add(db, "a", 1)
+            db.advance("in", number)
+            seen.add((db.position or {"in": 0})["in"])
+        assert db.key("a").total.get() == number
+
+
+def test_paths_are_taken_where_urls_are(tmp_path: Path) -> None:
+    path, log = tmp_path / "store", tmp_path / "log"
+    with tidelog.open(path, state=STATES, log_url=log) as db:
+        add(db, "a", 1)
+        db.advance("in", 1)
+    assert log.exists()
+    with tidelog.open(path, at="latest") as view:
+        assert view.key("a").total.get() == 1
+    with tidelog.open_partitions(tmp_path / "parts", STATES, partitions=2) as app:
+        add(app.assign([0])[0], "a", 1)
+        app.checkpoint()
+
+    async def main() -> None:
+        async with tidelog.open_async(path, STATES) as db:
+            assert db.position == {"in": 1}
+
+    asyncio.run(main())
+
+
+PROGRAM = """
+import sys, tidelog
+from pathlib import Path
+from tidelog import Value
+if sys.argv[1] == "one":
+    db = tidelog.open("store", state={"n": Value(int)})
+else:
+    db = tidelog.open_partitions("store", {"n": Value(int)}, partitions=4)
+    db.assign([0, 1])
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def program(tmp_path: Path, which: str) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, which],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "open\n"
+    return process
+
+
+def test_a_store_whose_program_has_no_checkpoint_yet_says_so(tmp_path: Path) -> None:
+    process = program(tmp_path, "one")
+    with pytest.raises(RestoreError, match=r"has not completed one yet.*wait for its first"):
+        tidelog.open(tmp_path / "store", at="latest")
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("which", ["one", "partitions"])
+def test_an_interrupted_program_complains_of_nothing_but_that(which: str, tmp_path: Path) -> None:
+    process = program(tmp_path, which)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in errors
+    assert "pending" not in errors and "never awaited" not in errors
