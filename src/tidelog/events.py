@@ -67,6 +67,10 @@ class Event(Enum):
         "%(where)s has no offset %(offset)d any more: reading goes on at %(found)d, as "
         "on_missing_offset says",
     )
+    INPUT_LINES = (
+        WARNING,
+        "%(lines)d lines of %(file)s so far %(what)s",
+    )
     KAFKA_MESSAGES_SKIPPED = (
         WARNING,
         "%(skipped)d messages since the start could not be decoded and were left out, the last one "

@@ -24,8 +24,8 @@ _MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class JsonLines(LineFiles):
     """Lines of files as `Row`s; files are found and read as by `TextFiles`.
 
-    A line that is not a JSON object stops the job, or is left out and counted in the reader's
-    `skipped` when `on_error` is "skip". Sizes are in bytes. Raises ConfigError.
+    A line that is not a JSON object stops the job, or is left out, counted and logged when
+    `on_error` is "skip". Sizes are in bytes. Raises ConfigError.
     """
 
     def __init__(
@@ -57,8 +57,10 @@ class JsonLines(LineFiles):
 class JsonReader(LineReader):
     """The lines of one file as rows."""
 
-    skipped = 0
-    """Lines left out since the reader was opened."""
+    @property
+    def skipped(self) -> int:
+        """Lines left out since the reader was opened."""
+        return self.counts.total()
 
     def __init__(
         self, path: Path, position: Any, limits: LineLimits, *, follow: bool, skip: bool
@@ -68,6 +70,13 @@ class JsonReader(LineReader):
 
     def decode(self, data: bytes, offset: int) -> list[Row]:
         """Raises CorruptObjectError for a malformed line, unless those are skipped."""
+        if b"\r\n" in data:
+            # Within an object it is white space; an error tells the offset in what is there.
+            with suppress(CorruptObjectError):
+                return self._decoded(data.replace(b"\r\n", b"\n"), offset)
+        return self._decoded(data, offset)
+
+    def _decoded(self, data: bytes, offset: int) -> list[Row]:
         count = data.count(b"\n") + (not data.endswith(b"\n"))
         # Within an object no newline is between such brackets: one object per line, in one call.
         if data.count(b"}\n{") == count - 1:
@@ -97,7 +106,7 @@ class JsonReader(LineReader):
                 found=str(error),
                 action='correct the line, or pass on_error="skip" to leave such lines out',
             ) from error
-        self.skipped += 1
+        self.count(1, "are no JSON objects and were left out")
 
 
 def _flat(objects: list[dict[str, Any]]) -> list[Row]:

@@ -4,20 +4,31 @@ Invariants: a position is the offset of the start of a line in the text, and wha
 needs to go on there: see `PlainText` and `CompressedText`.
 """
 
+import logging
 from abc import abstractmethod
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import google_crc32c
+
 from tidelog.connectors.files.compressed import DECODERS, CompressedText
 from tidelog.connectors.files.input_file import InputFile
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, StorageError
+from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
+
+logger = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 128 << 10
 MAX_LINE_BYTES: Final = 64 << 20
 
 _POLL_S: Final = 0.1
+_BEGIN_BYTES: Final = 1024
+"""Of a file's beginning that are compared each time it is read."""
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""With which some programs begin files of UTF-8; it belongs to no line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +48,24 @@ class LineLimits:
 class PlainText:
     """The bytes of a file as they are.
 
-    A position is [offset, limit], the limit None for a file that is followed; bytes at or behind
-    the limit are never read.
+    A position is [offset, limit, [size, checksum]]: the limit is None for a file that is followed,
+    bytes at or behind it are never read; the checksum is that of the file's beginning, as far as it
+    was read, by which a file that was written anew is told from one that has grown. Older releases
+    stored the first two.
     """
 
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
         self._file = file
-        self.begins_at: int
-        self.begins_at, limit = position or (0, None)
-        self.ends_at = None if follow else file.identity.st_size if limit is None else limit
+        offset, limit, *begin = position or (0, None)
+        self.begins_at: int = offset
+        now = file.identity.st_size
+        self.ends_at = None if follow else max(now, offset) if limit is None else limit
+        if now < offset:
+            raise file.changed(f"at least {offset} bytes", f"{now} bytes")
+        size, checksum = begin[0] if begin else (0, None)
+        self._begin = file.read(0, size) if size else b""
+        if checksum is not None and _checksum(self._begin) != checksum:
+            raise self._written_anew()
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes from the offset on; fewer only at the end, of a followed file as it is now."""
@@ -57,11 +77,24 @@ class PlainText:
             now = self._file.size_now()
             if now < least:
                 raise self._file.changed(f"at least {least} bytes", f"{now} bytes")
+        known = self._begin[:offset]
+        if data and known and self._file.read(0, len(known)) != known:
+            raise self._written_anew()
+        if offset <= len(known) < _BEGIN_BYTES:
+            self._begin = (known + data)[:_BEGIN_BYTES]
         return data
+
+    def _written_anew(self) -> StorageError:
+        return self._file.changed("the beginning that was read", "another one: it was written anew")
 
     def position(self, offset: int) -> tuple[Any, ...]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
-        return offset, self.ends_at
+        begin = self._begin[:offset]
+        return offset, self.ends_at, (len(begin), _checksum(begin))
+
+
+def _checksum(data: bytes) -> int:
+    return int(google_crc32c.value(data))
 
 
 class LineReader(SplitReader):
@@ -77,6 +110,9 @@ class LineReader(SplitReader):
 
     def __init__(self, path: Path, position: Any, limits: LineLimits, *, follow: bool) -> None:
         self._path = path
+        self.counts: Counter[str] = Counter()
+        """Lines that were not taken as they are, by what is wrong with them."""
+        self._told: dict[str, int] = {}
         self._longest = limits.line
         # One byte more than the longest line: a line that fits a chunk is then never too long.
         self._chunk = min(limits.chunk, limits.line + 1)
@@ -109,11 +145,15 @@ class LineReader(SplitReader):
         if self.at_end:
             return None
         data = self._lines(self._offset)
-        records = self.decode(data, self._offset) if data else []
+        text, offset = data, self._offset
+        if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
+            text, offset = data[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
+        records = self.decode(text, offset) if text else []
         self._offset += len(data)
         self.read_bytes = len(data)
         self.position = self._text.position(self._offset)
         if self.at_end:
+            self._tell(at_end=True)
             self.close()  # in the thread that reads: closing may wait, as all that storage does
         return records
 
@@ -123,6 +163,18 @@ class LineReader(SplitReader):
 
     def close(self) -> None:
         self._file.close()
+
+    def count(self, lines: int, what: str) -> None:
+        """So many lines were not taken as they are: logged with the first, and when all is read."""
+        self.counts[what] += lines
+        self._tell(at_end=False)
+
+    def _tell(self, *, at_end: bool) -> None:
+        for what, lines in self.counts.items():
+            told = self._told.get(what, 0)
+            if told < lines and (at_end or not told):
+                Event.INPUT_LINES.log(logger, file=self._path, lines=lines, what=what)
+                self._told[what] = lines
 
     def _lines(self, offset: int) -> bytes:
         """Whole lines from the offset on; empty when a followed file has none yet."""

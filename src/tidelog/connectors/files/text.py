@@ -1,9 +1,11 @@
 """Text files: every line is a record.
 
 Invariant: records are the bytes between newlines, decoded as UTF-8 with a replacement character
-for what is not; a carriage return stays part of its line.
+for what is not, which is counted and logged; a carriage return before a newline belongs to it, and
+a byte order mark to no line.
 """
 
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from tidelog.connectors.files.source import LineFiles
 
 
 class TextFiles(LineFiles):
-    """Lines of files as `str`, without their newlines.
+    """Lines of files as `str`, without their newlines (`\\n` or `\\r\\n`).
 
     `path` is a file, or a directory with all files below it that match the glob `include`: it
     is compared with the file name, or with the end of the path when it holds a `/`. Hidden
@@ -38,13 +40,29 @@ class TextFiles(LineFiles):
         return TextReader(self._locate(split), position, self._limits, follow=self._follow)
 
 
+def _is_text(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class TextReader(LineReader):
     """The lines of one file as `str`."""
 
     def decode(self, data: bytes, offset: int) -> list[str]:
         # A newline byte is never part of another UTF-8 character, nor of a broken one, so
         # decoding many lines at once gives what decoding each would.
-        lines = data.decode("utf-8", "replace").split("\n")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", "replace")
+            broken = len(list(filterfalse(_is_text, data.split(b"\n"))))
+            self.count(broken, "have bytes that are no UTF-8, replaced by U+FFFD")
+        if "\r\n" in text:
+            text = text.replace("\r\n", "\n")
+        lines = text.split("\n")
         if not lines[-1]:  # the last line has its newline
             lines.pop()
         return lines

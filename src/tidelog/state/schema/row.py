@@ -67,7 +67,7 @@ class Row(tuple[Any, ...]):
 
     def asDict(self, recursive: bool = False) -> dict[str, Any]:
         """Fields and values; with `recursive`, rows within values too."""
-        if not self._fields:
+        if not self._fields and len(self):
             raise TypeError("a Row without field names has no dict form")
         values = map(_as_dicts, self) if recursive else self
         return dict(zip(self._fields, values, strict=False))

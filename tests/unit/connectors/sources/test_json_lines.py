@@ -107,3 +107,19 @@ def test_as_many_objects_as_lines_are_not_one_per_line(tmp_path: Path) -> None:
 def test_an_unknown_way_to_handle_errors_is_refused() -> None:
     with pytest.raises(ConfigError, match="on_error; expected 'fail' or 'skip'; found 'ignore'"):
         JsonLines("input", on_error="ignore")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 100_000])
+def test_files_of_other_systems_are_read(tmp_path: Path, chunk_bytes: int) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(b'\xef\xbb\xbf{"a": "x"}\r\n{}\r\n\r\n{"a": [{}]}\r\n')
+    rows = read_all(JsonLines(path, chunk_bytes=chunk_bytes))
+    assert rows == [Row(a="x"), Row(), Row(a=[Row()])]
+    assert [row.asDict(True) for row in rows] == [{"a": "x"}, {}, {"a": [{}]}]
+
+
+def test_an_error_in_a_file_of_another_system_tells_the_place_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n{"a":\r\n{"a": 2}\r\n')
+    with pytest.raises(CorruptObjectError, match="line at byte 13"):
+        read_all(JsonLines(path))

@@ -17,7 +17,7 @@ from tidelog.errors import AccessDeniedError, ConfigError, ObjectNotFoundError, 
 CONTENTS = st.one_of(
     st.binary(max_size=200),
     st.lists(
-        st.sampled_from([b"\n", b"\r\n", b"a", "é".encode(), "🌊".encode(), b"\xff", b"\xe2\x82"]),
+        st.sampled_from([b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"a", "é".encode(), "🌊".encode(), b"\xff", b"\xe2\x82"]),
         max_size=80,
     ).map(b"".join),
 )
@@ -25,8 +25,9 @@ CONTENTS = st.one_of(
 
 def lines_of(content: bytes) -> list[str]:
     """The definition: bytes between newlines, each decoded by itself."""
-    lines = [line.decode("utf-8", "replace") for line in content.split(b"\n")]
-    return lines if lines[-1] else lines[:-1]
+    *whole, last = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = [*(line.removesuffix(b"\r") for line in whole), *([last] if last else [])]
+    return [line.decode("utf-8", "replace") for line in lines]
 
 
 def written(path: Path, content: bytes) -> Path:
@@ -77,7 +78,10 @@ def test_a_followed_file_gives_every_line_once_when_its_newline_is_there(
         (b"\n", [""]),
         (b"\n\n", ["", ""]),
         (b"a", ["a"]),
-        (b"a\r\nb\r\n", ["a\r", "b\r"]),
+        (b"a\r\nb\r\n\r\n", ["a", "b", ""]),
+        (b"a\r\r\nb\r", ["a\r", "b\r"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+        (b"\xef\xbb\xbf", []),
         (b"a\rb\x0bc\x85", ["a\rb\x0bc\ufffd"]),
         (b"a\n\xff\n\xe2\x82\nb", ["a", "\ufffd", "\ufffd", "b"]),
     ],
@@ -187,10 +191,48 @@ def test_a_truncated_file_is_an_error_with_both_sizes(follow: bool, tmp_path: Pa
     assert reader.read() == ["one"]
     os.truncate(path, 2)
     least = 4 if follow else 8
-    for opened in (reader, source.open("input", stored(reader.position))):
-        with pytest.raises(StorageError, match=f"{path}; expected at least {least} .* found 2 "):
-            opened.read()
-        opened.close()
+    with pytest.raises(StorageError, match=f"{path}; expected at least {least} .* found 2 "):
+        reader.read()
+    reader.close()
+    for again in (source, TextFiles(path)):  # nor has it ended for whoever does not follow it
+        with pytest.raises(StorageError, match=f"{path}; expected at least 4 .* found 2 "):
+            again.open("input", stored(reader.position))
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("size", [8, 9, 5000])
+def test_a_file_that_is_written_anew_is_an_error(follow: bool, size: int, tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"one\ntwo\n" + b"x\n" * 2000)
+    source = TextFiles(path, follow=follow, chunk_bytes=4)
+    reader = source.open("input", None)
+    assert reader.read() == ["one"]
+    path.write_bytes(b"new\n" + b"y\n" * size)  # in place: the file is the same one
+    with pytest.raises(StorageError, match=f"{path}; .*(written anew|at least 4008 bytes)"):
+        reader.read()
+    reader.close()
+    with pytest.raises(StorageError, match=f"{path}; .*written anew"):
+        source.open("input", stored(reader.position))
+
+
+def test_a_position_of_an_older_release_goes_on(tmp_path: Path) -> None:
+    path = written(tmp_path / "input", b"one\ntwo\nthree\n")
+    assert drain(TextFiles(path).open("input", [4, 8])) == ["two"]
+    followed = TextFiles(path, follow=True).open("input", [4, None])
+    assert followed.read() == ["two", "three"]
+    followed.close()
+
+
+def test_lines_that_are_no_utf_8_are_counted_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = written(tmp_path / "input", b"a\n\xff\n" + b"b\n" * 50 + b"\xff\xfe\nc\n")
+    with caplog.at_level("WARNING", "tidelog"):
+        read_all(TextFiles(path, chunk_bytes=10))
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.split(f" lines of {path} so far have bytes")[0] for message in told] == [
+        "1",
+        "2",
+    ]
 
 
 def test_a_followed_file_must_stay_the_same_file(tmp_path: Path) -> None:
