@@ -5,6 +5,7 @@ do next, and whether a retry is safe, and shows no secret. Library errors are tr
 edge, never leaked.
 """
 
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -174,3 +175,15 @@ class UserFunctionError(TidelogError):
 
 class InvariantError(TidelogError):
     """tidelog found its own invariant broken; it stops before state can become wrong."""
+
+
+def too_many_files(what: str, found: str) -> StorageError:
+    """The error for a system that gives this process no more files."""
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return StorageError(
+        what,
+        expected=f"fewer open files than the {limit} that this process may have",
+        found=found,
+        action=f"raise the limit with `ulimit -n` (up to {most} here) and start again: a job needs "
+        "some 10 files for each subtask with state, and more where its tables are large",
+    )

@@ -4,6 +4,7 @@ Invariant: a command's module is imported only when that command runs, so `tidel
 no more than click itself.
 """
 
+import signal
 from typing import Final
 
 import click
@@ -115,4 +116,7 @@ def main(context: click.Context, log_level: str, log_format: str) -> None:
     """
     from tidelog.cli.logs import show_logs  # noqa: PLC0415  # not needed for --help
 
+    # From now on there may be something to end in order.
+    if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "end_at_once":
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     show_logs(context, log_level, log_format)

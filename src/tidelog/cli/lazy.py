@@ -4,6 +4,7 @@ Invariant: a command's module is imported only when that command runs, so `--hel
 than click itself.
 """
 
+import signal
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
@@ -67,9 +68,14 @@ class LazyGroup(click.Group):
         return None if command is None else command.load()
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what is wrong with its arguments is told without secrets in them."""
+        """Run the command; what is wrong with its arguments is told without secrets in them.
+
+        Raises SystemExit when it is interrupted.
+        """
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(128 + signal.SIGINT) from None
         except click.ClickException as error:
             error.message = masked(error.message)  # type: ignore[misc]  # what click prints
             raise

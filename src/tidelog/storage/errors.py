@@ -17,10 +17,12 @@ from tidelog.errors import (
     StorageError,
     StoreFullError,
     StoreUnreachableError,
+    too_many_files,
 )
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_DIRECTORY: Final = frozenset({errno.EEXIST, errno.ENOTDIR})
 _NO_ANSWER: Final = (ConnectionError, TimeoutError, gaierror)
 _UNREACHABLE: Final = frozenset({errno.ESTALE, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN})
@@ -72,12 +74,13 @@ def object_not_found(url: str, name: str) -> ObjectNotFoundError:
     )
 
 
-def access_denied(what: str, found: str) -> AccessDeniedError:
+def access_denied(what: str, found: str, *, local: bool = False) -> AccessDeniedError:
+    of_disk = "check its owner and mode, and that its disk is not mounted read-only"
     return AccessDeniedError(
         what,
         expected="permission to read, write, list and delete",
         found=found,
-        action="check the credentials and what they allow here",
+        action=of_disk if local else "check the credentials and what they allow here",
     )
 
 
@@ -124,10 +127,11 @@ def from_os_error(error: OSError, what: str) -> StorageError:
     found = error.strerror or str(error) or type(error).__name__
     if error.errno in _FULL:
         return store_full(what, found)
+    if error.errno in _TOO_MANY:
+        return too_many_files(what, found)
     if error.errno in _DENIED or isinstance(error, PermissionError):
-        return access_denied(what, found)
+        return access_denied(what, found, local=error.errno in _DENIED)
     if error.errno in _UNREACHABLE or isinstance(error, _NO_ANSWER):
         return store_unreachable(what, found)
-    if error.errno in _NO_DIRECTORY:
-        return no_directory(what)
-    return storage_failed(what, found)
+    known = error.errno in _NO_DIRECTORY
+    return no_directory(what) if known else storage_failed(what, found)

@@ -17,10 +17,12 @@ from tidelog.errors import (
     StorageError,
     StoreFullError,
     TidelogError,
+    too_many_files,
 )
 
 _FILE_IN_TEXT = re.compile(r"(\S+\.sst|\S*MANIFEST-\d+|\S*CURRENT)\b")
 _DISK_FULL = ("no space left on device", "disk quota exceeded")
+_TOO_MANY_FILES = "too many open files"
 _WRONG_DIRECTORY = ("directory exists", "error_if_exists", "file exists")
 
 
@@ -45,6 +47,8 @@ def translate(error: Exception, directory: Path) -> TidelogError:
             found=text,
             action="free disk space or move the work directory, then restart the job",
         )
+    if _TOO_MANY_FILES in lower:
+        return too_many_files(f"table {directory}", text)
     if any(sign in lower for sign in _WRONG_DIRECTORY):
         return ConfigError(
             f"directory {directory}",

@@ -1,4 +1,4 @@
-"""Memory of a process that runs one job: what malloc keeps, and how often Python collects garbage.
+"""A process that runs one job: what malloc keeps, how often Python collects garbage, open files.
 
 Invariant: malloc's settings in the environment win, and where there is no glibc nothing happens.
 """
@@ -6,6 +6,8 @@ Invariant: malloc's settings in the environment win, and where there is no glibc
 import ctypes
 import gc
 import os
+import resource
+from contextlib import suppress
 from typing import Final
 
 _M_MMAP_THRESHOLD: Final = -3
@@ -37,6 +39,13 @@ def return_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return bool(mallopt(_M_ARENA_MAX, _ARENAS) and mallopt(_M_MMAP_THRESHOLD, _MMAP_FROM))
+
+
+def allow_many_files() -> None:
+    """Raise the limit of open files as far as the system lets this process: tables need many."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def collect_rarely() -> None:

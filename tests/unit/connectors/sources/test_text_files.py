@@ -17,7 +17,19 @@ from tidelog.errors import AccessDeniedError, ConfigError, ObjectNotFoundError, 
 CONTENTS = st.one_of(
     st.binary(max_size=200),
     st.lists(
-        st.sampled_from([b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"a", "é".encode(), "🌊".encode(), b"\xff", b"\xe2\x82"]),
+        st.sampled_from(
+            [
+                b"\n",
+                b"\r\n",
+                b"\r",
+                b"\xef\xbb\xbf",
+                b"a",
+                "é".encode(),
+                "🌊".encode(),
+                b"\xff",
+                b"\xe2\x82",
+            ]
+        ),
         max_size=80,
     ).map(b"".join),
 )
