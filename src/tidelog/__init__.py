@@ -1,7 +1,7 @@
 """tidelog: durable state for stream processing.
 
-The public API is `__all__` of this module, which `__init__.pyi` lists; everything else may change
-between releases. Names are loaded on first use, so that importing tidelog stays cheap.
+The public API is what `__init__.pyi` lists, `__all__` of this module and `open`; everything else
+may change between releases. Names are loaded on first use, so that importing tidelog stays cheap.
 """
 
 import logging
@@ -11,4 +11,6 @@ import lazy_loader
 # Quiet unless the program that uses tidelog configures logging.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+# `from tidelog import *` leaves Python's own `open` alone; `tidelog.open` is as public as the rest.
+__all__ = [name for name in _names if name != "open"]

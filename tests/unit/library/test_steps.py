@@ -286,3 +286,11 @@ def test_an_interrupted_program_complains_of_nothing_but_that(which: str, tmp_pa
     _, errors = process.communicate(timeout=20)
     assert "KeyboardInterrupt" in errors
     assert "pending" not in errors and "never awaited" not in errors
+
+
+def test_a_star_import_leaves_pythons_open_alone() -> None:
+    code = (
+        "from tidelog import *; import tidelog; print(open is __builtins__.open, Job, tidelog.open)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("True <class 'tidelog.runtime.graph.Job'> <function open")
