@@ -3,6 +3,7 @@
 Invariants:
 - a read sees rows changed since the last flush or cached, else the table;
 - rows that a flush gave to the log alone are dirty: they stay here until the table has them;
+- a row that was deleted stays here no longer than until the table has deleted it;
 - while the rows are whole, all of the state's rows are here, and the table is not asked;
 - within one flush a row appears at most once, with its newest value: a hot key costs one log
   entry per flush, not one per update;
@@ -262,12 +263,23 @@ class StateRows:
             self._whole = False
             for key in keys:
                 del self._values[key]
+        elif not dirty:
+            self._forget_deleted(keys, encoded)
         return keys, encoded
 
     def take_dirty(self, most: int) -> Columns:
         """At most `most` rows for the table, with their newest values, as sorted columns."""
         pop = self._dirty.pop
-        return self._columns(sorted([pop() for _ in range(min(most, len(self._dirty)))]))
+        keys, encoded = self._columns(sorted([pop() for _ in range(min(most, len(self._dirty)))]))
+        self._forget_deleted(keys, encoded)
+        return keys, encoded
+
+    def _forget_deleted(self, keys: list[bytes], encoded: list[bytes | None]) -> None:
+        """Give up rows that the table is about to delete as well: there may be ever new ones."""
+        if None in encoded:
+            for key, value in zip(keys, encoded, strict=True):
+                if value is None and key not in self._changed:
+                    del self._values[key]
 
     def dirty_columns(self) -> Columns:
         """The rows that the log has and the table does not, with their newest values."""

@@ -54,6 +54,8 @@ class StreamTask(Task):
             stay_aligned=stay_aligned,
         )
         self._reminder: asyncio.Task[None] | None = None
+        self._reminded: tuple[float | None, CheckpointId] | None = None
+        """What the reminder is for."""
         self._ended_channels: dict[int, bool] = {}
         """Channels whose data has ended, and whether they are drained."""
         self._exited_channels: set[int] = set()
@@ -70,15 +72,20 @@ class StreamTask(Task):
         return self.gate.waiting
 
     async def run(self) -> None:
-        work = self.parts.output.work
+        work, events = self.parts.output.work, 0
         try:
             await self._resume()
             while not (self._leaving and len(self._exited_channels) == len(self.gate.channels)):
                 received = await self._next()
                 with work.working():
                     await self._handle(received)
-                # Also when no channel runs dry.
-                await self._rest()
+                batch = type(received) is tuple and isinstance(received[1], Batch)
+                events += 1
+                # Also when no channel runs dry. Of events there are some in each channel at once,
+                # and others wait for what the last of them leads to.
+                if batch or events > len(self.gate.channels) // 4 or work.turn.over():
+                    events = 0
+                    await self._rest()
             await self._exit()
         finally:
             await self._stop()
@@ -199,6 +206,9 @@ class StreamTask(Task):
     def _remind(self, barrier: Barrier) -> None:
         """Announce the barrier again at its deadline."""
         deadline = self._alignment.deadline
+        if (deadline, barrier.checkpoint) == self._reminded:
+            return
+        self._reminded = deadline, barrier.checkpoint
         if self._reminder is not None:
             self._reminder.cancel()
         if deadline is not None and deadline > self._now():
