@@ -76,6 +76,11 @@ class Event(Enum):
         "%(skipped)d messages since the start could not be decoded and were left out, the last one "
         "in %(where)s: %(error)s",
     )
+    KAFKA_RECORDS_REFUSED = (
+        WARNING,
+        "%(records)d staged records since the start were refused by their topics (%(fate)s), the "
+        "last one %(what)s: %(error)s",
+    )
     KAFKA_OFFSETS_NOT_COMMITTED = (
         WARNING,
         "offsets were not committed to the consumer group in %(cluster)s, which only those miss "

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic
 
 
 @dataclass
@@ -77,6 +77,7 @@ class FakeKafka:
                 AdminClient=lambda config, logger=None: Admin(self),
                 NewTopic=NewTopic,
                 NewPartitions=NewPartitions,
+                ConfigResource=ConfigResource,
             ),
         )
 
@@ -341,6 +342,11 @@ class Admin:
 
         return {topic.topic: self._asked("create_topics", effect)}
 
+    def describe_configs(self, resources: list[Any]) -> "dict[Any, Future[None]]":
+        """Brokers of whose topics nobody may see the settings."""
+        (resource,) = resources
+        return {resource: self._asked("describe_configs", _not_allowed)}
+
     def create_partitions(self, new: list[Any]) -> "dict[Any, Future[None]]":
         (more,) = new
 
@@ -374,3 +380,7 @@ class Admin:
         except KafkaException as error:
             future.set_exception(error)
         return future
+
+
+def _not_allowed() -> None:
+    raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)

@@ -6,12 +6,12 @@ was skipped as the user wished: counted, and in the dead-letter topic before the
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
 
 from tidelog.connectors.kafka.client import Cluster, library, translated
+from tidelog.connectors.kafka.dead_letters import DeadLetterTopic, OnError, check_policy
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError, CorruptObjectError, StoreUnreachableError, TidelogError
 from tidelog.events import Event
@@ -35,17 +35,7 @@ class KafkaRecord(msgspec.Struct, frozen=True):
     offset: int
 
 
-@dataclass(frozen=True)
-class DeadLetterTopic:
-    """Messages that cannot be decoded go to this topic of the same cluster, as they came, with
-    headers that say where from and why.
-    """
-
-    topic: str
-
-
 Decode = Literal["bytes", "text", "json"] | Callable[[bytes], Any]
-OnError = Literal["fail", "skip"] | DeadLetterTopic
 
 _DECODERS: Final[dict[Any, Callable[[bytes], Any]]] = {
     "bytes": bytes,
@@ -63,13 +53,7 @@ class Decoder:
         self, key: Decode, value: Decode, on_error: OnError, cluster: Cluster, clock: Clock
     ) -> None:
         self._key, self._value = _decoder("key", key), _decoder("value", value)
-        if on_error not in ("fail", "skip") and not isinstance(on_error, DeadLetterTopic):
-            raise ConfigError(
-                "on_error",
-                expected="'fail', 'skip' or DeadLetterTopic('name')",
-                found=repr(on_error),
-                action="pass one of them",
-            )
+        check_policy("on_error", on_error)
         self._on_error = on_error
         self._letters = (
             _DeadLetters(on_error.topic, cluster) if isinstance(on_error, DeadLetterTopic) else None

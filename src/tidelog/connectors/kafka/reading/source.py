@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from tidelog.connectors.kafka.client import Cluster, library, translated
+from tidelog.connectors.kafka.dead_letters import OnError
 from tidelog.connectors.kafka.reading.consumer import SharedConsumer
 from tidelog.connectors.kafka.reading.offsets import (
     EARLIEST,
@@ -22,9 +23,9 @@ from tidelog.connectors.kafka.reading.offsets import (
     gone,
 )
 from tidelog.connectors.kafka.reading.partition import PartitionReader, Place
-from tidelog.connectors.kafka.reading.records import Decode, Decoder, OnError
+from tidelog.connectors.kafka.reading.records import Decode, Decoder
 from tidelog.effects import Clock, SystemClock, hold_thread
-from tidelog.errors import StoreUnreachableError, require
+from tidelog.errors import StoreUnreachableError, TidelogError, require
 from tidelog.runtime.source import Source
 
 _TOPIC: Final = re.compile(r"[\w.-]{1,249}", re.ASCII)
@@ -234,10 +235,26 @@ class KafkaSource(Source):
                 return found
             if self._clock.monotonic() - begun >= _SETTLE_S:
                 if missing is not None:
-                    raise translated(missing[1], f"topic {missing[0]!r}", self._cluster)
+                    raise self._missing(*missing)
                 assert lost is not None
                 raise gone(lost, "any", _count(lost, found), self._cluster)
             hold_thread(0.2)
+
+    def _missing(self, topic: str, error: Any) -> TidelogError:
+        """The error of a topic that is not there: a topic that was read must not be made again."""
+        place = next((place for place in self._places if place.topic == topic), None)
+        if place is not None:
+            return gone(
+                place, "any", "no such topic: it was deleted while the job ran", self._cluster
+            )
+        return translated(
+            error,
+            f"topic {topic!r}",
+            self._cluster,
+            action="create the topic, or correct its name; but if the job has read from it before, "
+            "bring that topic back: in a new one other messages have the offsets it goes on from",
+            retry_safe=False,
+        )
 
     def _find_bounds(self, places: list[Place]) -> None:
         """Where partitions begin and end; brokers that have just started may not know at once."""

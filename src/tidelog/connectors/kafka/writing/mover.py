@@ -6,6 +6,7 @@ try first takes the transactional id again, which ends the transaction that was 
 what was moved; a start that finds a newer one in the topic of commits moves nothing.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from typing import Any, Final
@@ -13,8 +14,10 @@ from typing import Any, Final
 from tidelog.connectors import transactions
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster
+from tidelog.connectors.kafka.dead_letters import DeadLetterTopic, OnError
 from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, produce, producer
+from tidelog.connectors.kafka.writing.refusals import Refusal
 from tidelog.connectors.kafka.writing.staging import (
     Commits,
     StagedRange,
@@ -32,6 +35,9 @@ from tidelog.errors import (
     StoreUnreachableError,
     TidelogError,
 )
+from tidelog.events import Event
+
+logger = logging.getLogger(__name__)
 
 TRANSACTION_S: Final = 60.0
 """Brokers abort a transaction that takes longer ..."""
@@ -39,6 +45,8 @@ _PART_S: Final = TRANSACTION_S / 4
 """... so a range is moved in parts that are sent within this time."""
 _TRIES: Final = 4
 _ABORT_S: Final = 5.0
+_MOST: Final = 1 << 20
+"""Records of one transaction."""
 
 
 class Mover:
@@ -47,8 +55,11 @@ class Mover:
     Every method raises FencedError when a newer start moves them, and errors of `tidelog.errors`.
     """
 
-    def __init__(self, cluster: Cluster, topics: Topics, partition: int, me: Start) -> None:
+    def __init__(
+        self, cluster: Cluster, topics: Topics, partition: int, me: Start, on_refused: OnError
+    ) -> None:
         self._cluster = cluster
+        self._on_refused = on_refused
         self._topics = topics
         self._partition = partition
         self._me = me
@@ -58,6 +69,12 @@ class Mover:
         """What the topic of commits says, as long as there is a producer."""
         self._began = False
         """Whether this start has taken over: it then never does so again."""
+        self._most = self._sent = _MOST
+        """Records of a transaction: the most, and how many the last one had."""
+        self._refusal: Refusal | None = None
+        """Of the transaction that has just failed."""
+        self._let_go: dict[tuple[Start, int], Refusal] = {}
+        """Records that are not moved to their topics, by the number in their start."""
 
     def begin(self) -> None:
         """Take over from older starts, which move nothing from here on."""
@@ -106,13 +123,19 @@ class Mover:
     def _move_part(self, staged: StagedRange, number: int, messages: Any) -> int:
         """One transaction; returns the number of the next record."""
         self._producer.begin_transaction()
-        until = now() + _PART_S
-        for message in messages:
-            self._send(message)
+        until, self._sent = now() + _PART_S, 0
+        for offset, message in messages:
+            self._sent += 1
+            gone = self._let_go.get((staged.start, number))
+            if gone is None:
+                self._send(message, Refusal(staged, number, offset, message))
+            elif isinstance(self._on_refused, DeadLetterTopic):
+                self._send(gone.letter(self._on_refused.topic))
             number += 1
-            if number == staged.stop or now() > until:
+            if number == staged.stop or now() > until or self._sent >= self._most:
                 break
         self._end_transaction(self._commits.after(staged.start, number))
+        self._most = min(2 * self._most, _MOST)
         return number
 
     def _note(self, commits: Commits) -> None:
@@ -126,11 +149,20 @@ class Mover:
         self._producer.commit_transaction(PATIENCE_S)
         self._commits = commits
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Message, record: "Refusal | None" = None) -> None:
+        """Send it; a failure that is the record's own is kept as the transaction's refusal."""
+
+        def delivered(error: Any, _: Any) -> None:
+            if record is not None and error is not None and self._refusal is None:
+                self._refusal = record.by(error)
+
         until = now() + PATIENCE_S
         while True:
             try:
-                produce(self._producer, message)
+                produce(self._producer, message, on_delivery=delivered)
+            except client.library().KafkaException as error:
+                delivered(error.args[0], None)
+                raise
             except BufferError:
                 if now() > until:
                     raise
@@ -141,14 +173,21 @@ class Mover:
     def _until_done(self, step: Callable[[], None]) -> None:
         """Do it, again after failures that may pass; `step` does only what is left to do."""
         kafka_error = client.library().KafkaException
-        give_up = now() + PATIENCE_S
-        for tries_left in reversed(range(_TRIES)):
+        give_up, tries_left = now() + PATIENCE_S, _TRIES
+        while True:
+            tries_left -= 1
+            self._refusal = None
             try:
                 if self._producer is None:
                     self._take_over()
                 return step()
             except kafka_error as error:
+                refusal = self._refusal  # the purge of the rest would make another
                 self._discard()
+                if refusal is not None:
+                    self._follow(refusal)
+                    tries_left += 1
+                    continue
                 late = tries_left == 0 or now() > give_up
                 if late or not self._may_pass(error.args[0]):
                     raise self._translated(error.args[0]) from error
@@ -160,6 +199,25 @@ class Mover:
             except BaseException:
                 self._discard()
                 raise
+
+    def _follow(self, refusal: Refusal) -> None:
+        """Find the record among those of the transaction, and do with it what is to be done.
+
+        Brokers refuse a batch for one of its records. Raises StorageError where the job is to fail.
+        """
+        if self._sent > 1:
+            self._most = max(1, self._sent // 2)
+            return
+        if self._on_refused == "fail":
+            raise refusal.error(self._cluster)
+        self._let_go[refusal.staged.start, refusal.number] = refusal
+        Event.KAFKA_RECORDS_REFUSED.log(
+            logger,
+            records=len(self._let_go),
+            what=refusal.what,
+            error=refusal.why,
+            fate="left out" if self._on_refused == "skip" else str(self._on_refused),
+        )
 
     def _take_over(self) -> None:
         timeout_ms = int(TRANSACTION_S * 1000)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidelog.connectors.kafka.client import Cluster
+from tidelog.connectors.kafka.dead_letters import DeadLetterTopic, OnError, check_policy
 from tidelog.connectors.kafka.writing.messages import Format, Headers, Messages
 from tidelog.connectors.kafka.writing.outbox import Outbox
 from tidelog.connectors.kafka.writing.producing import FIXED
@@ -25,8 +26,11 @@ class KafkaSink(Sink):
     with `isolation.level=read_committed` when their checkpoint is complete, and wait in topics and
     under transactional ids that begin with `prefix`, the job's and the sink's name. With
     `exactly_once=False` they are visible at once, and again after a failure. `create` is the
-    number of partitions of a topic that is missing; without it that is an error. `client` has
-    settings of librdkafka. Raises ConfigError.
+    number of partitions of a topic that is missing; without it that is an error. A record that a
+    topic would refuse fails the job before a checkpoint has it, as far as that can be known; one
+    that brokers refuse later fails each commit, or, as `on_refused` says, is left out ("skip") or
+    moved to a `DeadLetterTopic`, counted and logged. `client` has settings of librdkafka. Raises
+    ConfigError.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class KafkaSink(Sink):
         exactly_once: bool = True,
         prefix: str = "tidelog",
         create: int | None = None,
+        on_refused: OnError = "fail",
         client: Mapping[str, Any] | None = None,
     ) -> None:
         require("prefix", repr(prefix), bool(prefix), "a name")
@@ -52,18 +57,31 @@ class KafkaSink(Sink):
         self._exactly_once = exactly_once
         self._prefix = prefix
         self._create = create
+        check_policy("on_refused", on_refused)
+        self._on_refused = on_refused
+        self._compressed = (
+            str(
+                (client or {}).get(
+                    "compression.type", (client or {}).get("compression.codec", "none")
+                )
+            )
+            != "none"
+        )
 
     def open(self, context: SinkContext) -> SinkWriter:
         """Raises ObjectNotFoundError without the topic, and other errors of `tidelog.errors`."""
         cluster, messages = self._cluster, self._messages
-        targets = Targets(cluster, self._create)
+        targets = Targets(cluster, self._create, compressed=self._compressed)
         if messages.fixed_topic is not None:
             targets.add(messages.fixed_topic)
-            targets.check()
+        if self._exactly_once and isinstance(self._on_refused, DeadLetterTopic):
+            targets.add(self._on_refused.topic)
+        targets.check()
 
         def staging() -> StagingWriter:
-            topics = Topics(cluster, self._prefix, context, self._largest_message)
-            return StagingWriter(messages, targets, topics, cluster, context)
+            largest = max(self._largest_message, targets.largest())
+            topics = Topics(cluster, self._prefix, context, largest)
+            return StagingWriter(messages, targets, topics, cluster, context, self._on_refused)
 
         return staging() if self._exactly_once else DirectWriter(cluster, messages, staging)
 

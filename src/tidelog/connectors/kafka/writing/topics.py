@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any, Final
 
 from tidelog.connectors.kafka import client
@@ -45,6 +46,7 @@ _COMMITS: Final = {
     "segment.bytes": str(1 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
+_SIZE: Final = "max.message.bytes"
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _LONGEST: Final = 200
 _BATCH: Final = 500
@@ -77,12 +79,25 @@ class Topics:
         """Create what is missing, with so many partitions at least; returns how many there are."""
         # With room for the envelope.
         largest = max(_KAFKAS_LARGEST, self._largest_message + (64 << 10))
-        size = {"max.message.bytes": str(largest)}
+        size = {_SIZE: str(largest)}
         sizes = (
             make_topic(self._cluster, self.staging, partitions, {**_STAGING, **size}),
             make_topic(self._cluster, self.commits, partitions, _COMMITS),
         )
+        if int(topic_settings(self._admin, self.staging).get(_SIZE, largest)) < largest:
+            self._enlarge(largest)
         return min(sizes)
+
+    def _enlarge(self, largest: int) -> None:
+        """A staging topic takes what the topics do that records are moved to."""
+        admin = client.library().admin
+        size = admin.ConfigEntry(
+            _SIZE, str(largest), incremental_operation=admin.AlterConfigOpType.SET
+        )
+        kind = admin.ConfigResource.Type.TOPIC
+        change = admin.ConfigResource(kind, self.staging, incremental_configs=[size])
+        with failures(f"{_SIZE} of topic {self.staging!r}", self._cluster):
+            self._admin.incremental_alter_configs([change])[change].result(timeout=PATIENCE_S)
 
     def end_of_staging(self, partition: int) -> int:
         """The offset after the last staged record."""
@@ -111,8 +126,8 @@ class Topics:
             retry_safe=False,
         )
 
-    def staged(self, staged: StagedRange, first: int) -> Generator[Message, None, None]:
-        """The records of a range from number `first` on.
+    def staged(self, staged: StagedRange, first: int) -> Generator[tuple[int, Message], None, None]:
+        """The records of a range from number `first` on, each with its offset in staging.
 
         Raises ObjectNotFoundError when one is missing.
         """
@@ -128,7 +143,7 @@ class Topics:
                 continue  # moved before, or sent twice
             if envelope.number > number:
                 break
-            yield _unwrapped(message, envelope)
+            yield message.offset(), _unwrapped(message, envelope)
             number += 1
             if number == staged.stop:
                 return
@@ -284,6 +299,16 @@ def partitions_of(cluster: Cluster, admin: Any, topic: str) -> int:
     found = topics.get(topic)
     # Not its error: a topic without a leader is there.
     return 0 if found is None else len(found.partitions)
+
+
+def topic_settings(admin: Any, topic: str) -> dict[str, str]:
+    """The settings of a topic; empty where this user has no right to see them."""
+    kafka = client.library()
+    resource = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
+    with suppress(kafka.KafkaException):
+        found = admin.describe_configs([resource])[resource].result(timeout=PATIENCE_S)
+        return {name: entry.value for name, entry in found.items()}
+    return {}
 
 
 def _unwrapped(message: Any, envelope: Envelope) -> Message:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidelog.connectors import transactions as tokens
 from tidelog.connectors.kafka.client import Cluster
+from tidelog.connectors.kafka.dead_letters import OnError
 from tidelog.connectors.kafka.writing.messages import Message, Messages
 from tidelog.connectors.kafka.writing.mover import Mover
 from tidelog.connectors.kafka.writing.outbox import Outbox
@@ -38,11 +39,13 @@ class StagingWriter(SinkWriter):
         topics: Topics,
         cluster: Cluster,
         me: SinkContext,
+        on_refused: OnError,
     ) -> None:
         self._cluster = cluster
         self._messages = messages
         self._targets = targets
         self._context = me
+        self._on_refused = on_refused
         self._start = Start(me.generation, me.attempt)
         self._topics = topics
         self._partitions = topics.make(me.parallelism)
@@ -75,7 +78,7 @@ class StagingWriter(SinkWriter):
     def write(self, records: Sequence[Any]) -> None:
         """Send records to the staging topic; raises UserFunctionError for one that does not fit."""
         for message in each(self._messages.of, records):
-            self._targets.add(message.topic)
+            self._targets.admit(message)
             self._outbox.add(self._wrapped(message))
             self._staged += 1
 
@@ -137,7 +140,7 @@ class StagingWriter(SinkWriter):
     def _mover(self, partition: int) -> Mover:
         found = self._movers.get(partition)
         if found is None:
-            found = Mover(self._cluster, self._topics, partition, self._start)
+            found = Mover(self._cluster, self._topics, partition, self._start, self._on_refused)
             self._movers[partition] = found
         return found
 

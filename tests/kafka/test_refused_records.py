@@ -1,0 +1,153 @@
+"""Records that brokers refuse: refused before a checkpoint has them where that can be known, and
+where not, named with a way out that is counted."""
+
+import logging
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from tests.kafka.test_sink import Job
+from tests.support.kafka import Topics
+from tidelog import DeadLetterTopic
+from tidelog.connectors.kafka.writing.topics import topic_settings
+from tidelog.errors import ConfigError, StorageError, UserFunctionError
+from tidelog.ids import CheckpointId
+
+ONE = CheckpointId(1)
+TWO = CheckpointId(2)
+
+
+@pytest.fixture
+def cleanup() -> Any:
+    jobs: list[Job] = []
+    yield jobs.append
+    for job in jobs:
+        job.close()
+
+
+def set_config(topics: Topics, topic: str, **config: str) -> None:
+    entries = [
+        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in config.items()
+    ]
+    change = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    topics.admin.incremental_alter_configs([change])[change].result(60)
+
+
+def parts(record: tuple[int, str | None, str]) -> dict[str, Any]:
+    return {"partition": record[0], "key": record[1], "value": record[2]}
+
+
+OPTIONS: dict[str, Any] = {
+    "partition": lambda r: r[0],
+    "key": lambda r: r[1],
+    "value": lambda r: r[2],
+}
+
+
+def test_a_record_that_its_topic_would_refuse_is_refused_when_it_is_written(
+    topics: Topics, cleanup: Any
+) -> None:
+    job = Job(topics, topics.new(2, cleanup_policy="compact", max_message_bytes="2000"))
+    cleanup(job)
+    writer = job.start(0, **OPTIONS)
+    writer.write([(1, "k", "fine")])
+    for record, told in (
+        ((2, "k", "x"), "partition .*expected 0 to 1"),
+        ((0, None, "x"), "key .*is compacted"),
+        ((0, "k", "x" * 3000), "size .*at most 2000 bytes"),
+    ):
+        with pytest.raises(UserFunctionError, match=told):
+            writer.write([record])
+
+
+def test_a_record_for_a_topic_that_is_chosen_is_refused_before_a_checkpoint_has_it(
+    topics: Topics, cleanup: Any
+) -> None:
+    job = Job(topics)
+    cleanup(job)
+    other = topics.new(1)
+    options = OPTIONS | {"partition": lambda r: r[0]}
+    writer = job.start(0, **options)
+    writer._messages._topic = lambda r: other
+    writer.write([(0, "k", "a"), (7, "k", "b"), (0, "k", "c")])
+    with pytest.raises(UserFunctionError, match=r"partition .*expected 0 to 0.*found 7"):
+        writer.pre_commit(ONE)
+
+
+def refused_later(topics: Topics, job: Job) -> bytes:
+    """Staged records of which one is refused when they are moved: its topic has changed."""
+    writer = job.start(0, **OPTIONS)
+    records = [(0, f"k{n}", f"v{n}") for n in range(40)]
+    records[17] = (0, None, "no key")
+    writer.write(records)
+    owed: bytes = writer.pre_commit(ONE)
+    set_config(topics, job.topic, cleanup_policy="compact")
+    job.close()
+    return owed
+
+
+def test_a_record_that_is_refused_at_the_commit_is_named_with_its_offset_and_a_way_out(
+    topics: Topics, cleanup: Any
+) -> None:
+    job = Job(topics, topics.new(1))
+    cleanup(job)
+    owed = refused_later(topics, job)
+    for generation in (1, 2):
+        with pytest.raises(StorageError) as refused:
+            job.start(generation, owed, **OPTIONS)
+        told = str(refused.value)
+        assert f"offset 17 of partition 0 of '{job.stem}.staging'" in told
+        assert f"topic '{job.topic}', partition 0" in told
+        assert "on_refused=DeadLetterTopic" in told and "'skip'" in told
+    # The way back: the topic takes it again.
+    set_config(topics, job.topic, cleanup_policy="delete")
+    job.start(3, owed, **OPTIONS)
+    assert len(topics.read(job.topic, 40)) == 40
+
+
+@pytest.mark.parametrize("letters", [True, False])
+def test_a_refused_record_is_let_go_of_and_all_others_are_moved_once(
+    topics: Topics, cleanup: Any, letters: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(topics, topics.new(1))
+    cleanup(job)
+    owed = refused_later(topics, job)
+    dead = topics.new(1)
+    policy: Any = DeadLetterTopic(dead) if letters else "skip"
+    with caplog.at_level(logging.WARNING, "tidelog"):
+        writer = job.start(1, owed, on_refused=policy, **OPTIONS)
+    assert "1 staged records since the start were refused" in caplog.text
+    writer.write([(0, "later", "v40")])
+    writer.commit(writer.pre_commit(TWO))
+    shown = [m.value().decode() for m in topics.read(job.topic, 40)]
+    assert shown == [f"v{n}" for n in range(41) if n != 17]
+    if letters:
+        (letter,) = topics.read(dead, 1)
+        headers = dict(letter.headers())
+        assert letter.value() == b"no key"
+        assert headers["tidelog.topic"] == job.topic.encode()
+        assert headers["tidelog.staged"].endswith(b".staging/0/17")
+        assert b"INVALID_RECORD" in headers["tidelog.error"]
+
+
+def test_the_staging_topic_takes_what_its_target_takes(topics: Topics, cleanup: Any) -> None:
+    job = Job(topics, topics.new(1))
+    cleanup(job)
+    writer = job.start(0)
+    writer.write(["small"])
+    owed = writer.pre_commit(ONE)
+    job.close()
+    set_config(topics, job.topic, max_message_bytes="4000000")
+    large = {"message.max.bytes": 4_000_000}
+    writer = job.start(1, owed, client=large)
+    writer.write(["x" * 3_000_000])
+    writer.commit(writer.pre_commit(TWO))
+    assert int(topic_settings(topics.admin, f"{job.stem}.staging")["max.message.bytes"]) > 4_000_000
+    assert [len(m.value()) for m in topics.read(job.topic, 2)] == [5, 3_000_000]
+
+
+def test_what_is_done_with_refused_records_is_one_of_three(topics: Topics) -> None:
+    with pytest.raises(ConfigError, match="on_refused"):
+        Job(topics).start(0, on_refused="ignore")
