@@ -419,3 +419,23 @@ def test_a_buffer_is_flushed_ahead_of_a_checkpoint_unless_its_rows_are_hot(bench
     value.update((2,))
     value.update((3,))
     assert not bench.backend.flush_due()
+
+
+@pytest.mark.parametrize("rows", [1, 1_000])
+def test_rows_that_were_deleted_leave_memory_when_the_table_has_deleted_them(rows: int) -> None:
+    bench = Bench(rows=rows)
+    state = ValueState(bench.backend, "v", "n int")
+    taken = []
+    for round in range(20):
+        for n in range(100):
+            bench.backend.use_key(f"{round}-{n}")
+            state.update((n,))
+        bench.backend.flush()
+        for n in range(100):
+            bench.backend.use_key(f"{round}-{n}")
+            assert state.get() == (n,)
+            state.clear()
+        bench.backend.flush()
+        taken.append(bench.backend.rows_bytes())
+        assert list(bench.table.scan(b"", None)) == []
+    assert taken == [0] * 20
