@@ -45,7 +45,7 @@ class Slowly(SplitReader):
 
     def read(self) -> list[Any] | None:
         time.sleep(PAUSE_S)
-        offset, limit = self.position
+        offset, limit, *_ = self.position
         if limit - offset <= CHUNK and not released():
             return []
         return self._reader.read()

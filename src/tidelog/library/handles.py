@@ -100,17 +100,17 @@ class ListOfKey(_OfKey, Generic[V], eq=False):
 
     def append(self, element: V) -> None:
         """Add an element at the end; raises StateSchemaError when it is not of the type."""
-        held = self._state.hold([(element,)])
+        held = self._state._hold([(element,)])
         with self._lock:
             self._change_key()
-            self._state.append_held(held)
+            self._state._append_held(held)
 
     def set(self, elements: list[V]) -> None:
         """Replace all elements."""
-        held = self._state.hold([(element,) for element in elements])
+        held = self._state._hold([(element,) for element in elements])
         with self._lock:
             self._change_key()
-            self._state.put_held(held)
+            self._state._put_held(held)
 
     def delete(self) -> None:
         """Remove all elements."""
@@ -134,14 +134,14 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
         entry, held = self._state.user_key.store((key,)), self._state.keyed.codec.hold((value,))
         with self._lock:
             self._change_key()
-            self._state.put_held(entry, held)
+            self._state._put_held(entry, held)
 
     def delete(self, key: K) -> None:
         """Remove an entry, if it is there."""
         entry = self._state.user_key.store((key,))
         with self._lock:
             self._change_key()
-            self._state.put_held(entry, None)
+            self._state._put_held(entry, None)
 
     def items(self) -> list[tuple[K, V]]:
         """All entries, in the byte order of their stored keys."""

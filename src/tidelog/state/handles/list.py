@@ -44,31 +44,31 @@ class ListState:
 
     def put(self, newState: list[tuple[Any, ...]]) -> None:
         """Replace the list."""
-        self.put_held(self.hold(newState))
+        self._put_held(self._hold(newState))
 
     def appendValue(self, newState: tuple[Any, ...]) -> None:
         """Append one element."""
-        self.append_held(self.hold([newState]))
+        self._append_held(self._hold([newState]))
 
     def appendList(self, newState: list[tuple[Any, ...]]) -> None:
         """Append all elements of `newState` to the list, in their order."""
-        self.append_held(self.hold(newState))
+        self._append_held(self._hold(newState))
 
     def clear(self) -> None:
         """Remove the list."""
         for key, _ in list(self._scan()):
             self.keyed.rows.delete(key)
 
-    def hold(self, values: list[tuple[Any, ...]]) -> list[Any]:
+    def _hold(self, values: list[tuple[Any, ...]]) -> list[Any]:
         """Elements as rows hold them; raises StateSchemaError before anything is changed."""
         return list(map(self.element.hold, values))
 
-    def put_held(self, elements: list[Any]) -> None:
+    def _put_held(self, elements: list[Any]) -> None:
         """Replace the list."""
         self.clear()
-        self.append_held(elements)
+        self._append_held(elements)
 
-    def append_held(self, elements: list[Any]) -> None:
+    def _append_held(self, elements: list[Any]) -> None:
         """Append elements at the end of the list."""
         append(self._backend, self.keyed.rows, self.keyed.row(), elements)
 

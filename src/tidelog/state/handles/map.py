@@ -47,9 +47,9 @@ class MapState:
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
         """Set the value of a user key."""
-        self.put_held(self.user_key.store(key), self.keyed.codec.hold(value))
+        self._put_held(self.user_key.store(key), self.keyed.codec.hold(value))
 
-    def put_held(self, entry: bytes, value: Any) -> None:
+    def _put_held(self, entry: bytes, value: Any) -> None:
         """Set the value of an encoded user key, as rows hold it; None removes it."""
         self.keyed.rows.put(self.keyed.row() + entry, value)
 
@@ -72,7 +72,7 @@ class MapState:
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
         """Remove a user key."""
-        self.put_held(self.user_key.store(key), None)
+        self._put_held(self.user_key.store(key), None)
 
     def clear(self) -> None:
         """Remove all entries."""
