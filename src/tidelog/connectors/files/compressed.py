@@ -242,11 +242,11 @@ class CompressedText:
             raise self._file.changed(f"at least {offset} bytes of text", f"{self._at} bytes")
         return bytes(self._text[:size])
 
-    def position(self, offset: int) -> tuple[Any, ...]:
+    def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
         while len(self._starts) > 1 and self._starts[1][1] <= offset:
             self._starts.popleft()
-        return offset, None, *self._starts[0]
+        return [offset, None, *self._starts[0]]
 
     def _decompress(self) -> bool:
         """Add a piece; False at the end."""

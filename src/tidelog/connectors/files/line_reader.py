@@ -87,10 +87,10 @@ class PlainText:
     def _written_anew(self) -> StorageError:
         return self._file.changed("the beginning that was read", "another one: it was written anew")
 
-    def position(self, offset: int) -> tuple[Any, ...]:
+    def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
         begin = self._begin[:offset]
-        return offset, self.ends_at, (len(begin), _checksum(begin))
+        return [offset, self.ends_at, [len(begin), _checksum(begin)]]
 
 
 def _checksum(data: bytes) -> int:
@@ -105,7 +105,7 @@ class LineReader(SplitReader):
     for a compressed one that is damaged or not complete.
     """
 
-    position: tuple[Any, ...]
+    position: list[Any]
     delay_s = _POLL_S
 
     def __init__(self, path: Path, position: Any, limits: LineLimits, *, follow: bool) -> None:

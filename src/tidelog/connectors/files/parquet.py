@@ -117,7 +117,7 @@ class ParquetFiles(InputFiles):
 class ParquetReader(SplitReader):
     """The rows of a range of row groups, a batch at a time."""
 
-    position: tuple[int, int, int]
+    position: list[int]
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ParquetReader(SplitReader):
         self._end = groups.stop
         self._batch_rows = batch_rows
         rows = file.metadata.num_rows
-        self.position = tuple(position or (groups.start, 0, rows))
+        self.position = list(position or (groups.start, 0, rows))
         if self.position[2] != rows:
             raise StorageError(
                 f"Parquet file {path}",
@@ -163,9 +163,9 @@ class ParquetReader(SplitReader):
             batch = next(self._batches, None)
             if batch is None:
                 self._batches = None
-                self.position = (group + 1, 0, rows)
+                self.position = [group + 1, 0, rows]
             else:
-                self.position = (group, row + batch.num_rows, rows)
+                self.position = [group, row + batch.num_rows, rows]
             records = [] if batch is None else self._rows(batch)
         self.read_bytes = 0 if batch is None else batch.nbytes
         if self.at_end:

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from fractions import Fraction
 from itertools import chain
 from typing import Any, Final
-from uuid import UUID
 
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.channels.messages import Batch
@@ -20,9 +17,13 @@ from tidelog.state.schema.row import Row
 _UNCHANGING: Final = frozenset(
     {
         *(type(None), bool, int, float, complex, str, bytes, range),
-        *(date, datetime, time, timedelta, Decimal, Fraction, UUID),
+        *(date, datetime, time, timedelta),
     }
 )
+_BY_NAME: Final = frozenset(
+    {("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"), ("zoneinfo", "ZoneInfo")}
+)
+"""More of them, by module and name: few jobs have any, and their imports take milliseconds."""
 
 
 def copy_of(batch: Batch) -> Batch:
@@ -34,20 +35,23 @@ def copy_of(batch: Batch) -> Batch:
 
 def unchanging(values: Sequence[Any]) -> bool:
     """Whether nobody can change the values: scalars, and rows and tuples of these."""
-    kinds = set(map(type, values))
-    if kinds <= _UNCHANGING:
+    kinds = {kind for kind in set(map(type, values)) - _UNCHANGING if not _by_name(kind)}
+    if not kinds:
         return True
-    tuples = [kind for kind in kinds - _UNCHANGING if issubclass(kind, tuple)]
-    if len(tuples) < len(kinds - _UNCHANGING):
+    if not all(issubclass(kind, tuple) for kind in kinds):
         return False
     inner = chain.from_iterable([value for value in values if isinstance(value, tuple)])
     return unchanging(list(inner))
 
 
+def _by_name(kind: type) -> bool:
+    return (kind.__module__, kind.__qualname__) in _BY_NAME
+
+
 def copied(value: Any) -> Any:
     """A copy of a value with all that can be changed in it."""
     kind = type(value)
-    if kind in _UNCHANGING:
+    if kind in _UNCHANGING or _by_name(kind):
         return value
     if kind is list:
         return list(map(copied, value))
