@@ -2,6 +2,7 @@
 in memory and behind flushes, restores, rescales and barriers that overtake.
 """
 
+import asyncio
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -16,9 +18,21 @@ from hypothesis import strategies as st
 
 import tidelog
 from tests.property.profiles import looking
-from tests.support.pipelines import Outside, config, run
+from tests.support.pipelines import Outside, config, effects, run
 from tests.support.values import VALUES, Colour, Point, form_of
-from tidelog import FlushConfig, Job, List, Map, Source, SplitReader, UnalignedConfig, Value
+from tidelog import (
+    FlushConfig,
+    Job,
+    JobRunner,
+    List,
+    Map,
+    Row,
+    Source,
+    SplitReader,
+    UnalignedConfig,
+    Value,
+)
+from tidelog.catalog.fork import Fork
 from tidelog.errors import StateSchemaError, UserFunctionError
 from tidelog.state.objects import values as values_of_states
 from tidelog.storage.memory import MemoryStore
@@ -317,3 +331,44 @@ def test_what_an_older_release_stored_goes_on_as_it_went_on_there(
         with pytest.raises(UserFunctionError, match="the break"):
             sums_of(means, add, store, 7)
     assert sums_of(means, add, store, None) == [("a", (8, 16.0))]
+
+
+ONE_OF_EACH: list[Any] = [
+    *((1, (2,)), {3}, frozenset({4}), {("a", 1): Decimal("1.20")}, bytearray(b"x"), 2**70),
+    *(date(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC), timedelta(days=-1), Colour.BLUE),
+    *(Point(1, Colour.RED), Row(a=1, b=[Row(c=2)]), UUID(int=7), float("nan"), "\ud800"),
+]
+
+
+@pytest.mark.parametrize("way", ["native", "canonical", "fork"])
+def test_values_of_every_type_go_through_savepoints_and_forks(way: str) -> None:
+    records = [(KEYS[at % 3], at, value) for at, value in enumerate(ONE_OF_EACH)]
+    source, sinks = Drawn(records), {name: Outside() for name in SINKS}
+    store, other = MemoryStore("memory://values"), MemoryStore("memory://fork")
+    world = effects()
+
+    async def stopped() -> None:
+        runner = JobRunner(values_in_every_state(source, sinks), store, config(), world)
+        started = asyncio.Event()
+        running = asyncio.ensure_future(runner.run(started.set))
+        await started.wait()
+        await world.clock.sleep(1.6)
+        await runner.stop("halt", "canonical" if way == "canonical" else "native")
+        await running
+        if way == "fork":
+            await Fork(store, other, world, keep_transactions=True).run("halt")
+
+    asyncio.run(stopped())
+    assert source.opened == [] and sinks["aggregate"].records == []
+    run(
+        values_in_every_state(source, sinks),
+        other if way == "fork" else store,
+        config(parallelism=3),
+    )
+    assert source.opened, "it went on from the middle"
+    expected = {key: [form_of((n, v)) for k, n, v in records if k == key] for key in KEYS}
+    for name in SINKS:
+        found: dict[Any, dict[int, Any]] = defaultdict(dict)
+        for key, held in sinks[name].records:
+            found[key].update({number: form_of((number, value)) for number, value in held})
+        assert {key: [held[n] for n in sorted(held)] for key, held in found.items()} == expected
