@@ -54,3 +54,32 @@ def test_every_command_of_the_first_page_does_what_it_says(
             assert ran.returncode == 0, ran.stderr
             printed = ran.stdout
     assert checked == 2
+
+
+def test_the_commands_of_the_readme_show_what_a_job_has_stored(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.py").write_text("the tide\n" * 1000)
+    readme = (ROOT / "README.md").read_text()
+    start = next(line for line in readme.splitlines() if "tidelog run wordcount" in line)
+    run = start.split(" && ")[-1]
+    run = re.sub(r'"\$\(.*\)"', "texts", run)  # in place of all of Python's sources
+    shown = re.search(r"```\n(\.venv/bin/tidelog checkpoints list.*?)```", readme, re.DOTALL)
+    assert shown is not None
+    commands = [line.partition("#")[0] for line in shown.group(1).splitlines()]
+    for command in [run, *(line for line in commands if "tidelog ui" not in line)]:
+        ran = subprocess.run(
+            ["sh", "-ec", command.replace(".venv/bin/tidelog", "tidelog")],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (ran.returncode, bool(ran.stdout or ran.stderr)) == (0, True), (command, ran.stderr)
+    counts = [line for part in (tmp_path / "out/counts").glob("part-*") for line in part.open()]
+    assert {json.loads(line)["word"]: json.loads(line)["count"] for line in counts} == {
+        "the": 1000,
+        "tide": 1000,
+    }
