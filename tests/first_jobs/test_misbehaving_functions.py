@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +107,15 @@ def reused(records: Iterable[Any]) -> Iterator[dict[str, int]]:
         yield one
 
 
+class Colour(Enum):
+    RED = "r"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    name: str
+
+
 class Reusing(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """No state."""
@@ -143,16 +155,16 @@ def test_one_object_given_twice_is_refused_at_once(name: str, tmp_path: Path) ->
 
 def test_what_nobody_can_change_may_be_given_twice(tmp_path: Path) -> None:
     found: list[Any] = []
-    row, repeated = Row(a=1), [{"n": 1}] * 50
+    repeated = [{"n": 1}] * 50
+    same = [Row(a=1), "x", (1, ("y",)), Colour.RED, Fixed("z"), frozenset({1}), Decimal(1)]
     job = Job("repeated")
-    numbers = job.source(NUMBERS, name="numbers").flat_map(lambda n: [row, row, "x", "x", (1, "y")])
+    numbers = job.source(NUMBERS, name="numbers").flat_map(lambda n: same)
     numbers.sink(Callback(found.append), name="one")
     # A list that has one object many times is the user's own, and so is what is made of it.
-    job.source(Replayable(repeated), name="list").map(lambda r: r).sink(
-        Callback(found.append), name="two"
-    )
+    listed = job.source(Replayable(repeated), name="list").map(lambda r: r)
+    listed.flat_map(lambda r: [r]).sink(Callback(found.append), name="two")
     run(job, tmp_path / "store")
-    assert len(found) == 550
+    assert len(found) == 750
 
 
 def stop(*_: Any) -> Any:

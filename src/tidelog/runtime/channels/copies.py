@@ -3,12 +3,16 @@
 Invariant: nothing that a function may change is in two copies; what nobody can change is shared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
+from enum import Enum
 from itertools import chain
+from types import FunctionType
 from typing import Any, Final
+
+import msgspec
 
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.channels.messages import Batch
@@ -33,25 +37,42 @@ def copy_of(batch: Batch) -> Batch:
     return replace(batch, records=list(map(copied, batch.records)))
 
 
-def unchanging(values: Sequence[Any]) -> bool:
-    """Whether nobody can change the values: scalars, and rows and tuples of these."""
-    kinds = {kind for kind in set(map(type, values)) - _UNCHANGING if not _by_name(kind)}
+def unchanging(values: Iterable[Any]) -> bool:
+    """Whether nobody can change the values: scalars, members of enums, and tuples, rows, frozen
+    sets, dataclasses and structs of these.
+    """
+    kinds = {kind for kind in set(map(type, values)) - _UNCHANGING if not _is_fixed(kind)}
     if not kinds:
         return True
-    if not all(issubclass(kind, tuple) for kind in kinds):
+    if not all(map(_is_frozen, kinds)):
         return False
-    inner = chain.from_iterable([value for value in values if isinstance(value, tuple)])
-    return unchanging(list(inner))
+    parts = [_parts(value) for value in values if type(value) in kinds]
+    return unchanging(list(chain.from_iterable(parts)))
 
 
-def _by_name(kind: type) -> bool:
-    return (kind.__module__, kind.__qualname__) in _BY_NAME
+def _is_fixed(kind: type) -> bool:
+    by_name = (kind.__module__, kind.__qualname__) in _BY_NAME
+    return by_name or issubclass(kind, Enum | type | FunctionType)
+
+
+def _is_frozen(kind: type) -> bool:
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_config__.frozen
+    frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
+    return bool(frozen) or issubclass(kind, tuple | frozenset)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, tuple | frozenset):
+        return value
+    names = getattr(value, "__struct_fields__", None) or value.__dataclass_fields__
+    return [getattr(value, name, None) for name in names]
 
 
 def copied(value: Any) -> Any:
     """A copy of a value with all that can be changed in it."""
     kind = type(value)
-    if kind in _UNCHANGING or _by_name(kind):
+    if kind in _UNCHANGING or _is_fixed(kind):
         return value
     if kind is list:
         return list(map(copied, value))

@@ -3,7 +3,7 @@
 Invariant: a buffer is limited in records and bytes, and ends when the task's turn is over.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ class Outputs:
         "_look",
         "_look_at",
         "_measured",
+        "_of",
         "_portion",
         "_size_bytes",
         "_turn",
@@ -34,10 +35,16 @@ class Outputs:
     )
 
     def __init__(
-        self, turn: Turn, *, timed: bool = False, distinct: Distinct | None = None
+        self,
+        turn: Turn,
+        *,
+        timed: bool = False,
+        distinct: Distinct | None = None,
+        of: Sequence[Any] = (),
     ) -> None:
+        """`of` is what the functions get, `distinct` what looks at their output."""
         self._turn = turn
-        self._distinct = distinct or Distinct()
+        self._distinct, self._of = distinct or Distinct(), of
         self._portion = Portion(_ROWS_AT_ONCE)
         self.records: list[Any] = []
         self.times: list[int] | None = [] if timed else None
@@ -59,7 +66,7 @@ class Outputs:
 
     def cut(self) -> Batch:
         """Everything gathered so far, as a buffer; raises ValueError as `Distinct.check`."""
-        self._distinct.check(self.records)
+        self._distinct.check(self.records, self._of)
         self._measure()
         batch = Batch(self.records, self.times, size_bytes=self._size_bytes)
         self.records, self.times = [], None if self.times is None else []
@@ -103,7 +110,8 @@ def flattened(
     function: Callable[[Any], Iterable[Any]], batch: Batch, turn: Turn, distinct: Distinct
 ) -> Iterator[Batch]:
     """Buffers of the function's output for each record, with the record's event time."""
-    outputs = Outputs(turn, timed=batch.times is not None, distinct=distinct)
+    timed = batch.times is not None
+    outputs = Outputs(turn, timed=timed, distinct=distinct, of=batch.records)
     times: Iterable[int | None] = repeat(None) if batch.times is None else batch.times
     for record, time in zip(batch.records, times, strict=False):
         yield from outputs.take(function(record), time)
