@@ -78,10 +78,10 @@ def copied(value: Any) -> Any:
         return list(map(copied, value))
     if kind is dict:
         return {key: copied(held) for key, held in value.items()}
-    if kind is tuple:
-        return tuple(map(copied, value))
     if isinstance(value, Row):
         return Row.of(value._fields, map(copied, value))
+    if isinstance(value, tuple) and not hasattr(value, "__dict__"):
+        return tuple.__new__(kind, map(copied, value))
     try:
         return deepcopy(value)
     except Exception as error:  # whatever the copying of a class raises
