@@ -5,7 +5,7 @@ in memory and behind flushes, restores, rescales and barriers that overtake.
 import asyncio
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -24,11 +24,13 @@ from tidelog import (
     FlushConfig,
     Job,
     JobRunner,
+    KeyedStream,
     List,
     Map,
     Row,
     Source,
     SplitReader,
+    Stream,
     UnalignedConfig,
     Value,
 )
@@ -105,31 +107,39 @@ def known_so_far(record: Any, known: Any) -> Iterator[Any]:
     yield from ((key, ((number, value),)) for (key, number), value in known.items())
 
 
-SINKS = ("aggregate", "tumbling", "sliding", "records", "sliding-records", "rules")
+def of_first(windows: Stream) -> Stream:
+    return windows.filter(lambda w: w[1] == 0).map(lambda w: (w[0], w[2]))
 
 
-def values_in_every_state(source: Source, sinks: dict[str, Outside]) -> Job:
+Build = Callable[[KeyedStream, Stream], Stream]
+OF_WINDOW: dict[str, Any] = {"value_of": numbered, "combine": appended}
+STATES: dict[str, Build] = {
+    "aggregate": lambda keyed, _: keyed.aggregate(numbered, appended, name="aggregate"),
+    "tumbling": lambda keyed, _: of_first(keyed.window(10_000, name="tumbling", **OF_WINDOW)),
+    "sliding": lambda keyed, _: of_first(keyed.window(10_000, 5_000, name="sliding", **OF_WINDOW)),
+    "records": lambda keyed, _: keyed.window_records(
+        10_000, function=of_first_window, name="records"
+    ),
+    "sliding-records": lambda keyed, _: keyed.window_records(
+        10_000, 5_000, function=of_first_window, name="sliding-records"
+    ),
+    "rules": lambda _, records: records._job.source(Late(), name="late").with_broadcast(
+        records, on_rule=learn, on_record=known_so_far, name="rules"
+    ),
+}
+SINKS = tuple(STATES)
+
+
+def values_in_every_state(
+    source: Source, sinks: dict[str, Outside], states: Iterable[str] = SINKS
+) -> Job:
     """Records are (key, number, value); every sink gets the values of each key, in their order."""
     job = Job("values")
     records = job.source(source).map(lambda record: record)
     keyed = records.event_time(lambda record: record[1]).key_by(lambda record: record[0])
-    of_window = {"value_of": numbered, "combine": appended}
-    made = {
-        "aggregate": keyed.aggregate(numbered, appended, name="aggregate"),
-        "tumbling": keyed.window(10_000, name="tumbling", **of_window),
-        "sliding": keyed.window(10_000, 5_000, name="sliding", **of_window),
-        "records": keyed.window_records(10_000, function=of_first_window, name="records"),
-        "sliding-records": keyed.window_records(
-            10_000, 5_000, function=of_first_window, name="sliding-records"
-        ),
-        "rules": job.source(Late(), name="late").with_broadcast(
-            records, on_rule=learn, on_record=known_so_far, name="rules"
-        ),
-    }
-    for name in ("tumbling", "sliding"):
-        made[name] = made[name].filter(lambda w: w[1] == 0).map(lambda w: (w[0], w[2]))
-    for name in SINKS:
-        made[name].filter(lambda found: found is not None).sink(sinks[name], name=f"to-{name}")
+    for name in states:
+        found = STATES[name](keyed, records).filter(lambda found: found is not None)
+        found.sink(sinks[name], name=f"to-{name}")
     return job
 
 
@@ -274,14 +284,16 @@ class Unknown:
 
 
 @pytest.mark.parametrize("value", [Unknown(), [Unknown()], {"a": {"b": Unknown()}}, len])
-@pytest.mark.parametrize("name", ["aggregate", "tumbling", "sliding", "records", "rules"])
-def test_a_value_of_a_type_that_is_not_kept_is_refused_when_it_is_put_first(
-    value: Any, name: str
+@pytest.mark.parametrize("name", SINKS)
+@pytest.mark.parametrize("later", [0, 5])
+def test_a_value_of_a_type_that_is_not_kept_is_refused_before_anything_is_made_of_it(
+    value: Any, name: str, later: int
 ) -> None:
     sinks = {each: Outside() for each in SINKS}
-    source = Drawn([("a", 0, value), ("b", 1, value)])
+    source = Drawn([*[("c", n, 1) for n in range(later)], ("a", 8, value), ("b", 9, value)])
+    job = values_in_every_state(source, sinks, [name])
     with pytest.raises(StateSchemaError, match=r"found .*(Unknown|function).*dataclass") as refused:
-        run(values_in_every_state(source, sinks), MemoryStore("memory://refused"))
+        run(job, MemoryStore("memory://refused"))
     assert refused.value.retry_safe
     assert all(not sink.records for sink in sinks.values())
 

@@ -94,6 +94,7 @@ class TumblingWindow(AggregateWindow):
             yield from self._fire_rows(outputs, start + size - 1)
             # A flush in one of the pauses makes rows of what is left.
             while windows := opened.take(start, TIMERS_PER_STEP):
+                self._values.check_new([value for _, value in windows])
                 outputs.records += [(decode_key(key[2:]), start, value) for key, value in windows]
                 yield from _cut(outputs)
             opened.close(start)

@@ -126,7 +126,8 @@ class UntypedValues(ObjectEncoding):
         super().__init__(known.what)
         self._types = ValueTypes(known)
         self._lists = lists
-        self._tried = False
+        self._tried: set[type] = set()
+        """Types of which a value has been encoded."""
 
     def encode_many(self, values: list[Any]) -> list[bytes]:
         """As in `ObjectEncoding`; raises StateSchemaError also for types that were not declared."""
@@ -142,14 +143,20 @@ class UntypedValues(ObjectEncoding):
             self._types.known.check(types_of_value(value))
 
     def check_first(self, values: list[Any]) -> None:
-        """Refuse values of a job at its first batch, not when they are written for the first time.
+        """As `check_new`, for the first values alone: a job fails at its first batch."""
+        if not self._tried:
+            self.check_new(values)
+
+    def check_new(self, values: list[Any]) -> None:
+        """Refuse values that may never be written, or not soon; looks at one of each new type.
 
         Raises StateSchemaError for types that are not kept.
         """
-        if not self._tried:
-            for value in {type(value): value for value in values}.values():
+        new = set(map(type, values)) - self._tried
+        if new:
+            for value in {type(value): value for value in values if type(value) in new}.values():
                 self.encode(value)
-            self._tried = True
+            self._tried |= new
 
 
 def _is_plain(value: Any) -> bool:
