@@ -28,6 +28,10 @@ test *args:
     {{ python }} -m tests.wire.servers
     {{ python }} -m pytest -n 4 --dist worksteal {{ args }}
 
+# Whole jobs in virtual time, under faults that a seed decides, e.g. `just simulate --seeds 1000 --new-seeds`.
+simulate *args:
+    {{ python }} -m tests.simulator {{ args }}
+
 # What takes hours: seeds, all tests in depth, older Sparks, kills, s3a; goes on where it stopped; `--again`, or parts.
 deep *parts:
     {{ python }} tests/deep.py --seeds {{ seeds }} {{ parts }}

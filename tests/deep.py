@@ -137,7 +137,7 @@ def all_steps(seeds: int, first_seed: int) -> list[Step]:
         count = min(SLICE, seeds - start)
         arguments = ["--seeds", str(count), "--first-seed", str(first_seed + start), "--keep-going"]
         name = f"simulation {start}-{start + count - 1}"
-        steps.append(Step("simulation", name, ["-m", "tidelog", "simulate", *arguments]))
+        steps.append(Step("simulation", name, ["-m", "tests.simulator", *arguments]))
 
     def tests(part: str, *arguments: str) -> None:
         steps.append(Step(part, part, ["-m", "pytest", "-n", "2", *arguments]))

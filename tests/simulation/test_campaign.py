@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.simulator.checks.violation import Property, Violation
+from tests.simulator.run.campaign import Campaign, run_campaign
+from tests.simulator.run.scenario import SCENARIOS
+from tests.simulator.run.workers import run_on_workers
 from tests.support.depth import more_in_depth
-from tidelog_simulator.checks.violation import Property, Violation
-from tidelog_simulator.run.campaign import Campaign, run_campaign
-from tidelog_simulator.run.scenario import SCENARIOS
-from tidelog_simulator.run.workers import run_on_workers
 
 FOUR = Campaign([SCENARIOS["store"], SCENARIOS["calm"]], 30, 4)
 
@@ -50,9 +50,9 @@ def test_a_run_whose_process_dies_is_a_violation_and_the_others_go_on(tmp_path: 
 
 
 def test_ctrl_c_ends_all_processes_and_says_what_was_done() -> None:
-    command = ("simulate", "--seeds", "100000", "--jobs", "2", "--new-seeds")
+    command = ("--seeds", "100000", "--jobs", "2", "--new-seeds")
     process = subprocess.Popen(
-        [sys.executable, "-m", "tidelog", *command],
+        [sys.executable, "-m", "tests.simulator", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import canaries
-from tidelog_simulator.run.run import Outcome, run_below
-from tidelog_simulator.run.scenario import SCENARIOS
+from tests.simulator.run.run import Outcome, run_below
+from tests.simulator.run.scenario import SCENARIOS
 
 SEEDS = range(1_000)
 """A rare defect shows in one of 250 runs; the search ends with the first."""

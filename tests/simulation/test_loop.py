@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tidelog_simulator.machine.loop import (
+from tests.simulator.machine.loop import (
     EndlessError,
     StandstillError,
     VirtualLoop,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulator.run.run import run_seed
+from tests.simulator.run.scenario import SCENARIOS
 from tests.support.depth import more_in_depth
-from tidelog_simulator.run.run import run_seed
-from tidelog_simulator.run.scenario import SCENARIOS
 
 SEEDS = range(more_in_depth(1, 3))
 SEEDS_PER_SCENARIO = more_in_depth(1, 2)
@@ -18,8 +18,8 @@ TOLD = more_in_depth(["disk", "everything", "lifecycle", "rules"], WITHOUT_THREA
 PROGRAM = """
 import sys
 from pathlib import Path
-from tidelog_simulator.run.run import run_seed
-from tidelog_simulator.run.scenario import SCENARIOS
+from tests.simulator.run.run import run_seed
+from tests.simulator.run.scenario import SCENARIOS
 for name in sys.argv[3:]:
     for seed in range(int(sys.argv[2])):
         print(name, seed, run_seed(seed, SCENARIOS[name], Path(sys.argv[1]) / name).digest)

@@ -2,11 +2,11 @@
 
 import json
 
-from tests.support.cli import tidelog
-from tidelog_simulator.scale.bursts import bursts
-from tidelog_simulator.scale.pressure import durations
-from tidelog_simulator.scale.segments import checkpoints
-from tidelog_simulator.scale.shape import Shape
+from tests.simulator.scale.bursts import bursts
+from tests.simulator.scale.pressure import durations
+from tests.simulator.scale.segments import checkpoints
+from tests.simulator.scale.shape import Shape
+from tests.support.cli import simulate
 
 
 def test_subtasks_share_segments_so_objects_grow_with_processes_alone() -> None:
@@ -43,16 +43,16 @@ def test_a_barrier_that_waits_in_outputs_needs_the_third_stage() -> None:
 
 def test_the_command_prints_the_model_as_a_table_and_as_json() -> None:
     small = ("--subtasks", "20", "--processes", "4")
-    done = tidelog("simulate", "scale", *small)
+    done = simulate("scale", *small)
     assert done.exit_code == 0
     assert "stage 3: in outputs, too" in done.stdout
-    document = json.loads(tidelog("simulate", "scale", *small, "--json").stdout)
+    document = json.loads(simulate("scale", *small, "--json").stdout)
     assert document["checkpoint"]["objects_unpacked"] == 201
     assert [b["variant"] for b in document["materializations"]] == ["at once", "staggered"]
     assert len(document["back_pressure"]) == 5
 
 
 def test_a_job_that_cannot_be_is_refused() -> None:
-    refused = tidelog("simulate", "scale", "--tasks", "2", "--subtasks", "1", "--processes", "9")
+    refused = simulate("scale", "--tasks", "2", "--subtasks", "1", "--processes", "9")
     assert refused.exit_code == 2
     assert "2 tasks of 1 on 9 processes" in refused.stderr

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.simulator.run.campaign import Campaign, replay, run_campaign
+from tests.simulator.run.run import Outcome, run_seed
+from tests.simulator.run.scenario import SCENARIOS
 from tests.support.depth import more_in_depth
-from tidelog_simulator.run.campaign import Campaign, replay, run_campaign
-from tidelog_simulator.run.run import Outcome, run_seed
-from tidelog_simulator.run.scenario import SCENARIOS
 
 MANY = range(105)
 SEEDS = more_in_depth(MANY[:1], MANY)

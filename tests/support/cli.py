@@ -13,6 +13,13 @@ def tidelog(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Res
     return CliRunner().invoke(main, [str(argument) for argument in arguments], env=env)
 
 
+def simulate(*arguments: str) -> Result:
+    """Run the simulator's command with these arguments."""
+    from tests.simulator.cli.simulate import command  # noqa: PLC0415  # few tests need it
+
+    return CliRunner().invoke(command, list(arguments))
+
+
 def lay_out(directory: Path, objects: Mapping[str, bytes]) -> Path:
     """A local store with these objects."""
     for name, data in objects.items():

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 LIBRARY = "tidelog"
-TOOLS = {"tidelog_bench", "tidelog_simulator"}
+TOOLS = {"tidelog_bench"}
 SPACIOUS = ["tidelog/runtime", "tidelog/cli", "tidelog/spark", "tidelog_bench"]
 LOOSE_FILES = 10
 

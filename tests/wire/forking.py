@@ -56,7 +56,7 @@ def serve() -> None:
     from tidelog.storage import s3  # noqa: F401, PLC0415
 
     for name in main.list_commands(click.Context(main)):
-        if name not in {"bench", "simulate"}:
+        if name != "bench":
             main.get_command(click.Context(main), name)
     os.chdir(os.environ.pop("TIDELOG_TEST_DIRECTORY"))
     for line in sys.stdin:

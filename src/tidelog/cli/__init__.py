@@ -89,7 +89,7 @@ _COMMANDS: Final = {
         "Restore every checkpoint and compare it with what it should be.",
     ),
 }
-"""The commands of the library; `bench` and `simulate` are entry points of their own packages."""
+"""The commands of the library; `bench` is an entry point of its own package."""
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, entry_points="tidelog.commands")

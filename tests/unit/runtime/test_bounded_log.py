@@ -11,6 +11,8 @@ from random import Random
 
 import pytest
 
+from tests.simulator.machine.loop import VirtualLoop, run_virtual
+from tests.simulator.machine.process import Process, effects_of
 from tidelog import Callback, Job, JobConfig, JobRunner, Rate, Schedule
 from tidelog.effects import Effects
 from tidelog.materialize.config import MaterializeConfig
@@ -20,8 +22,6 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog_bench.store.latency import LatencyProfile
 from tidelog_bench.store.modelled import ModelledStore
-from tidelog_simulator.machine.loop import VirtualLoop, run_virtual
-from tidelog_simulator.machine.process import Process, effects_of
 
 SUBTASKS = 8
 INTERVAL_S = 2.0

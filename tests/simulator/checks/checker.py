@@ -1,0 +1,256 @@
+"""The checker: watches store and sinks, and checks each slot at the moment it is taken.
+
+Invariants: it looks at the store itself, never through a process; the first violation ends the
+run and is never overwritten.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from tests.simulator.checks.barriers import Barriers
+from tests.simulator.checks.violation import Property, Violation
+from tests.simulator.machine.network import Truth
+from tests.simulator.machine.process import Process
+from tests.simulator.run.trace import Trace
+from tidelog.checkpoint.invariants import (
+    descriptor_violations,
+    direct_needs,
+    manifest_violations,
+    object_violations,
+    slot_violations,
+    table_needs,
+)
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    Entry,
+    decode_descriptor,
+    decode_entry,
+)
+from tidelog.errors import TidelogError
+from tidelog.ids import Generation, Slot, SubtaskId
+from tidelog.runtime.tasks.sink_output import token_of
+from tidelog.storage import object_names
+
+Objects = Mapping[str, bytes]
+_NEWEST: Final = 3
+_NONE: Final = Generation(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A checkpoint as it was when its slot was taken."""
+
+    entry: Checkpoint
+    objects: Objects
+
+
+@dataclass(slots=True)
+class Checker:
+    """Judges one run."""
+
+    trace: Trace
+    now: Callable[[], float]
+    truth: Truth
+    """The store whose checkpoints it judges."""
+    expected: dict[str, Counter[Any]]
+    exactly_once: bool
+    """A record comes once and no more; without it a record may come again."""
+    barriers: Barriers = field(init=False)
+    expects_all: bool = True
+    """False for a job that may be drained: which output it owes is known only at its end."""
+    completed: list[Completed] = field(default_factory=list)
+    slots: dict[Slot, Entry] = field(default_factory=dict)
+    """The slots as they are stored now."""
+    violation: Violation | None = None
+    violated: asyncio.Event = field(default_factory=asyncio.Event)
+    resurrected: set[Slot] = field(default_factory=set)
+    """Slots that a late request brought back after their deletion."""
+    committed: dict[str, Counter[Any]] = field(default_factory=dict)
+    _bytes: dict[Slot, bytes] = field(default_factory=dict)
+    newest_generation: Generation = _NONE
+    """The newest start that counts; -1 before any."""
+    durable: set[bytes] = field(default_factory=set)
+    """Transactions that a slot has held."""
+
+    def __post_init__(self) -> None:
+        blame = partial(self.blame, Property.BARRIER) if self.exactly_once else None
+        self.barriers = Barriers(blame)
+
+    def blame(self, broken: Property, detail: str) -> None:
+        """End the run with a violation."""
+        if self.violation is None:
+            self.violation = Violation(broken, detail)
+            self.trace.add(self.now(), "--", f"VIOLATION {self.violation}")
+            self.violated.set()
+
+    def written(self, process: Process, operation: str, name: str, data: bytes) -> None:
+        """An object was stored."""
+        slot = object_names.slot_of(name)
+        if slot is None:
+            return
+        try:
+            entry = decode_entry(data, name)
+        except TidelogError as error:
+            self.blame(Property.MANIFEST, f"{name}: {error}")
+            return
+        if self._bytes.get(slot) == data:
+            # A request that was given up came late: nobody takes this slot again.
+            self.resurrected.add(slot)
+            self.slots[slot] = entry
+            return
+        generation = self.newest_generation
+        if isinstance(entry, Checkpoint):
+            if generation != entry.author.generation:
+                self._judge_latecomer(process, entry, generation)
+                return
+            self._judge(entry)
+        elif any(other > slot for other in self.slots):
+            # Its writer finds out, and starts again above them.
+            self.resurrected.add(slot)
+            return
+        else:
+            self.newest_generation = entry.author.generation
+        self._bytes[slot] = data
+        self.slots[slot] = entry
+        for violation in slot_violations(self.slots, (), self.truth.objects()):
+            self.blame(Property.MANIFEST, f"{violation}")
+
+    def deleted(self, process: Process, name: str) -> None:
+        """An object was deleted."""
+        slot = object_names.slot_of(name)
+        if slot is None:
+            return
+        self.slots.pop(slot, None)
+        if slot == Slot(self.newest_generation):
+            self.blame(Property.FENCING, f"{process.name} deleted the newest start, slot {slot}")
+
+    def committing(
+        self,
+        sink: str,
+        process: Process,
+        transaction: bytes,
+        records: Sequence[Any],
+    ) -> None:
+        """A sink is about to make records visible."""
+        told = transaction.decode()
+        self.trace.add(self.now(), process.name, f"commit {told} of {len(records)}")
+        if transaction not in self.durable:
+            self.blame(
+                Property.COMMIT_ORDER, f"{process.name} commits {told}, which no slot has held"
+            )
+        seen = self.committed.setdefault(sink, Counter())
+        seen.update(records)
+        watched = self.exactly_once and self.expects_all and sink in self.expected
+        for record in records if watched else ():
+            if seen[record] > self.expected[sink][record]:
+                self.blame(
+                    Property.EXACTLY_ONCE,
+                    f"{sink} holds {record} {seen[record]} times after {process.name} committed "
+                    f"{told}, {self.expected[sink][record]} expected",
+                )
+                return
+
+    def found(self, sink: str, visible: Counter[str] | None) -> None:
+        """The job has ended: what a reader of an output sees, when nobody watched its commits."""
+        if visible is None:
+            return
+        if sink in self.expected:
+            texts: Counter[Any] = Counter()
+            for record, times in self.expected[sink].items():
+                texts[repr(record)] += times
+            self.expected[sink] = texts
+        self.committed[sink] = visible
+
+    def outputs_are_complete(self) -> bool:
+        """Whether every sink has committed all that is expected of it."""
+        return all(
+            expected <= self.committed.get(sink, Counter())
+            for sink, expected in self.expected.items()
+        )
+
+    def newest_checkpoints(self) -> list[Checkpoint]:
+        """The last that completed, newest first: a start may have found one or the other."""
+        return [completed.entry for completed in self.completed[: -_NEWEST - 1 : -1]]
+
+    def check_outputs(self, objection: Callable[[Mapping[str, Counter[Any]]], str | None]) -> None:
+        """The job has ended: outputs are complete, and hold nothing else."""
+        if wrong := objection(self.committed):
+            self.blame(Property.EXACTLY_ONCE, wrong)
+        for sink, expected in self.expected.items():
+            committed = self.committed.get(sink, Counter())
+            missing = expected - committed
+            excess = committed - expected
+            if not self.exactly_once:
+                excess = Counter({r: n for r, n in excess.items() if r not in expected})
+            if excess:
+                some = sorted(excess.items(), key=repr)[:5]
+                self.blame(
+                    Property.EXACTLY_ONCE,
+                    f"{sink} has {excess.total()} records too many, as {some}",
+                )
+            if missing:
+                some = sorted(missing.items(), key=repr)[:5]
+                self.blame(
+                    Property.EXACTLY_ONCE, f"{sink} lacks {missing.total()} records, as {some}"
+                )
+
+    def _judge_latecomer(self, process: Process, entry: Checkpoint, generation: Generation) -> None:
+        """Below the newest start a zombie can win a slot that retention has dropped.
+
+        It finds out before it commits: what it prepared stays unknown to `committing`.
+        """
+        self.trace.add(self.now(), process.name, f"took slot {entry.slot} too late")
+        self.resurrected.add(entry.slot)
+        if entry.slot > generation:
+            self.blame(
+                Property.FENCING,
+                f"{process.name} took slot {entry.slot} as generation {entry.author.generation} "
+                f"although generation {generation} had started",
+            )
+
+    def _judge(self, entry: Checkpoint) -> None:
+        objects = self.truth.objects()
+        self.trace.add(
+            self.now(), "--", f"slot {entry.slot} holds checkpoint {entry.checkpoint_id}"
+        )
+        for _, state in entry.subtasks():
+            self.durable.update(map(token_of, state.transactions))
+        self.completed.append(Completed(entry, objects))
+        for violation in manifest_violations(entry):
+            self.blame(Property.MANIFEST, f"{violation}")
+        sizes = {name: len(data) for name, data in objects.items()}
+        needs = direct_needs(entry)
+        for operator, layer in entry.layers():
+            ref = layer.materialization
+            if ref is None or ref.descriptor not in objects:
+                continue
+            descriptor = decode_descriptor(objects[ref.descriptor], ref.descriptor)
+            needs += table_needs(descriptor)
+            for violation in descriptor_violations(operator.id, layer, ref, descriptor):
+                self.blame(Property.MANIFEST, f"slot {entry.slot}: {violation}")
+        for violation in object_violations(needs, sizes):
+            self.blame(Property.MANIFEST, f"slot {entry.slot}: {violation}")
+        self._judge_log(entry)
+
+    def _judge_log(self, entry: Checkpoint) -> None:
+        """A change that the table has, and a checkpoint known to be complete had as log, is not
+        named again; of a subtask that has exited none that the table has.
+        """
+        at_barrier = self.barriers.seen.get((entry.author.generation, entry.checkpoint_id), {})
+        for operator, state in entry.subtasks():
+            task = SubtaskId(operator.id, state.index)
+            seen = at_barrier.get(task)
+            checkpointed = state.seqno if seen is None else seen.checkpointed
+            below = min(state.upto, checkpointed)
+            # What ends exactly there may hold the state metadata that the new log starts with.
+            superfluous = [part for part in state.log if part.end < below]
+            if superfluous:
+                self.blame(
+                    Property.BOUNDED_LOG,
+                    f"slot {entry.slot}, {task}: {superfluous[0]} is covered by the table up to "
+                    f"{state.upto} and by a completed checkpoint up to {checkpointed}",
+                )

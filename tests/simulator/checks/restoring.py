@@ -1,0 +1,172 @@
+"""Restore equality: every completed checkpoint, restored beside the run, against its barrier.
+
+Invariant: a restore reads the objects as they were when the slot was taken, and nothing else.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from msgspec import structs
+
+from tests.simulator.checks.barriers import AtBarrier, Barriers, Rows
+from tests.simulator.checks.checker import Completed, Objects
+from tests.simulator.checks.violation import Property, Violation
+from tests.simulator.machine.process import Process, effects_of
+from tidelog.checkpoint.manifest import Savepoint, SubtaskState
+from tidelog.errors import TidelogError
+from tidelog.ids import Slot, SubtaskId
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.restore.restorer import Restorer
+from tidelog.storage.memory import MemoryStore
+from tidelog.table.memory import MemoryTableFactory
+from tidelog.table.port import Table, TableFactory
+from tidelog.table.rocksdb import RocksTableFactory
+
+
+async def check_restores(
+    completed: Sequence[Completed], barriers: Barriers, directory: Path
+) -> Violation | None:
+    """Restore all checkpoints; the first difference found, oldest checkpoint first."""
+    restores = _Restores(directory / "beside")
+    for checkpoint in completed:
+        violation = await _check(checkpoint, barriers, restores)
+        if violation is not None:
+            return violation
+    return None
+
+
+async def _check(
+    checkpoint: Completed, barriers: Barriers, restores: "_Restores"
+) -> Violation | None:
+    entry = checkpoint.entry
+    at_barrier = barriers.seen.get((entry.author.generation, entry.checkpoint_id), {})
+    store = _WatchedStore(checkpoint.objects)
+    for operator, state in entry.subtasks():
+        task = SubtaskId(operator.id, state.index)
+        if state.finished and task not in at_barrier:
+            continue  # It had exited before, and no barrier reached it any more.
+        found = await restores.rows(store, state, task)
+        # A canonical savepoint numbers its rows anew.
+        numbered = not (isinstance(entry, Savepoint) and entry.savepoint_format == "canonical")
+        wrong = _difference(at_barrier.get(task), state, found, numbered=numbered)
+        if wrong is not None:
+            return Violation(Property.RESTORE, f"{_where(entry.slot, task)}: {wrong}")
+    return None
+
+
+def _difference(
+    expected: AtBarrier | None,
+    state: SubtaskState,
+    found: Rows | TidelogError,
+    *,
+    numbered: bool,
+) -> str | None:
+    if isinstance(found, TidelogError):
+        return f"it cannot be restored: {found}"
+    if expected is None:
+        return "no barrier passed there"
+    if numbered and state.seqno != expected.seqno:
+        return f"sequence number {state.seqno}, at the barrier {expected.seqno}"
+    keys = sorted(expected.rows.keys() | found.keys())
+    wrong = [key for key in keys if expected.rows.get(key) != found.get(key)]
+    if not wrong:
+        return None
+    key = wrong[0]
+    return (
+        f"{len(wrong)} of {len(keys)} rows differ, as {key!r}: at the barrier "
+        f"{expected.rows.get(key)!r}, restored {found.get(key)!r}"
+    )
+
+
+class _WatchedStore(MemoryStore):
+    """The objects of one moment; it remembers which of them were read."""
+
+    def __init__(self, objects: Objects) -> None:
+        super().__init__("sim://beside")
+        self._objects = dict(objects)
+        self._names = sorted(objects)
+        self.read: dict[str, bytes] = {}
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        found = await super().get(name, start, length)
+        self.read[name] = self._objects[name]
+        return found
+
+    def holds(self, objects: Objects) -> bool:
+        """Whether it has all of these, byte for byte."""
+        return all(self._objects.get(name) == data for name, data in objects.items())
+
+
+class _Restores:
+    """Restores subtasks; one that stands as before, on the same objects, is restored once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known: dict[tuple[SubtaskId, SubtaskState], tuple[Rows, Objects]] = {}
+        """Rows, and the objects that they came from."""
+
+    async def rows(
+        self, store: _WatchedStore, state: SubtaskState, task: SubtaskId
+    ) -> Rows | TidelogError:
+        """All rows of a restored subtask."""
+        key = task, _stored(state)
+        rows, read = self._known.get(key, (None, {}))
+        if rows is not None and store.holds(read):
+            return rows
+        store.read = {}
+        found = await _restored(store, state, self._directory, str(task))
+        if not isinstance(found, TidelogError):
+            self._known[key] = found, store.read
+        return found
+
+
+def _stored(state: SubtaskState) -> SubtaskState:
+    """What of a subtask's state its rows are restored from."""
+    return structs.replace(
+        state,
+        watermark=None,
+        transactions=(),
+        finished=False,
+        advancing=None,
+        ahead=(),
+        in_flight=None,
+        barrier=None,
+        operator_state=(),
+        updates=0,
+    )
+
+
+async def _restored(
+    store: MemoryStore, state: SubtaskState, directory: Path, what: str
+) -> Rows | TidelogError:
+    process = Process("beside", Random(0))
+    effects = effects_of(process, threads=False, ahead_ms=0, booted=0.0)
+    progress = RestoreProgress.of(effects.clock, [state])
+    try:
+        restorer = Restorer(store, effects, _factory(state.table), progress)
+        table: Table = (await restorer.restore(state, directory, what)).table
+        try:
+            return dict(table.scan(b"", None))
+        finally:
+            # Before its files go: a RocksDB that cannot flush as it closes waits a second.
+            table.close()
+    except TidelogError as error:
+        return error
+    finally:
+        _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    # Most tables in memory have no files.
+    if directory.exists():
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _factory(kind: str) -> TableFactory:
+    return RocksTableFactory() if kind == "rocksdb" else MemoryTableFactory()
+
+
+def _where(slot: Slot, task: SubtaskId) -> str:
+    return f"slot {slot}, {task}"

@@ -1,0 +1,105 @@
+"""One incarnation of the simulated job in one process, from its start to its end or its death.
+
+Invariant: a crash ends everything a process does at one moment; what it had sent may arrive.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulator.jobs.job_plan import Version
+from tests.simulator.machine.loop import OWNER, VirtualLoop
+from tests.simulator.machine.process import Process
+from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.errors import (
+    CheckpointFailedError,
+    FencedError,
+    MaterializationFailedError,
+    ObjectNotFoundError,
+    RestoreError,
+    StateSchemaError,
+    StorageError,
+    TidelogError,
+)
+from tidelog.ids import Generation
+from tidelog.runtime.runner import JobResult, JobRunner
+
+_EXPLAINED: Final = (FencedError, CheckpointFailedError, MaterializationFailedError, StorageError)
+"""How faults may end an incarnation."""
+_REFUSALS: Final = (RestoreError, StateSchemaError)
+"""How a start ends whose program does not go with its checkpoint."""
+_OF_THE_OVERTAKEN: Final = (ObjectNotFoundError, RestoreError)
+"""What only an incarnation that a newer one has overtaken may run into."""
+
+
+@dataclass(slots=True, eq=False)
+class Incarnation:
+    """A runner in its process."""
+
+    process: Process
+    runner: JobRunner
+    version: Version
+    running: "asyncio.Task[JobResult]" = field(init=False)
+
+    def start(self, on_started: Callable[[], None]) -> None:
+        """Begin; within the loop."""
+        context = copy_context()
+        context.run(OWNER.set, self.process)
+        loop = asyncio.get_running_loop()
+        self.running = loop.create_task(self.runner.run(on_started), context=context)
+
+    async def crash(self) -> None:
+        """Kill the process."""
+        self.process.dead = True
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.resume(self.process)
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the incarnation; None while it runs, after a good end or a crash."""
+        if not self.running.done() or self.running.cancelled():
+            return None
+        return self.running.exception()
+
+    @property
+    def result(self) -> JobResult | None:
+        """How it ended when it ended well."""
+        if not self.running.done() or self.running.cancelled() or self.running.exception():
+            return None
+        return self.running.result()
+
+    def unexplained(
+        self, newest: Generation, checkpoints: Sequence[Checkpoint]
+    ) -> BaseException | None:
+        """The error, when no injected fault explains it; the newest of `checkpoints` come first."""
+        error = self.error
+        if error is None or self.process.dead or self._refused(error, checkpoints):
+            return None
+        own = self.runner.generation
+        if isinstance(error, _OF_THE_OVERTAKEN):
+            overtaken = own is None or own < newest
+            return None if overtaken else error
+        sink_failed = isinstance(error.__cause__, ConnectionError)
+        return None if sink_failed or isinstance(error, _EXPLAINED) else error
+
+    def _refused(self, error: BaseException, checkpoints: Sequence[Checkpoint]) -> bool:
+        """Whether the start was refused because its program does not go with the checkpoint."""
+        # Refused before it restored, it had seen one of the newest.
+        incarnation = self.runner.incarnation
+        restored = incarnation.plan.checkpoint if incarnation is not None else None
+        seen = checkpoints if restored is None else (restored,)
+        return isinstance(error, _REFUSALS) and any(
+            self.version.refusal(checkpoint) != "never" for checkpoint in seen
+        )
+
+
+def told(error: BaseException) -> str:
+    """An error for the trace: without paths of this machine."""
+    if isinstance(error, TidelogError):
+        return type(error).__name__
+    return f"{type(error).__name__}: {error}"

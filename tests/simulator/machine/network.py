@@ -1,0 +1,281 @@
+"""The way to the store: requests that are lost, slow, doubled, overtaken or orphaned.
+
+Invariants: a request takes effect at one moment, all or nothing, and at most as often as it was
+sent; the store itself is strongly consistent, as S3 is; a sender hears of an effect only after
+it; what a dead sender has sent may still arrive.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextvars import Context
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Final, Protocol, TypeVar
+
+from tests.simulator.machine.process import Process
+from tests.simulator.run.scenario import Scenario
+from tests.simulator.run.trace import Trace
+from tidelog.errors import ObjectExistsError, TidelogError
+from tidelog.storage.errors import object_at, store_unreachable
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectInfo
+
+T = TypeVar("T")
+
+_USUAL_S: Final = 0.02
+_SLOW_S: Final = 4.0
+_NOTICED_S: Final = 0.3
+"""How long a sender takes at most to notice that a request or an answer was lost."""
+_WRITES: Final = frozenset({"put", "create", "delete"})
+
+
+class Watcher(Protocol):
+    """Sees what happens in the store, at that moment."""
+
+    def written(self, process: Process, operation: str, name: str, data: bytes) -> None: ...
+
+    def deleted(self, process: Process, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of one request; times in seconds."""
+
+    there: float
+    back: float
+    lost: bool
+    unanswered: bool
+    again: float | None
+    """How long after the first the second copy arrives."""
+    orphan_arrives: bool
+    """The request arrives even if its sender dies meanwhile."""
+
+
+class FaultPlan:
+    """Draws the fate of requests; `calm` ends all misfortune."""
+
+    def __init__(self, scenario: Scenario, rng: Random) -> None:
+        self._scenario = scenario
+        self._rng = rng
+        self.calm = False
+
+    def fate(self, operation: str) -> Fate:
+        """What becomes of the next request."""
+        rng, rates = self._rng, self._scenario
+        there, back = rng.random() * _USUAL_S, rng.random() * _USUAL_S
+        draw, orphan, slow = rng.random(), rng.random() < 0.5, rng.random()
+        if self.calm:
+            return Fate(there, back, lost=False, unanswered=False, again=None, orphan_arrives=True)
+        if slow < rates.slow:
+            there += rng.random() * _SLOW_S
+        elif slow < 2 * rates.slow:
+            back += rng.random() * _SLOW_S
+        lost = draw < rates.fail
+        unanswered = not lost and draw < rates.fail + rates.lose_answer
+        twice = operation in _WRITES and 1 - draw < rates.twice
+        again = rng.random() * _NOTICED_S if twice else None
+        return Fate(there, back, lost, unanswered, again, orphan)
+
+
+class Truth(MemoryStore):
+    """What one store holds, however requests get there."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.vanished = False
+
+    def objects(self) -> dict[str, bytes]:
+        """Everything stored at this moment."""
+        return dict(self._objects)
+
+    def vanish(self) -> None:
+        """Lose all objects; what arrives later finds nothing to write to."""
+        self._objects.clear()
+        self._names.clear()
+        self.vanished = True
+
+    def _store(self, name: str, data: bytes) -> None:
+        if self.vanished:
+            raise store_unreachable(object_at(self.url, name), "no such store (simulated)")
+        super()._store(name, data)
+
+
+class Network:
+    """The ways to a store."""
+
+    def __init__(self, truth: Truth, faults: FaultPlan, trace: Trace, watcher: Watcher) -> None:
+        self.truth = truth
+        self.faults = faults
+        self.trace = trace
+        self.watcher = watcher
+        self.requests = 0
+
+
+class StoreClient:
+    """The store as one process reaches it; implements `ObjectStore`."""
+
+    request_metrics: Final = None
+    cipher: Final = None
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self.url = network.truth.url
+        self._network = network
+        self._process = process
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Write or overwrite `name`."""
+        await self._send("put", name, partial(self._network.truth.put, name, data), data)
+
+    async def create(self, name: str, data: bytes) -> None:
+        """Write `name` if it is absent; raises ObjectExistsError."""
+        await self._send("create", name, partial(self._network.truth.create, name, data), data)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Read a range in bytes; raises ObjectNotFoundError."""
+        found: bytes = await self._send(
+            "get", name, partial(self._network.truth.get, name, start, length)
+        )
+        return found
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """Names in ascending order, as they are at one moment."""
+        for info in await self._send(
+            "list", prefix, partial(_listed, self._network.truth, prefix, start_after)
+        ):
+            yield info
+
+    async def head(self, name: str) -> ObjectInfo:
+        """Size of `name` in bytes; raises ObjectNotFoundError."""
+        found: ObjectInfo = await self._send("head", name, partial(self._network.truth.head, name))
+        return found
+
+    async def delete(self, name: str) -> None:
+        """Remove `name` if it is there."""
+        await self._send("delete", name, partial(self._network.truth.delete, name))
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+    async def _send(
+        self,
+        operation: str,
+        name: str,
+        effect: Callable[[], Coroutine[Any, Any, Any]],
+        data: bytes = b"",
+    ) -> Any:
+        self._process.check_alive()
+        network = self._network
+        network.requests += 1
+        loop = asyncio.get_running_loop()
+        request = _Request(
+            network=network,
+            process=self._process,
+            operation=operation,
+            name=name,
+            effect=effect,
+            data=data,
+            fate=network.faults.fate(operation),
+            answer=loop.create_future(),
+        )
+        request.depart(loop)
+        return await request.answer
+
+
+@dataclass(slots=True)
+class _Request:
+    network: Network
+    process: Process
+    operation: str
+    name: str
+    effect: Callable[[], Coroutine[Any, Any, Any]]
+    data: bytes
+    fate: Fate
+    answer: "asyncio.Future[Any]"
+
+    def depart(self, loop: asyncio.AbstractEventLoop) -> None:
+        fate = self.fate
+        # Cut off: the request waits in some queue and comes through with the line.
+        delay = max(fate.there, self.process.cut_off_until + fate.there - loop.time())
+        if fate.lost:
+            self._later(loop, min(delay, _NOTICED_S), self._fail, "lost")
+            return
+        self._later(loop, delay, self._arrive, fate.again is None)
+        if fate.again is not None:
+            self._later(loop, delay + fate.again, self._arrive, True)
+
+    @staticmethod
+    def _later(
+        loop: asyncio.AbstractEventLoop, seconds: float, happens: Callable[..., None], *args: Any
+    ) -> None:
+        """What is on its way does not stand still with its sender."""
+        loop.call_later(seconds, happens, *args, context=Context())
+
+    def _arrive(self, answers: bool) -> None:
+        if self.process.dead and not self.fate.orphan_arrives:
+            return
+        outcome: TidelogError | None = None
+        result: Any = None
+        try:
+            result = _immediate(self.effect())
+        except TidelogError as error:
+            outcome = error
+        taken = outcome is None or not isinstance(outcome, ObjectExistsError)
+        self._log(type(outcome).__name__ if outcome else "ok")
+        if outcome is None:
+            self._tell()
+        if not answers or (self.answer.done() and taken):
+            return
+        loop = asyncio.get_running_loop()
+        if self.fate.unanswered:
+            self._later(loop, _NOTICED_S, self._fail, "unanswered")
+            if self.operation == "create":
+                self.process.in_doubt.set()
+        else:
+            self._later(loop, self.fate.back, self._deliver, result, outcome)
+
+    def _tell(self) -> None:
+        if self.operation in ("put", "create"):
+            self.network.watcher.written(self.process, self.operation, self.name, self.data)
+        elif self.operation == "delete":
+            self.network.watcher.deleted(self.process, self.name)
+
+    def _deliver(self, result: Any, outcome: TidelogError | None) -> None:
+        if self.answer.done():
+            return
+        if outcome is None:
+            self.answer.set_result(result)
+        else:
+            self.answer.set_exception(outcome)
+
+    def _fail(self, how: str) -> None:
+        if not self.answer.done():
+            self._log(how)
+            what = object_at(self.network.truth.url, self.name)
+            found = f"{self.operation} was {how} (simulated)"
+            self.answer.set_exception(store_unreachable(what, found))
+
+    def _log(self, outcome: str) -> None:
+        at = asyncio.get_running_loop().time()
+        line = f"{self.operation} {_stable(self.name)} {outcome}"
+        self.network.trace.add(at, self.process.name, line)
+
+
+async def _listed(store: MemoryStore, prefix: str, start_after: str) -> list[ObjectInfo]:
+    return [info async for info in store.list(prefix, start_after)]
+
+
+def _immediate(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("a call of the memory store waited")
+
+
+def _stable(name: str) -> str:
+    """A name without the digest of contents that differ from run to run (RocksDB's files)."""
+    folder, _, leaf = name.rpartition("/")
+    return f"{folder}/*-{leaf.partition('-')[2]}" if name.startswith("tables/") else name

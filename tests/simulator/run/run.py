@@ -1,0 +1,148 @@
+"""One run: a seed and a scenario in, an outcome out.
+
+Invariant: a run reads nothing but its seed and scenario and writes nothing but files below its
+own directory, so it can be repeated anywhere.
+"""
+
+import asyncio
+import logging
+import shutil
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.simulator.checks.restoring import check_restores
+from tests.simulator.checks.violation import Property, Violation
+from tests.simulator.machine.loop import (
+    EndlessError,
+    StandstillError,
+    VirtualLoop,
+    run_virtual,
+    without_collector,
+)
+from tests.simulator.run.branching import BranchingWorld
+from tests.simulator.run.scenario import Scenario
+from tests.simulator.run.trace import Trace
+from tests.simulator.run.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did and what it broke."""
+
+    seed: int
+    scenario: str
+    plan: str
+    digest: str
+    """Equal for equal traces."""
+    events: int
+    requests: int
+    checkpoints: int
+    incarnations: int
+    virtual_s: float
+    violation: Violation | None
+    last_events: tuple[str, ...]
+
+    @classmethod
+    def of_nothing(cls, seed: int, scenario: Scenario, violation: Violation) -> "Outcome":
+        """The outcome of a run of which only its violation is known."""
+        return cls(seed, scenario.name, "unknown", "", 0, 0, 0, 0, 0.0, violation, ())
+
+
+def run_below(
+    seed: int,
+    scenario: Scenario,
+    directory: Path,
+    listener: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run one seed in a folder of its own below `directory`, which is gone afterwards."""
+    below = directory / f"{scenario.name}-{seed}"
+    try:
+        return run_seed(seed, scenario, below, listener)
+    finally:
+        shutil.rmtree(below, ignore_errors=True)
+
+
+def run_seed(
+    seed: int,
+    scenario: Scenario,
+    directory: Path,
+    listener: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run one seed; `listener` gets every event of its trace."""
+    # Collected when all of it is gone: what is alive would be visited in vain.
+    with without_collector(), _without_log():
+        return _outcome(seed, scenario, directory, Trace(listener))
+
+
+def _outcome(seed: int, scenario: Scenario, directory: Path, trace: Trace) -> Outcome:
+    shuffled = Random(f"{scenario.name}/{seed}/order")
+    order = shuffled if shuffled.random() < scenario.shuffle else None
+    loop = VirtualLoop(order)
+    kind = BranchingWorld if scenario.forks else World
+    world = kind(seed, scenario, directory, trace, loop)
+    _run(world, loop)
+    if world.checker.violation is None:
+        _restore_all(world)
+    return Outcome(
+        seed=seed,
+        scenario=scenario.name,
+        plan=world.plan.describe(),
+        digest=trace.digest,
+        events=trace.events,
+        requests=world.network.requests,
+        checkpoints=sum(len(checker.completed) for checker in world.referees),
+        incarnations=world.incarnations,
+        virtual_s=loop.time(),
+        violation=world.checker.violation,
+        last_events=tuple(trace.last),
+    )
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """What simulated jobs log is no news of this process."""
+    logger = logging.getLogger("tidelog")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _run(world: World, loop: VirtualLoop) -> None:
+    defects: list[str] = []
+    loop.set_exception_handler(lambda _, context: _note(defects, context))
+    asyncio.set_event_loop(loop)
+    try:
+        run_virtual(world.run(), loop)
+    except StandstillError as error:
+        world.checker.blame(Property.PROGRESS, f"{error}")
+    except EndlessError as error:
+        world.checker.blame(Property.PROGRESS, f"{error}")
+    except Exception:
+        world.checker.blame(Property.NO_DEFECT, traceback.format_exc())
+    finally:
+        asyncio.set_event_loop(None)
+    if defects:
+        world.checker.blame(Property.NO_DEFECT, defects[0])
+
+
+def _note(defects: list[str], context: dict[str, object]) -> None:
+    """An exception that escaped a callback; that of a forgotten task comes late or never."""
+    error = context.get("exception")
+    if "handle" in context and isinstance(error, BaseException):
+        defects.append("".join(traceback.format_exception(error)))
+
+
+def _restore_all(world: World) -> None:
+    for checker in world.referees:
+        found = run_virtual(
+            check_restores(checker.completed, checker.barriers, world.directory), VirtualLoop()
+        )
+        if found is not None:
+            world.checker.blame(found.property, found.detail)

@@ -1,0 +1,277 @@
+"""Scenarios: which misfortunes a run meets, and how often.
+
+Invariant: a scenario and a seed decide a run alone; every switch has a rate or a share, so that
+one more kind of misfortune is one more field.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from tests.simulator.jobs.evolution import evolving
+from tests.simulator.jobs.expiry import visits
+from tests.simulator.jobs.job_plan import JobPlan
+from tests.simulator.jobs.latecomers import latecomers
+from tests.simulator.jobs.lifecycle import lifecycle
+from tests.simulator.jobs.plan import make_plan
+from tests.simulator.jobs.relay import relay
+from tests.simulator.jobs.rules import with_rules
+from tests.simulator.jobs.servers import server_logs
+from tests.simulator.jobs.shop import shop
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Rates are per request or per incarnation, shares per run; all from 0 to 1."""
+
+    name: str
+    about: str
+    fail: float = 0.0
+    """A request never arrives, and its sender hears so."""
+    lose_answer: float = 0.0
+    """A request takes effect, and its sender hears that it failed."""
+    slow: float = 0.0
+    """A request or its answer takes up to seconds, so that others overtake it."""
+    twice: float = 0.0
+    """The client library sends a request twice; the second answer counts."""
+    crash: float = 0.0
+    """An incarnation is killed."""
+    supersede: float = 0.0
+    """A new incarnation starts beside one that still runs."""
+    partition: float = 0.0
+    """A superseded incarnation is cut off from the store for a while, and comes back."""
+    skew: float = 0.0
+    """Share of runs in which every incarnation has a clock of its own."""
+    shuffle: float = 0.5
+    """Share of runs in which ready tasks are stepped in random order."""
+    threads: float = 0.5
+    """Share of runs in which functions run away from the event loop, for a while."""
+    retries: float = 0.5
+    """Share of runs whose store retries and hedges, as stores of the command line do."""
+    changelog: float = 0.8
+    """Share of runs with the changelog on."""
+    rescale: float = 0.0
+    """Share of runs in which every incarnation has another parallelism, and may have the
+    changelog on or off."""
+    savepoints: float = 0.0
+    """Somebody asks an incarnation for savepoints, and stops it with one."""
+    local_copies: float = 0.0
+    """Share of runs with local recovery; a restart finds the copies, no or damaged ones."""
+    sink_fails: float = 0.0
+    """A call into a sink's writer fails, before or after its effect."""
+    suspend: float = 0.0
+    """An incarnation stands still at one step, often of its start, while the operator starts
+    another one, and goes on later."""
+    drains: float = 0.0
+    """Share of the stops that drain the job."""
+    moves: float = 0.0
+    """Share of the jobs ended behind a savepoint that go on in another store, with their output."""
+    forks: int = 0
+    """Jobs that begin at savepoints of another one, in stores and with outputs of their own."""
+    endless: bool = False
+    """Sources never end; the operator drains the job once it has written what it must."""
+    sinks_on_disk: bool = False
+    """Sinks are tidelog's own as well: files and SQLite."""
+    timeouts: tuple[float, float] = (3.0, 10.0)
+    """Seconds after which a checkpoint is given up; one of them for a run."""
+    jobs: Callable[[Random], JobPlan] = make_plan
+    """Which jobs are drawn."""
+    chaos_s: float = 6.0
+    """Virtual seconds until all faults stop."""
+    rocksdb: bool = False
+    """Tables in RocksDB; without it in memory."""
+
+
+_ALL: Final = (
+    Scenario("calm", "no faults: graphs, settings and schedules alone"),
+    Scenario(
+        "store",
+        "requests fail, lose their answers, are slow or arrive twice",
+        fail=0.03,
+        lose_answer=0.03,
+        slow=0.05,
+        twice=0.03,
+    ),
+    Scenario(
+        "crashes",
+        "incarnations are killed at any moment and started again",
+        crash=0.8,
+        slow=0.03,
+    ),
+    Scenario(
+        "zombies",
+        "two incarnations on one store; the older one is cut off and comes back",
+        lose_answer=0.05,
+        slow=0.03,
+        supersede=0.7,
+        partition=0.7,
+        chaos_s=12.0,
+    ),
+    Scenario(
+        "rescales",
+        "every incarnation has another parallelism; the changelog is switched on and off",
+        crash=0.8,
+        slow=0.03,
+        fail=0.01,
+        rescale=1.0,
+    ),
+    Scenario(
+        "savepoints",
+        "savepoints of both formats, jobs that are stopped with one, and crashes meanwhile",
+        lose_answer=0.02,
+        slow=0.03,
+        crash=0.4,
+        rescale=0.3,
+        savepoints=0.9,
+    ),
+    Scenario(
+        "local",
+        "restarts with local copies that are there, gone or damaged",
+        fail=0.02,
+        slow=0.03,
+        crash=0.9,
+        supersede=0.1,
+        local_copies=1.0,
+    ),
+    Scenario(
+        "everything",
+        "all of it at once, with clocks that differ",
+        fail=0.02,
+        lose_answer=0.03,
+        slow=0.04,
+        twice=0.02,
+        crash=0.4,
+        supersede=0.3,
+        partition=0.5,
+        skew=0.5,
+        sink_fails=0.01,
+        rescale=0.3,
+        savepoints=0.3,
+        local_copies=0.3,
+        chaos_s=8.0,
+    ),
+    Scenario(
+        "rocksdb",
+        "everything, over RocksDB tables",
+        fail=0.02,
+        lose_answer=0.03,
+        slow=0.04,
+        twice=0.02,
+        crash=0.4,
+        supersede=0.3,
+        partition=0.5,
+        rocksdb=True,
+    ),
+    Scenario(
+        "held",
+        "processes stand still at any step, also of their start, and go on beside a successor",
+        suspend=0.8,
+        crash=0.1,
+        slow=0.02,
+        lose_answer=0.01,
+        sinks_on_disk=True,
+    ),
+    Scenario(
+        "disk",
+        "files and SQLite as sinks, on a disk whose syncs fail",
+        crash=0.5,
+        supersede=0.2,
+        rescale=0.3,
+        sink_fails=0.1,
+        sinks_on_disk=True,
+        timeouts=(0.1, 3.0),
+    ),
+    Scenario(
+        "servers",
+        "event time over many splits, of which some are behind, ahead or quiet, in changing shapes",
+        slow=0.02,
+        crash=0.6,
+        supersede=0.1,
+        rescale=0.6,
+        jobs=server_logs,
+    ),
+    Scenario(
+        "latecomers",
+        "windows with records that are late, in changing shapes: each fires once",
+        slow=0.02,
+        crash=0.9,
+        rescale=1.0,
+        jobs=latecomers,
+    ),
+    Scenario(
+        "rules",
+        "broadcast rules, whose order counts, in changing shapes",
+        slow=0.02,
+        crash=0.6,
+        rescale=0.5,
+        savepoints=0.3,
+        timeouts=(0.3, 3.0),
+        jobs=with_rules,
+    ),
+    Scenario(
+        "shop",
+        "a union of rows, tuples and dicts over every kind of state, time to live included",
+        slow=0.02,
+        lose_answer=0.02,
+        crash=0.4,
+        supersede=0.2,
+        suspend=0.2,
+        rescale=0.4,
+        savepoints=0.3,
+        sinks_on_disk=True,
+        timeouts=(0.3, 3.0),
+        jobs=shop,
+    ),
+    Scenario(
+        "relay",
+        "stateless jobs, mostly at least once: no record is lost",
+        fail=0.02,
+        slow=0.03,
+        crash=0.6,
+        supersede=0.2,
+        rescale=0.3,
+        sink_fails=0.02,
+        sinks_on_disk=True,
+        jobs=relay,
+    ),
+    Scenario(
+        "expiry",
+        "endless sources over state that expires and timers of processing time, and a drain",
+        slow=0.02,
+        lose_answer=0.02,
+        crash=0.4,
+        suspend=0.2,
+        rescale=0.4,
+        savepoints=0.3,
+        endless=True,
+        timeouts=(0.3, 3.0),
+        jobs=visits,
+    ),
+    Scenario(
+        "evolution",
+        "types of keys and values change between starts, and an operator with state comes and goes",
+        slow=0.02,
+        lose_answer=0.06,
+        crash=0.8,
+        rescale=0.4,
+        savepoints=0.3,
+        jobs=evolving,
+    ),
+    Scenario(
+        "lifecycle",
+        "jobs that are drained, moved to another store, or forked from a savepoint there",
+        slow=0.02,
+        lose_answer=0.02,
+        crash=0.4,
+        rescale=0.4,
+        savepoints=1.0,
+        drains=0.2,
+        moves=0.7,
+        forks=2,
+        chaos_s=5.0,
+        jobs=lifecycle,
+    ),
+)
+SCENARIOS: Final = {scenario.name: scenario for scenario in _ALL}
+"""All scenarios by name, in the order in which seeds take turns."""

@@ -1,0 +1,332 @@
+"""The world of one run: the store, the outside, and an operator who starts the job again.
+
+Invariants: faults come until `chaos_s` and then stop for good; from then on one incarnation has
+all the time it needs to end the job; in the end a clean start leaves exactly what is retained.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from tests.simulator.checks.census import census
+from tests.simulator.checks.checker import Checker
+from tests.simulator.checks.violation import Property
+from tests.simulator.jobs.job_plan import Version
+from tests.simulator.jobs.outputs import ExternalOutput, Output, make_output
+from tests.simulator.machine.incarnation import Incarnation, told
+from tests.simulator.machine.loop import VirtualLoop, waiting
+from tests.simulator.machine.machines import Machines
+from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Truth
+from tests.simulator.machine.process import Process, Suspension, effects_of
+from tests.simulator.machine.requests import ask_for_savepoints, drain_when
+from tests.simulator.run.scenario import Scenario
+from tests.simulator.run.settings import RETRY, make_settings
+from tests.simulator.run.trace import Trace
+from tidelog.effects import SystemClock
+from tidelog.ids import Generation
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.restore.choose import RestoreFrom
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sink import Sink
+from tidelog.storage.port import ObjectStore
+from tidelog.storage.retry import RetryingStore
+
+_BOUND_S: Final = 180.0
+"""Virtual seconds within which a job ends once faults have stopped.
+
+Where the log may hold less than one row, it goes on by a row per upload.
+"""
+_RESTART_S: Final = 0.5
+_SETTLED_S: Final = 20.0
+"""No request is on its way for longer, a cut line apart."""
+_SKEW_MS: Final = 3_600_000
+_STEPS_OF_A_START: Final = 300
+_STEPS: Final = 3000
+"""Steps of a process within which it may be held."""
+
+
+class World:
+    """One run."""
+
+    def __init__(
+        self, seed: int, scenario: Scenario, directory: Path, trace: Trace, loop: VirtualLoop
+    ) -> None:
+        self.scenario = scenario
+        self.directory = directory
+        self.incarnations = 0
+        self._seed = f"{scenario.name}/{seed}"
+        self._loop = loop
+        self._trace = trace
+        self._rng = rng = self._random("operator")
+        self.plan = scenario.jobs(self._random("plan"))
+        self._settings = make_settings(
+            self._random("settings"), scenario, self.plan, directory / "work"
+        )
+        truth = Truth("sim://store")
+        self.checker = self._checker(truth, self.plan.expected())
+        self.referees = [self.checker]
+        """One for each store."""
+        weather = FaultPlan(scenario, self._random("weather"))
+        self.network = Network(truth, weather, trace, self.checker)
+        sinks = (*self.plan.expected(), *self.plan.judged)
+        self._outputs = {sink: self._output(sink) for sink in sinks}
+        self._threads = rng.random() < scenario.threads
+        self._retries = rng.random() < scenario.retries
+        self._skewed = rng.random() < scenario.skew
+        self._rescales = rng.random() < scenario.rescale and self.plan.rescalable
+        local = rng.random() < scenario.local_copies
+        self._machines = Machines(directory / "machines", rng) if local else None
+        self._alive: list[Incarnation] = []
+        self._versions: dict[Generation, Version] = {}
+        self._sleep = SystemClock().sleep
+        """On the virtual loop it takes no time."""
+        self._calm_at = 0.0
+
+    async def run(self) -> None:
+        """The whole run; ends early with a violation."""
+        operating = asyncio.ensure_future(self._operate())
+        violated = asyncio.ensure_future(self.checker.violated.wait())
+        await asyncio.wait([operating, violated], return_when=asyncio.FIRST_COMPLETED)
+        violated.cancel()
+        if operating.done():
+            operating.result()
+        operating.cancel()
+        for incarnation in list(self._alive):
+            await incarnation.crash()
+
+    def committing(
+        self, sink: str, process: Process, transaction: bytes, records: Sequence[Any]
+    ) -> None:
+        """Implements `CommitWatcher`."""
+        self.checker.committing(sink, process, transaction, records)
+
+    def _checker(self, truth: Truth, expected: dict[str, Counter[Any]]) -> Checker:
+        return Checker(
+            self._trace,
+            self._loop.time,
+            truth,
+            expected,
+            exactly_once=self.plan.mode == "exactly-once",
+        )
+
+    def _random(self, purpose: str) -> Random:
+        return Random(f"{self._seed}/{purpose}")
+
+    def _output(self, sink: str) -> Output:
+        if not self.scenario.sinks_on_disk:
+            return ExternalOutput(sink, self)
+        rng = self._random(f"output/{sink}")
+        return make_output(rng, sink, self.directory / "outputs", self)
+
+    async def _operate(self) -> None:
+        """Start the job until it has ended, then look at what is left."""
+        self._calm_at = self._loop.time() + self.scenario.chaos_s
+        ending = asyncio.ensure_future(self._end_faults())
+        try:
+            while not await self._live_once():
+                await self._sleep(self._rng.random() * _RESTART_S)
+        finally:
+            ending.cancel()
+            self.network.faults.calm = True
+        # Whoever was left behind wakes up, and what is still on its way arrives.
+        await self._sleep(_SETTLED_S + self.scenario.chaos_s)
+        for zombie in list(self._alive):
+            await zombie.crash()
+        self._check_outputs()
+        await self._take_census()
+
+    def _check_outputs(self) -> None:
+        for name, output in self._outputs.items():
+            self.checker.found(name, output.visible())
+        self.checker.check_outputs(self.plan.objection)
+
+    async def _end_faults(self) -> None:
+        await self._sleep(self.scenario.chaos_s)
+        self.network.faults.calm = True
+        self._note("faults stop")
+
+    async def _live_once(self) -> bool:
+        """One incarnation, until it ended, was killed or superseded; whether the job is done."""
+        incarnation = self._start()
+        rng, rates = self._rng, self.scenario
+        calm = self.network.faults.calm
+        kills = not calm and rng.random() < rates.crash
+        replaces = not calm and not kills and rng.random() < rates.supersede
+        patience = _BOUND_S + self.scenario.chaos_s
+        if kills or replaces:
+            patience = rng.random() * rates.chaos_s / 2
+        # Half of the misfortunes come at the worst moment.
+        moment = kills or replaces if rng.random() < 0.5 else False
+        doubt = asyncio.ensure_future(incarnation.process.in_doubt.wait())
+        asking = [self._ask(incarnation)] if rng.random() < rates.savepoints and not calm else []
+        if rates.endless:
+            done = self.checker.outputs_are_complete
+            asking.append(asyncio.ensure_future(drain_when(done, incarnation.runner)))
+        waited: list[asyncio.Task[Any]] = [incarnation.running]
+        if moment:
+            waited.append(doubt)
+        process, held = incarnation.process, None
+        if process.suspension is not None:
+            held = asyncio.ensure_future(process.suspended.wait())
+            waited.append(held)
+        await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        doubt.cancel()
+        if held is not None:
+            held.cancel()
+        if process.suspended.is_set() and not kills:
+            self._note(f"{process.name} is held")
+            replaces = True
+        for request in asking:
+            request.cancel()
+        if incarnation.running.done():
+            return self._ended(incarnation)
+        if kills:
+            self._note(f"{incarnation.process.name} is killed")
+            self._alive.remove(incarnation)
+            await incarnation.crash()
+            if self._machines is not None:
+                self._note(f"restart {self._machines.after_crash()}")
+        elif replaces:
+            self._leave_behind(incarnation)
+        else:
+            self.checker.blame(
+                Property.PROGRESS,
+                f"the job runs {patience} s without an end, although faults have stopped; "
+                + "tasks wait in:\n  "
+                + "\n  ".join(waiting(self._loop)),
+            )
+        return False
+
+    def _ask(self, incarnation: Incarnation) -> "asyncio.Task[None]":
+        """Ask for savepoints as long as the faults last."""
+        asking = asyncio.ensure_future(
+            ask_for_savepoints(incarnation.runner, self._rng, self.scenario.drains)
+        )
+        left = max(0.0, self._calm_at - self._loop.time())
+        self._loop.call_later(left, asking.cancel)
+        return asking
+
+    def _leave_behind(self, incarnation: Incarnation) -> None:
+        """The operator takes it for dead, but it is not."""
+        self._note(f"{incarnation.process.name} is left behind")
+        if self._rng.random() < self.scenario.partition:
+            back_at = self._loop.time() + self._rng.random() * self.scenario.chaos_s
+            incarnation.process.cut_off_until = back_at
+        if self._machines is not None:
+            self._machines.move()
+        incarnation.running.add_done_callback(lambda _: self._ended(incarnation))
+
+    def _start(self) -> Incarnation:
+        self.incarnations += 1
+        process = Process(f"p{self.incarnations}", self._random(f"p{self.incarnations}"))
+        ahead = self._rng.randrange(-_SKEW_MS, _SKEW_MS) if self._skewed else 0
+        booted = self._rng.random() * self._loop.time()
+        effects = effects_of(process, threads=self._threads, ahead_ms=ahead, booted=booted)
+        store: ObjectStore = StoreClient(self.network, process)
+        if self._retries:
+            store = RetryingStore(store, RETRY, effects)
+        fails = self.scenario.sink_fails
+
+        def sink(name: str) -> Sink:
+            return self._outputs[name].sink(process, 0.0 if self.network.faults.calm else fails)
+
+        version = self._version()
+        config = replace(self._shape(), allow_dropped_state=version.dropped)
+        job, origin = version.job(self._loop.time, sink), self._origin(process)
+        runner = JobRunner(job, store, config, effects, restore_from=origin)
+        incarnation = Incarnation(process, runner, version)
+        self._note(f"{process.name} starts")
+        self._suspend(process)
+        incarnation.start(lambda: self._started(incarnation))
+        self._alive.append(incarnation)
+        return incarnation
+
+    def _origin(self, process: Process) -> RestoreFrom | None:
+        """The checkpoint that the next incarnation starts from, if one is named."""
+        return None
+
+    def _version(self) -> Version:
+        """The program of the next incarnation."""
+        newest = next(iter(self.checker.newest_checkpoints()), None)
+        ended = None
+        if newest is not None and any(state.finished for _, state in newest.subtasks()):
+            ended = self._versions[newest.author.generation]
+        return self.plan.version(self.incarnations, ended, calm=self.network.faults.calm)
+
+    def _suspend(self, process: Process) -> None:
+        """Draw the step at which a process is to stand still, as often as not in its start."""
+        if self.network.faults.calm or not self.scenario.suspend:
+            return
+        rng = self._random(f"suspension/{process.name}")
+        if rng.random() < self.scenario.suspend:
+            steps = rng.choice((_STEPS_OF_A_START, _STEPS_OF_A_START, _STEPS))
+            seconds = rng.random() * self.scenario.chaos_s
+            process.suspension = Suspension(1 + rng.randrange(steps), seconds)
+
+    def _shape(self) -> JobConfig:
+        """The settings of the next incarnation."""
+        settings = self._settings
+        if self._machines is not None:
+            settings = replace(settings, local_recovery=self._machines.local_copies)
+        if not self._rescales:
+            return settings
+        changelog = self._rng.random() < self.scenario.changelog
+        parallelism = self._rng.randrange(1, 5)
+        self._note(f"parallelism {parallelism}, changelog {'on' if changelog else 'off'}")
+        return replace(settings, parallelism=parallelism, changelog=changelog)
+
+    def _started(self, incarnation: Incarnation) -> None:
+        runner = incarnation.runner
+        assert runner.incarnation is not None
+        restored = runner.incarnation.plan.checkpoint
+        slot = restored.slot if restored is not None else None
+        self._note(f"{incarnation.process.name} is generation {runner.generation}, from {slot}")
+        self.checker.barriers.watch(runner)
+        assert runner.generation is not None
+        self._versions[runner.generation] = incarnation.version
+        if restored is not None and incarnation.version.refusal(restored) == "certain":
+            self.checker.blame(
+                Property.REFUSAL,
+                f"{incarnation.process.name} runs, although it does not go with slot {slot}",
+            )
+
+    def _ended(self, incarnation: Incarnation) -> bool:
+        """Judge how an incarnation ended; True when the job is done."""
+        if incarnation in self._alive:
+            self._alive.remove(incarnation)
+        error = incarnation.error
+        if error is not None:
+            self._note(f"{incarnation.process.name} ended with {told(error)}")
+        unexplained = incarnation.unexplained(
+            self.checker.newest_generation, self.checker.newest_checkpoints()
+        )
+        if unexplained is not None:
+            self.checker.blame(
+                Property.NO_DEFECT, f"{incarnation.process.name} ended with {unexplained!r}"
+            )
+        result = incarnation.result
+        if result is None:
+            return False
+        how = "well" if result.stopped is None else f"with savepoint {result.stopped.slot}"
+        self._note(f"{incarnation.process.name} ended {how}")
+        return result.stopped is None
+
+    def _note(self, what: str) -> None:
+        self._trace.add(self._loop.time(), "--", what)
+
+    async def _take_census(self) -> None:
+        """Start a job that has ended: it must leave what is retained, and nothing else."""
+        # A slot that came back from the dead hides what it names from the first clean start.
+        for _ in range(2 if self.checker.resurrected else 1):
+            incarnation = self._start()
+            await asyncio.wait([incarnation.running], timeout=_BOUND_S)
+            if not self._ended(incarnation):
+                self.checker.blame(Property.PROGRESS, "a job that has ended does not start again")
+                return
+        wrong = census(self.network.truth.objects(), self._settings.retain)
+        if wrong is not None:
+            self.checker.blame(Property.CENSUS, wrong)
