@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-SOURCES: Final = ("src", "native", "tests", "pyproject.toml")
+SOURCES: Final = ("src", "benchmarks/tidelog_bench", "native", "tests", "pyproject.toml")
 """What a step is a test of: a change of anything tracked here makes all of them due again."""
 
 SPARK: Final = "tests/spark"

@@ -46,7 +46,8 @@ ALLOWED = allowed_imports()
 MODULE_LINES = 400
 FUNCTION_LINES = 70
 
-MODULES = sorted(SOURCE.rglob("*.py"))
+BENCH = ROOT / "benchmarks"
+MODULES = sorted([*SOURCE.rglob("*.py"), *(BENCH / "tidelog_bench").rglob("*.py")])
 
 
 @cache
@@ -69,7 +70,8 @@ BANNED = {
 
 def name_of(path: Path) -> str:
     """`tidelog.storage.local` for src/tidelog/storage/local.py."""
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    root = SOURCE if path.is_relative_to(SOURCE) else BENCH
+    return ".".join(path.relative_to(root).with_suffix("").parts)
 
 
 def package_of(module: str) -> str:
@@ -103,7 +105,7 @@ def _existing(name: str) -> str:
     """The module that a dotted name is, or lies in."""
     parts = name.split(".")
     while parts:
-        base = SOURCE.joinpath(*parts)
+        base = (BENCH if parts[0] in TOOLS else SOURCE).joinpath(*parts)
         if base.with_suffix(".py").exists():
             return ".".join(parts)
         if (base / "__init__.py").exists():
@@ -128,7 +130,8 @@ def test_a_module_imports_what_the_table_allows() -> None:
 
 @pytest.mark.parametrize("room", SPACIOUS)
 def test_a_room_has_few_loose_files(room: str) -> None:
-    loose = {path.name for path in (SOURCE / room).glob("*.py")} - {"__init__.py", "__main__.py"}
+    root = BENCH if room in TOOLS else SOURCE
+    loose = {path.name for path in (root / room).glob("*.py")} - {"__init__.py", "__main__.py"}
     assert len(loose) <= LOOSE_FILES, sorted(loose)
 
 

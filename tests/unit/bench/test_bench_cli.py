@@ -304,7 +304,7 @@ def test_a_killed_session_takes_its_trial_with_it_and_goes_on(tmp_path: Path) ->
     )
     environment = os.environ | {
         bench_toy.FLAG: str(flag),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "benchmarks"))),
         "PYTHONUNBUFFERED": "1",
     }
     command = [sys.executable, script, "bench", "run", "toy-value", "--quick"]

@@ -12,8 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-_SOURCES: Final = Path(__file__).parents[2]
-_MEASURED: Final = ("tidelog", "tidelog_bench")
+import tidelog
+
+_LIBRARY: Final = Path(tidelog.__file__).parent
+_MEASURED: Final = (_LIBRARY, Path(__file__).parents[1])
+"""The packages that are measured and that measure."""
 _PACKAGES: Final = ("tidelog", "rocksdict", "zstandard", "msgspec", "pyspark")
 
 
@@ -70,16 +73,16 @@ def versions() -> dict[str, str]:
 def source_digest() -> str:
     """Digest of the library's modules as they were imported, so that local edits show."""
     digest = hashlib.blake2b(digest_size=8)
-    modules = (path for name in _MEASURED for path in (_SOURCES / name).rglob("*.py"))
-    for path in sorted(modules):
-        digest.update(path.relative_to(_SOURCES).as_posix().encode())
-        digest.update(path.read_bytes())
+    for package in _MEASURED:
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.relative_to(package.parent).as_posix().encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 def revision() -> str | None:
     """The commit checked out where the library lies; None outside of a checkout."""
-    root = _SOURCES.parent
+    root = _LIBRARY.parents[1]
     if not (root / ".git").exists():
         return None
     try:
