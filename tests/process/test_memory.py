@@ -1,15 +1,19 @@
 """What a process takes when its rows are large: its budget, and little more."""
 
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.process.harness import Run
 from tests.process.memory_job import BODY, ROWS
-from tests.support.depth import more_in_depth
+from tests.support.depth import more_in_depth, only_in_depth
 
 BUDGET = 64 << 20
+MINUTES = 60
+"""Of the soak."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
@@ -26,3 +30,28 @@ def test_resident_memory_grows_by_no_more_than_twice_the_budget(
     run.finish()
     assert ROWS * BODY > 1.5 * BUDGET
     assert int(run.output.read_text()) <= 2 * BUDGET
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.timeout(4_500)
+@only_in_depth("tests/unit/state/test_states.py has that deleted rows leave memory")
+def test_a_job_whose_windows_close_for_an_hour_takes_no_more_memory_than_at_first(
+    tmp_path: Path,
+) -> None:
+    options = ("--memory", "64MiB", "--materialize-interval", "20s", "--quiet")
+    command = ("run", "tests.process.soak_job:job", "--store", str(tmp_path / "store"))
+    process = subprocess.Popen([sys.executable, "-m", "tidelog", *command, *options])
+    taken: list[int] = []
+    try:
+        for _ in range(4 * MINUTES):
+            time.sleep(15)
+            assert process.poll() is None
+            status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            (line,) = [line for line in status if line.startswith("RssAnon:")]
+            taken.append(int(line.split()[1]))
+    finally:
+        process.kill()
+        process.wait()
+    quarter = len(taken) // 4
+    early, late = taken[quarter : 2 * quarter], taken[-quarter:]
+    assert sum(late) / len(late) < 1.1 * sum(early) / len(early), taken
