@@ -118,7 +118,7 @@ class Fixed:
 
 class Reusing(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """No state."""
+        """This processor declares no state."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Any:
         return reused(rows)

@@ -13,7 +13,7 @@ from tests.support.depth import more_in_depth, only_in_depth
 
 BUDGET = 64 << 20
 MINUTES = 60
-"""Of the soak."""
+"""How long the soak runs."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

@@ -280,7 +280,7 @@ def test_what_a_program_puts_into_its_states_comes_out_of_them(
 
 
 class Unknown:
-    """Of no kind that state keeps."""
+    """A plain class, which state does not keep."""
 
 
 @pytest.mark.parametrize("value", [Unknown(), [Unknown()], {"a": {"b": Unknown()}}, len])
@@ -332,7 +332,7 @@ def test_a_sum_goes_on_after_a_restart_with_what_it_was(
 def test_what_an_older_release_stored_goes_on_as_it_went_on_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It made a list of a tuple; a function that takes either never saw a difference."""
+    """Older releases stored a tuple as a list: a combine function that takes either goes on."""
     store, means = MemoryStore("memory://old"), [(1, 2.0)] * 8
 
     def add(a: Any, b: Any) -> Any:

@@ -105,7 +105,7 @@ class StateLock:
         self._blocks: dict[Any, int] = {}
         """Callers that are within blocks of a step, and in how many."""
         self._threads = threading.local()
-        """Of each thread that has begun a step, what notices its end."""
+        """Thread-local: an `_EndOfThread` for each thread that has begun a step."""
         self._changes = 0
         """Since the loop looked whether a flush is due."""
 

@@ -26,7 +26,7 @@ MAX_LINE_BYTES: Final = 64 << 20
 
 _POLL_S: Final = 0.1
 _BEGIN_BYTES: Final = 1024
-"""Of a file's beginning that are compared each time it is read."""
+"""Bytes at the start of a file that are compared at each read."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """With which some programs begin files of UTF-8; it belongs to no line."""
 

@@ -1,7 +1,8 @@
 """What becomes of messages that cannot be handled: the job fails, they are left out, or kept."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tidelog.errors import ConfigError
 
@@ -13,6 +14,14 @@ class DeadLetterTopic:
     """
 
     topic: str
+
+
+def letter_headers(
+    headers: Iterable[tuple[str, Any]] | None, topic: str, partition: int, **more: str
+) -> list[tuple[str, Any]]:
+    """The message's own headers, then `tidelog.NAME` for its topic, its partition and `more`."""
+    said = {"topic": topic, "partition": str(partition)} | more
+    return [*(headers or ()), *((f"tidelog.{name}", text.encode()) for name, text in said.items())]
 
 
 OnError = Literal["fail", "skip"] | DeadLetterTopic

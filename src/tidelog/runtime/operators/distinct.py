@@ -10,9 +10,9 @@ from typing import Any, Final
 from tidelog.runtime.channels.copies import unchanging
 
 _FIRST: Final = 16
-"""Buffers that are looked at, before only some are."""
+"""The first buffers, all of which are checked."""
 _THEN: Final = 8
-"""Of so many later ones one is looked at."""
+"""After the first buffers, one of so many is checked."""
 
 
 class Distinct:

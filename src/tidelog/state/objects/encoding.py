@@ -43,7 +43,7 @@ NEW, NEW_WITH_NAMES, CALL = range(3)
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _INT64: Final = range(-(1 << 63), 1 << 64)
 _FACTORIES: Final = {kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple)}
-"""Of default dicts: what makes a missing value."""
+"""Default factories that a stored defaultdict may have, by name."""
 
 
 class Shape(msgspec.Struct, frozen=True, array_like=True):

@@ -11,7 +11,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tidelog.connectors.kafka.client import Cluster, library, translated
-from tidelog.connectors.kafka.dead_letters import DeadLetterTopic, OnError, check_policy
+from tidelog.connectors.kafka.dead_letters import (
+    DeadLetterTopic,
+    OnError,
+    check_policy,
+    letter_headers,
+)
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError, CorruptObjectError, StoreUnreachableError, TidelogError
 from tidelog.events import Event
@@ -125,13 +130,13 @@ class _DeadLetters:
     def send(self, message: Any, error: Exception) -> None:
         if self._producer is None:
             self._producer = self._cluster.producer({"enable.idempotence": True})
-        headers = [
-            *(message.headers() or ()),
-            ("tidelog.topic", message.topic().encode()),
-            ("tidelog.partition", str(message.partition()).encode()),
-            ("tidelog.offset", str(message.offset()).encode()),
-            ("tidelog.error", f"{type(error).__name__}: {error}".encode()),
-        ]
+        headers = letter_headers(
+            message.headers(),
+            message.topic(),
+            message.partition(),
+            offset=str(message.offset()),
+            error=f"{type(error).__name__}: {error}",
+        )
         try:
             self._producer.produce(
                 self._topic,

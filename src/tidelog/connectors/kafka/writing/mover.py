@@ -46,7 +46,7 @@ _PART_S: Final = TRANSACTION_S / 4
 _TRIES: Final = 4
 _ABORT_S: Final = 5.0
 _MOST: Final = 1 << 20
-"""Records of one transaction."""
+"""Most records of one transaction."""
 
 
 class Mover:
@@ -72,7 +72,7 @@ class Mover:
         self._most = self._sent = _MOST
         """Records of a transaction: the most, and how many the last one had."""
         self._refusal: Refusal | None = None
-        """Of the transaction that has just failed."""
+        """The record for which the last transaction failed; None if another reason failed it."""
         self._let_go: dict[tuple[Start, int], Refusal] = {}
         """Records that are not moved to their topics, by the number in their start."""
 
@@ -149,7 +149,7 @@ class Mover:
         self._producer.commit_transaction(PATIENCE_S)
         self._commits = commits
 
-    def _send(self, message: Message, record: "Refusal | None" = None) -> None:
+    def _send(self, message: Message, record: Refusal | None = None) -> None:
         """Send it; a failure that is the record's own is kept as the transaction's refusal."""
 
         def delivered(error: Any, _: Any) -> None:

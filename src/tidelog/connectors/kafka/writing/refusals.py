@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidelog.connectors.kafka.client import Cluster
+from tidelog.connectors.kafka.dead_letters import letter_headers
 from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.connectors.kafka.writing.staging import StagedRange
 from tidelog.errors import StorageError
@@ -23,9 +24,9 @@ class Refusal:
 
     staged: StagedRange
     number: int
-    """Of the record in its start."""
+    """The record's number among those that its start of the job has staged."""
     offset: int
-    """In the staging topic."""
+    """Offset in the staging topic."""
     message: Message
     why: str = ""
 
@@ -58,14 +59,11 @@ class Refusal:
     def letter(self, topic: str) -> Message:
         """The record as it goes to a dead-letter topic."""
         message, staged = self.message, self.staged
-        headers = [
-            *message.headers,
-            ("tidelog.topic", message.topic.encode()),
-            ("tidelog.partition", str(message.partition).encode()),
-            (
-                "tidelog.staged",
-                f"{staged.topic}/{staged.partition}/{self.offset}".encode(),
-            ),
-            ("tidelog.error", self.why.encode()),
-        ]
+        headers = letter_headers(
+            message.headers,
+            message.topic,
+            message.partition,
+            staged=f"{staged.topic}/{staged.partition}/{self.offset}",
+            error=self.why,
+        )
         return Message(topic, message.key, message.value, headers, -1, message.timestamp)

@@ -53,20 +53,15 @@ class KafkaSink(Sink):
         require("create", create, create is None or create > 0, "at least 1 partition, or None")
         self._messages = Messages(topic, key, value, headers, partition, timestamp)
         self._cluster = Cluster(bootstrap, client, FIXED)
-        self._largest_message = int((client or {}).get("message.max.bytes", 0))
+        settings = client or {}
+        self._largest_message = int(settings.get("message.max.bytes", 0))
         self._exactly_once = exactly_once
         self._prefix = prefix
         self._create = create
         check_policy("on_refused", on_refused)
         self._on_refused = on_refused
-        self._compressed = (
-            str(
-                (client or {}).get(
-                    "compression.type", (client or {}).get("compression.codec", "none")
-                )
-            )
-            != "none"
-        )
+        codec = settings.get("compression.type", settings.get("compression.codec", "none"))
+        self._compressed = str(codec) != "none"
 
     def open(self, context: SinkContext) -> SinkWriter:
         """Raises ObjectNotFoundError without the topic, and other errors of `tidelog.errors`."""

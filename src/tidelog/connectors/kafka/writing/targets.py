@@ -24,7 +24,7 @@ class Target:
 
     partitions: int
     compacted: bool = False
-    """It takes no message without a key."""
+    """cleanup.policy is compact: the topic refuses messages without a key."""
     largest: int | None = None
     """Bytes of a batch; None: not known."""
 
@@ -54,7 +54,7 @@ class Targets:
         self._admin: Any = None
         self._known: dict[str, Target] = {}
         self._new: dict[str, list[Message]] = {}
-        """Of topics that were not looked at yet, messages that stand for all of them."""
+        """Per topic whose settings are not known yet: the messages to check once they are."""
 
     def add(self, topic: str) -> None:
         """Records go to this topic."""
