@@ -15,13 +15,15 @@ Invariants:
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import itemgetter
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any, Final, cast
+
+import msgspec
 
 from tidelog.changelog.row_memory import RowSize
 from tidelog.table.port import Table
 
-_ABSENT: Final = object()
 _FEW: Final = 64
 """Up to this many new keys are sorted in one by one, which beats a merge of the whole order."""
 
@@ -30,7 +32,6 @@ _IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
 SAMPLE_EVERY: Final = 64
 """Rows put one by one, of which one is measured."""
 
-_GROUP_BYTES: Final = 2
 SLICE_BYTES: Final = 2 << 20
 """Most bytes of a state's rows that one step of a flush takes, for large rows."""
 
@@ -41,12 +42,29 @@ EncodeMany = Callable[[list[Any]], list[bytes]]
 Decode = Callable[[bytes], Any]
 
 
+class BufferedRow(msgspec.Struct, gc=False, eq=False):
+    """A row in memory, with its newest value; None is a delete.
+
+    What is to become of a row is said by the row: a second dict of rows that changed would be a
+    second look-up for each, which misses the processor's cache.
+    """
+
+    key: bytes
+    value: Any
+    changed: bool = False
+    """The log does not have this value yet."""
+    dirty: bool = False
+    """The log has a newer value than the table."""
+
+
+_key: Final = attrgetter("key")
+
+
 class StateRows:
     """The rows of one state of one subtask; values are the state's objects, None is a delete.
 
-    `_values` holds the newest value of changed, dirty and cached rows alike, so a read is one
-    look-up; `_changed` has those that the log does not have yet, once more for a flush to take them
-    without looking them up, and `_dirty` names which of the others the table does not have.
+    `_rows` has changed, dirty and cached rows alike, by key. `_changed` and `_order` together list
+    the changed ones, each once; `_dirty` lists the dirty ones, and some that are so no more.
     """
 
     __slots__ = (
@@ -57,13 +75,13 @@ class StateRows:
         "_dropped",
         "_encode",
         "_encode_many",
-        "_fresh",
         "_order",
+        "_rows",
         "_scanned",
         "_size",
         "_table",
-        "_values",
         "_whole",
+        "dirty",
         "updates",
     )
 
@@ -84,51 +102,50 @@ class StateRows:
         self._decode = decode
         self._cached = cached
         self._whole = whole and cached
-        self._values: dict[bytes, Any] = {}
-        self._dropped: list[dict[bytes, Any]] = []
+        self._rows: dict[bytes, BufferedRow] = {}
+        self._dropped: list[dict[bytes, BufferedRow]] = []
         """Rows that are not cached any more and still in memory."""
-        self._changed: dict[bytes, Any] = {}
-        self._dirty: set[bytes] = set()
+        self._changed: list[BufferedRow] = []
+        # Only states that are scanned have their changed rows in order, and only when one asks.
+        self._order: list[BufferedRow] = []
+        self._dirty: list[BufferedRow] = []
         self._size = RowSize()
         self._scanned = scanned
-        # Only states that are scanned keep their changed keys in order, and only when one asks.
-        self._order: list[bytes] = []
-        self._fresh: list[bytes] = []
+        self.dirty = 0
+        """Rows that the log has and the table does not."""
         self.updates = 0
         """Rows put and deleted since the last flush, each time counted."""
 
     def __len__(self) -> int:
         """Rows changed since the last flush."""
-        return len(self._changed)
+        return len(self._changed) + len(self._order)
 
     @property
     def memory_bytes(self) -> int:
         """About how much memory the changed and the cached rows take."""
-        rows = len(self._values)
-        for dropped in self._dropped:
-            rows += len(dropped)
-        return int(rows * self._size.bytes)
-
-    @property
-    def dirty(self) -> int:
-        """Rows that the log has and the table does not."""
-        return len(self._dirty)
+        return int(sum(map(len, self._dropped), len(self._rows)) * self._size.bytes)
 
     @property
     def cached_bytes(self) -> int:
         """About how much memory the rows take that a flush has left here."""
-        return int((len(self._values) - len(self._changed)) * self._size.bytes)
+        return int((len(self._rows) - len(self)) * self._size.bytes)
 
     def drop_cached(self) -> None:
         """Forget the rows that the table has as well; their memory is given back by `free`."""
-        if self._values:
-            self._dropped.append(self._values)
-            self._whole, values = False, self._values
-            self._values = {row: values[row] for row in self._changed.keys() | self._dirty}
+        if self._rows:
+            self._dropped.append(self._rows)
+            self._whole = False
+            self._rows = {row.key: row for row in self._lacking()}
+
+    def _lacking(self) -> Iterator[BufferedRow]:
+        """The rows that the table lacks, some of them twice."""
+        dirty = (row for row in self._dirty if row.dirty)
+        return chain(self._order, self._changed, dirty)
 
     def clear(self) -> None:
         """Forget everything: nothing is read or flushed any more."""
-        self._values, self._dropped, self._changed, self._dirty = {}, [], {}, set()
+        self._rows, self._dropped, self._changed, self._order, self._dirty = {}, [], [], [], []
+        self.dirty = 0
 
     def free(self, most: int) -> bool:
         """Give back the memory of so many dropped rows; whether there are more."""
@@ -144,61 +161,96 @@ class StateRows:
 
     def get(self, key: bytes) -> Any | None:
         """The row's newest value, or None."""
-        value = self._values.get(key, _ABSENT)
-        if value is _ABSENT:
-            if self._whole:
-                return None
-            stored = self._table.get(key)
-            value = None if stored is None else self._decode(stored)
-            if not self._cached:
-                return value
-            if len(self._values) % SAMPLE_EVERY == 0:
+        row = self._rows.get(key)
+        if row is not None:
+            return row.value
+        if self._whole:
+            return None
+        stored = self._table.get(key)
+        value = None if stored is None else self._decode(stored)
+        if self._cached:
+            if len(self._rows) % SAMPLE_EVERY == 0:
                 self._size.sample(key, value)
-            self._values[key] = value
+            self._rows[key] = BufferedRow(key, value)
         return value
 
     def changed(self, key: bytes) -> Any | None:
         """The row's value if it was put since the last flush, else None."""
-        return self._changed.get(key)
+        row = self._rows.get(key)
+        return row.value if row is not None and row.changed else None
 
     def newest(self, key: bytes, stored: bytes) -> Any | None:
         """The row's newest value, where the table has `stored`; None if it is deleted since."""
-        here = key in self._changed or key in self._dirty
-        return self._values[key] if here else self._decode(stored)
+        row = self._rows.get(key)
+        return self._decode(stored) if row is None else row.value
 
     def get_many(self, keys: list[bytes]) -> list[Any | None]:
         """Newest values in the order of `keys`; one table access for all that are not here."""
-        if self._whole:
-            return list(map(self._values.get, keys))
-        get, absent = self._values.get, _ABSENT
-        found = [get(key, absent) for key in keys]
-        cold = [at for at, value in enumerate(found) if value is absent]
-        if len(cold) == len(keys):
-            return self._load(keys)
-        if cold:
-            for at, value in zip(cold, self._load([keys[at] for at in cold]), strict=True):
-                found[at] = value
-        return found
+        rows = list(map(self._rows.get, keys))
+        if all(rows):
+            return [row.value for row in cast("list[BufferedRow]", rows)]
+        values = [None if row is None else row.value for row in rows]
+        cold = [at for at, row in enumerate(rows) if row is None]
+        for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
+            values[at] = value
+        return values
+
+    def combine_many(
+        self, keys: list[bytes], values: list[Any], combine: Callable[[Any, Any], Any]
+    ) -> list[BufferedRow]:
+        """Combine values into the rows of `keys`, one after the other; a row without one takes it.
+
+        There is at least one key. Returns the row of each. Raises what `combine` raises; the rows
+        before that one have changed.
+        """
+        found = list(map(self._rows.get, keys))
+        rows = cast("list[BufferedRow]", found) if all(found) else self._completed(keys, found)
+        changed = self._changed
+        for row, value in zip(rows, values, strict=True):
+            before = row.value
+            row.value = value if before is None else combine(before, value)
+            if not row.changed:
+                row.changed = True
+                changed.append(row)
+        self._count(len(rows), rows[0].key, rows[0].value)
+        return rows
+
+    def _completed(self, keys: list[bytes], found: list[BufferedRow | None]) -> list[BufferedRow]:
+        """The rows of all keys, with new ones for those that are not in memory."""
+        cold = [key for key, row in zip(keys, found, strict=True) if row is None]
+        for key, value in zip(cold, self._stored(cold), strict=True):
+            if key not in self._rows:
+                self._rows[key] = BufferedRow(key, value)
+        return list(map(self._rows.__getitem__, keys))
 
     def put(self, key: bytes, value: Any) -> None:
         """Set a row."""
-        if self._scanned and key not in self._changed:
-            self._fresh.append(key)
-        self._values[key] = value
-        self._changed[key] = value
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = BufferedRow(key, value)
+        else:
+            row.value = value
+        if not row.changed:
+            row.changed = True
+            self._changed.append(row)
         if self.updates % SAMPLE_EVERY == 0:
             self._size.sample(key, value)
         self.updates += 1
 
-    def put_many(self, rows: Mapping[bytes, Any]) -> None:
+    def put_many(self, values: Mapping[bytes, Any]) -> None:
         """Set many rows at once."""
-        if self._scanned:
-            self._fresh += rows.keys() - self._changed.keys()
-        self._values.update(rows)
-        self._changed.update(rows)
-        self.updates += len(rows)
-        if rows:
-            self._size.sample(*next(iter(rows.items())))
+        found, changed = self._rows, self._changed
+        for key, value in values.items():
+            row = found.get(key)
+            if row is None:
+                row = found[key] = BufferedRow(key, value)
+            else:
+                row.value = value
+            if not row.changed:
+                row.changed = True
+                changed.append(row)
+        if values:
+            self._count(len(values), *next(iter(values.items())))
 
     def delete(self, key: bytes) -> None:
         """Remove a row; removing an absent one is no error."""
@@ -217,35 +269,32 @@ class StateRows:
         """
         assert self._scanned, "the state was not declared as scanned"
         order = self._ordered()
-        changed = order[bisect_left(order, lower) : bisect_left(order, upper)]
-        rows = self._here(changed, copied=copied)
+        first, end = bisect_left(order, lower, key=_key), bisect_left(order, upper, key=_key)
+        rows = self._pairs(order[first:end], copied=copied)
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
-    def here(self) -> list[bytes]:
+    def here(self) -> list[BufferedRow]:
         """The rows for `scan_with`: those that the table may lack, in no order."""
-        return list(self._values) if self._whole else [*self._changed, *self._dirty]
+        return list(self._rows.values() if self._whole else set(self._lacking()))
 
     def scan_with(
-        self, here: list[bytes], lower: bytes, upper: bytes
+        self, here: list[BufferedRow], lower: bytes, upper: bytes
     ) -> Iterator[tuple[bytes, Any]]:
         """As `scan`, for a state that is not scanned; `here` are the rows of the range among those
         of `here()`, since which no row was put.
         """
+        rows = self._pairs(sorted(here, key=_key), copied=True)
         if self._whole:
-            rows = self._here(sorted(here), copied=True)
             return (row for row in rows if row[1] is not None)
-        # What has come to the table since then may have left memory.
-        lacking = [row for row in set(here) if row in self._dirty or row in self._changed]
-        rows = self._here(sorted(lacking), copied=True)
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
-    def _here(self, keys: list[bytes], *, copied: bool) -> list[tuple[bytes, Any]]:
-        """Rows that are in memory; with `copied` the values are no objects of the buffer."""
-        values = list(map(self._values.__getitem__, keys))
+    def _pairs(self, rows: list[BufferedRow], *, copied: bool) -> list[tuple[bytes, Any]]:
+        """Keys and values of rows; with `copied` the values are no objects of the buffer."""
+        values = [row.value for row in rows]
         if copied and not set(map(type, values)) <= _IMMUTABLE:
             encode, decode = self._encode, self._decode
             values = [None if value is None else decode(encode(value)) for value in values]
-        return list(zip(keys, values, strict=True))
+        return list(zip(map(_key, rows), values, strict=True))
 
     def drain(self, most: int, *, cache: bool, dirty: bool) -> Columns:
         """Take at most `most` changed rows, encoded, as sorted columns.
@@ -253,87 +302,101 @@ class StateRows:
         They stay in memory for reads, if the state is cached and with `cache`; `dirty` if the
         table does not get them now.
         """
-        keys, values = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self._size.bytes)))))
-        encoded = self._encoded(values)
-        if dirty:
-            self._dirty.update(keys)
-        elif self._dirty:
-            self._dirty.difference_update(keys)
+        rows = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self._size.bytes)))))
+        columns = self._columns(rows)
+        self._mark(rows, dirty=dirty)
         if not (cache and self._cached):
             self._whole = False
-            for key in keys:
-                del self._values[key]
+            for key in columns[0]:
+                del self._rows[key]
         elif not dirty:
-            self._forget_deleted(keys, encoded)
-        return keys, encoded
+            self._forget_deleted(rows, columns)
+        return columns
+
+    def _mark(self, rows: list[BufferedRow], *, dirty: bool) -> None:
+        """Say of rows that a flush took whether the table lacks them."""
+        if dirty:
+            news = [row for row in rows if not row.dirty]
+            self._dirty += news
+            self.dirty += len(news)
+        elif self.dirty:
+            news = [row for row in rows if row.dirty]
+            self.dirty -= len(news)
+        else:
+            news = []
+        for row in news:
+            row.dirty = dirty
 
     def take_dirty(self, most: int) -> Columns:
         """At most `most` rows for the table, with their newest values, as sorted columns."""
-        pop = self._dirty.pop
-        keys, encoded = self._columns(sorted([pop() for _ in range(min(most, len(self._dirty)))]))
-        self._forget_deleted(keys, encoded)
-        return keys, encoded
+        rows: list[BufferedRow] = []
+        while self._dirty and len(rows) < most:
+            row = self._dirty.pop()
+            if row.dirty:
+                row.dirty = False
+                rows.append(row)
+        self.dirty -= len(rows)
+        rows.sort(key=_key)
+        columns = self._columns(rows)
+        self._forget_deleted(rows, columns)
+        return columns
 
-    def _forget_deleted(self, keys: list[bytes], encoded: list[bytes | None]) -> None:
+    def _forget_deleted(self, rows: list[BufferedRow], columns: Columns) -> None:
         """Give up rows that the table is about to delete as well: there may be ever new ones."""
-        if None in encoded:
-            for key, value in zip(keys, encoded, strict=True):
-                if value is None and key not in self._changed:
-                    del self._values[key]
+        if None in columns[1]:
+            for row in rows:
+                if row.value is None and not row.changed:
+                    del self._rows[row.key]
 
     def dirty_columns(self) -> Columns:
         """The rows that the log has and the table does not, with their newest values."""
-        return self._columns(sorted(self._dirty))
+        return self._columns(sorted({row for row in self._dirty if row.dirty}, key=_key))
 
-    def _columns(self, keys: list[bytes]) -> Columns:
-        return keys, self._encoded(list(map(self._values.__getitem__, keys)))
-
-    def _encoded(self, values: list[Any]) -> list[bytes | None]:
+    def _columns(self, rows: list[BufferedRow]) -> Columns:
+        values = [row.value for row in rows]
         here = [value for value in values if value is not None]
-        encoded = self._encode_many(here)
-        if len(here) == len(values):
-            return cast("list[bytes | None]", encoded)
-        of_value = iter(encoded)
-        return [None if value is None else next(of_value) for value in values]
+        encoded: list[bytes | None] = [*self._encode_many(here)]
+        if len(here) < len(values):
+            of_value = iter(encoded)
+            encoded = [None if value is None else next(of_value) for value in values]
+        return [row.key for row in rows], encoded
 
-    def _take(self, most: int) -> tuple[list[bytes], list[Any]]:
-        """Changed rows, which count as unchanged from now on."""
-        if not self._scanned:
-            pop = self._changed.popitem
-            rows = [pop() for _ in range(min(most, len(self._changed)))]
-            rows.sort(key=itemgetter(0))
-            if not self._changed:
-                # An emptied dict keeps the room of its largest size, which every look has to pass.
-                self._changed = {}
-            return [key for key, _ in rows], [value for _, value in rows]
-        keys, order = self._order[:most], self._order
-        del order[:most]
-        fresh = most - len(keys)
-        keys += self._fresh[:fresh]
-        del self._fresh[:fresh]
-        keys.sort()
-        values = list(map(self._values.__getitem__, keys))
-        count = _sharing(values, most)
-        self._order[:0] = keys[count:]
-        del keys[count:], values[count:]
-        for key in keys:
-            del self._changed[key]
-        return keys, values
+    def _take(self, most: int) -> list[BufferedRow]:
+        """Changed rows by their keys, which count as unchanged from now on."""
+        rows = self._order[:most]
+        fresh = most - len(rows)
+        rows += self._changed[:fresh]
+        rows.sort(key=_key)
+        count = _sharing([row.value for row in rows], most) if self._scanned else len(rows)
+        del self._changed[:fresh]
+        self._order[:most] = rows[count:]
+        del rows[count:]
+        for row in rows:
+            row.changed = False
+        return rows
 
-    def _ordered(self) -> list[bytes]:
-        """The changed keys in order."""
-        order, fresh = self._order, self._fresh
+    def _ordered(self) -> list[BufferedRow]:
+        """The changed rows in order."""
+        order, fresh = self._order, self._changed
         if len(fresh) <= _FEW:
-            for key in fresh:
-                insort(order, key)
+            for row in fresh:
+                insort(order, row, key=_key)
         else:
             # Two ascending runs: the second sort is a merge.
-            order += sorted(fresh)
-            order.sort()
-        self._fresh = []
+            order += sorted(fresh, key=_key)
+            order.sort(key=_key)
+        self._changed = []
         return order
 
-    def _load(self, keys: list[bytes]) -> list[Any | None]:
+    def _count(self, updates: int, key: bytes, value: Any) -> None:
+        """Account for rows that were put, of which this is one."""
+        self.updates += updates
+        self._size.sample(key, value)
+
+    def _stored(self, keys: list[bytes]) -> list[Any | None]:
+        """Values of rows that are not in memory."""
+        if self._whole:
+            return list(repeat(None, len(keys)))
         stored = self._table.get_many(keys)
         decode = self._decode
         if None in stored:

@@ -7,6 +7,7 @@ from operator import add
 from typing import Any, Final, cast
 
 from tidelog.changelog.change import prefix_end
+from tidelog.changelog.state_rows import BufferedRow
 from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.copies import copied, unchanging
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
@@ -53,39 +54,23 @@ class Aggregate(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        state, combine = self._state, self._combine
+        state = self._state
         rows = list(map(add, [group + state for group in keyed.groups], keyed.keys))
         values = map_all(self._value_of, keyed.records)
         self._values.check_first(values)
-        before = self._rows.get_many(rows)
         try:
-            # The usual case, distinct keys with a value each, runs without a loop in Python.
-            if None in before or len(set(rows)) < len(rows):
-                updated = self._combined(rows, before, values)
-            else:
-                updated = dict(zip(rows, map(combine, before, values), strict=True))
+            updated = self._rows.combine_many(rows, values, self._combine)
         except Exception:
             # Values of a changed type often cannot be combined with those that are stored.
             self._values.check_combined(values)
             raise
-        self._rows.put_many(updated)
         if not self._emit_updates:
             return ()
-        values = list(updated.values())
+        newest = {row.key: row.value for row in updated}
+        values = list(newest.values())
         if not unchanging(values):
             values = list(map(copied, values))  # what follows may change them, and state stays
-        return (Batch(list(zip(map(_key_of, updated), values, strict=True))),)
-
-    def _combined(
-        self, rows: list[bytes], before: list[Any | None], values: list[Any]
-    ) -> dict[bytes, Any]:
-        combine = self._combine
-        updated: dict[bytes, Any] = {}
-        for row, stored, value in zip(rows, before, values, strict=True):
-            # A key that occurs twice in the buffer was looked up before its first update.
-            known = updated.get(row, stored)
-            updated[row] = value if known is None else combine(known, value)
-        return updated
+        return (Batch(list(zip(map(_key_of, newest), values, strict=True))),)
 
     def finish(self) -> Iterable[Batch]:
         if self._emit_updates:
@@ -101,25 +86,25 @@ class Aggregate(Operator):
             yield PAUSE
         done.clear()
 
-    def _by_group(self) -> Generator[Batch, None, dict[bytes, list[bytes]]]:
+    def _by_group(self) -> Generator[Batch, None, dict[bytes, list[BufferedRow]]]:
         """Rows in memory by their key group; yields only `PAUSE`."""
-        groups: dict[bytes, list[bytes]] = defaultdict(list)
+        groups: dict[bytes, list[BufferedRow]] = defaultdict(list)
         rows = iter(self._rows.here())
         while some := list(islice(rows, _GROUPED_AT_ONCE)):
             for row in some:
-                groups[row[:2]].append(row)
+                groups[row.key[:2]].append(row)
             yield PAUSE
         return groups
 
     def _left(
-        self, done: "_Emitted", here: dict[bytes, list[bytes]]
+        self, done: "_Emitted", here: dict[bytes, list[BufferedRow]]
     ) -> Iterator[tuple[bytes, Any]]:
         """Rows that are still to be emitted, key group by key group."""
         owned = self._backend.owned
         for group in range(owned.first, owned.last + 1):
             prefix = group.to_bytes(2, "big") + self._state
             after, end = done.after(prefix), prefix_end(prefix)
-            rows = [row for row in here.pop(prefix[:2], ()) if row >= after]
+            rows = [row for row in here.pop(prefix[:2], ()) if row.key >= after]
             yield from self._rows.scan_with(rows, after, end)
 
 
