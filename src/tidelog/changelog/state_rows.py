@@ -217,11 +217,11 @@ class StateRows:
 
     def _completed(self, keys: list[bytes], found: list[BufferedRow | None]) -> list[BufferedRow]:
         """The rows of all keys, with new ones for those that are not in memory."""
-        cold = [key for key, row in zip(keys, found, strict=True) if row is None]
-        for key, value in zip(cold, self._stored(cold), strict=True):
-            if key not in self._rows:
-                self._rows[key] = BufferedRow(key, value)
-        return list(map(self._rows.__getitem__, keys))
+        cold = [at for at, row in enumerate(found) if row is None]
+        for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
+            # A key that occurs twice has one row.
+            found[at] = self._rows.setdefault(keys[at], BufferedRow(keys[at], value))
+        return cast("list[BufferedRow]", found)
 
     def put(self, key: bytes, value: Any) -> None:
         """Set a row."""
@@ -285,7 +285,7 @@ class StateRows:
         """
         rows = self._pairs(sorted(here, key=_key), copied=True)
         if self._whole:
-            return (row for row in rows if row[1] is not None)
+            return iter([row for row in rows if row[1] is not None])
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
     def _pairs(self, rows: list[BufferedRow], *, copied: bool) -> list[tuple[bytes, Any]]:

@@ -4,7 +4,7 @@ Invariants: a key's group depends on the key's encoding and the number of groups
 ranges of the subtasks of an operator partition [0, key groups) in order.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import google_crc32c
@@ -20,12 +20,17 @@ _decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 
 def decode_key(data: bytes) -> Hashable:
     """The key as it was encoded; sequences come back as tuples."""
-    key = _decode(data)
-    return key if key.__class__ is not list else _as_tuple(key)
+    return _as_tuple(_decode(data))
 
 
-def _as_tuple(key: list[Any]) -> tuple[Hashable, ...]:
-    return tuple(_as_tuple(part) if part.__class__ is list else part for part in key)
+def decode_keys(encoded: Iterable[bytes]) -> list[Hashable]:
+    """As `decode_key`, for many keys."""
+    keys = list(map(_decode, encoded))
+    return list(map(_as_tuple, keys)) if list in set(map(type, keys)) else keys
+
+
+def _as_tuple(key: Any) -> Hashable:
+    return key if key.__class__ is not list else tuple(map(_as_tuple, key))
 
 
 def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:

@@ -99,10 +99,15 @@ def _one(pieces: list[Batch]) -> Batch:
     )
 
 
-def next_values(values: Iterator[Any], most: int, most_bytes: int = 1 << 20) -> list[Any]:
-    """The next `most` values, or fewer that already take `most_bytes`."""
+def next_values(
+    values: Iterator[Any], most: int, most_bytes: int = 1 << 20, *, first: int = 1
+) -> list[Any]:
+    """The next `most` values, or fewer that already take `most_bytes`.
+
+    At least `first` values are taken before they are measured, which is for those of like size.
+    """
     taken: list[Any] = []
-    size, count = 0, _FIRST
+    size, count = 0, max(first, _FIRST)
     while len(taken) < most and size < most_bytes:
         count = min(count, most - len(taken))
         some = list(islice(values, count))

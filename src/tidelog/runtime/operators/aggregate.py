@@ -1,5 +1,6 @@
 """Running aggregates per key."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
@@ -15,11 +16,13 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE
 from tidelog.runtime.user_code import map_all
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.key_groups import decode_key
+from tidelog.state.key_groups import decode_keys
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
 
 _GROUPED_AT_ONCE: Final = 65_536
+_TRIED: Final = 16
+"""The part of a buffer of final values that is taken before its bytes are looked at."""
 
 
 class Aggregate(Operator):
@@ -70,7 +73,7 @@ class Aggregate(Operator):
         values = list(newest.values())
         if not unchanging(values):
             values = list(map(copied, values))  # what follows may change them, and state stays
-        return (Batch(list(zip(map(_key_of, newest), values, strict=True))),)
+        return (Batch(list(zip(_keys_of(newest), values, strict=True))),)
 
     def finish(self) -> Iterable[Batch]:
         if self._emit_updates:
@@ -79,11 +82,15 @@ class Aggregate(Operator):
             yield PAUSE
         done = _Emitted(self._backend)
         here = yield from self._by_group()
-        rows = self._left(done, here)
-        while chunk := next_values(rows, OUTPUT_RECORDS, OUTPUT_BYTES):
-            done.put(row for row, _ in chunk)
-            yield Batch([(_key_of(row), value) for row, value in chunk])
+        left, first = self._left(done, here), 1
+        while chunk := next_values(left, OUTPUT_RECORDS, OUTPUT_BYTES, first=first):
+            rows = [row for row, _ in chunk]
+            done.put(rows)
+            yield Batch(list(zip(_keys_of(rows), [value for _, value in chunk], strict=True)))
             yield PAUSE
+            first = (
+                len(chunk) // _TRIED
+            )  # keys are spread at random, so sizes do not change at once
         done.clear()
 
     def _by_group(self) -> Generator[Batch, None, dict[bytes, list[BufferedRow]]]:
@@ -104,7 +111,9 @@ class Aggregate(Operator):
         for group in range(owned.first, owned.last + 1):
             prefix = group.to_bytes(2, "big") + self._state
             after, end = done.after(prefix), prefix_end(prefix)
-            rows = [row for row in here.pop(prefix[:2], ()) if row.key >= after]
+            rows = here.pop(prefix[:2], [])
+            if after != prefix:
+                rows = [row for row in rows if row.key >= after]
             yield from self._rows.scan_with(rows, after, end)
 
 
@@ -122,10 +131,13 @@ class _Emitted:
         last = self._rows.get(prefix[:2] + self._state)
         return prefix if last is None else last + b"\x00"
 
-    def put(self, rows: Iterable[bytes]) -> None:
-        """Take rows that were emitted, in the order of their keys."""
-        for group, last in {row[:2]: row for row in rows}.items():
-            self._rows.put(group + self._state, last)
+    def put(self, rows: list[bytes]) -> None:
+        """Take rows that were emitted, ascending."""
+        end = 0
+        while end < len(rows):
+            group = rows[end][:2]
+            end = bisect_left(rows, prefix_end(group), end)
+            self._rows.put(group + self._state, rows[end - 1])
 
     def clear(self) -> None:
         """Forget all marks: every value was emitted, and the operator is finished."""
@@ -135,5 +147,5 @@ class _Emitted:
                 self._rows.delete(row)
 
 
-def _key_of(row: bytes) -> Any:
-    return decode_key(row[4:])
+def _keys_of(rows: Iterable[bytes]) -> list[Any]:
+    return decode_keys([row[4:] for row in rows])
