@@ -10,19 +10,33 @@ import resource
 from contextlib import suppress
 from typing import Final
 
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
-_MMAP_FROM: Final = 256 << 10
+_MMAP_FROM: Final = 1 << 20
 """glibc raises its own threshold, from 128 KiB up to 32 MiB, whenever such a block is freed: then
 blocks of the log and of tables lie between small objects, and what is freed stays with the process.
+Buffers of records are smaller than this: the system would clear their pages each time.
 """
+_FREE_ON_TOP: Final = 4 << 20
+"""The heap shrinks when so much is free at its end; glibc would take 128 KiB."""
 _ARENAS: Final = 2
 """Each arena keeps what was freed in it, and few threads seal, upload or compact at a time."""
 _NEW_OBJECTS: Final = 50_000
 """Records of several buffers: they are gone before the collector, which by default looks after each
 700 new objects, would find that they are in use."""
-_ENVIRONMENT: Final = ("MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+_MALLOC: Final = {
+    _M_ARENA_MAX: _ARENAS,
+    _M_MMAP_THRESHOLD: _MMAP_FROM,
+    _M_TRIM_THRESHOLD: _FREE_ON_TOP,
+}
+_ENVIRONMENT: Final = (
+    "MALLOC_ARENA_MAX",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "GLIBC_TUNABLES",
+)
 
 
 def return_freed_memory() -> bool:
@@ -38,7 +52,7 @@ def return_freed_memory() -> bool:
         mallopt = library.mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return bool(mallopt(_M_ARENA_MAX, _ARENAS) and mallopt(_M_MMAP_THRESHOLD, _MMAP_FROM))
+    return all(mallopt(setting, value) for setting, value in _MALLOC.items())
 
 
 def allow_many_files() -> None:
