@@ -4,9 +4,15 @@ Invariant: an interrupt ends it with code 130, from its first moment on: nothing
 command begins, and commands see to what they do.
 """
 
+import gc
 import os
 import signal
 from types import FrameType
+from typing import Final
+
+NEW_OBJECTS: Final = 50_000
+"""After so many the garbage collector looks at them, which by default it does after each 700:
+modules stay, and records of several buffers are gone before it would find that they are in use."""
 
 
 def end_at_once(number: int, frame: FrameType | None) -> None:
@@ -18,6 +24,7 @@ def start() -> None:
     """Run the command that the arguments name."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored
         signal.signal(signal.SIGINT, end_at_once)
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     from tidelog.cli import main  # noqa: PLC0415  # takes a while, in which interrupts may come
 
     main()

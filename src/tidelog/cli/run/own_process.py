@@ -1,10 +1,9 @@
-"""A process that runs one job: what malloc keeps, how often Python collects garbage, open files.
+"""A process that runs one job: what malloc keeps, and open files.
 
 Invariant: malloc's settings in the environment win, and where there is no glibc nothing happens.
 """
 
 import ctypes
-import gc
 import os
 import resource
 from contextlib import suppress
@@ -23,9 +22,6 @@ _FREE_ON_TOP: Final = 4 << 20
 """The heap shrinks when so much is free at its end; glibc would take 128 KiB."""
 _ARENAS: Final = 2
 """Each arena keeps what was freed in it, and few threads seal, upload or compact at a time."""
-_NEW_OBJECTS: Final = 50_000
-"""Records of several buffers: they are gone before the collector, which by default looks after each
-700 new objects, would find that they are in use."""
 _MALLOC: Final = {
     _M_ARENA_MAX: _ARENAS,
     _M_MMAP_THRESHOLD: _MMAP_FROM,
@@ -60,13 +56,3 @@ def allow_many_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def collect_rarely() -> None:
-    """Let the garbage collector look at what was imported no more, and at new objects less often.
-
-    Records are freed when nobody refers to them; cycles are rare. docs/decisions/011-faster.md has
-    the numbers.
-    """
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])

@@ -4,6 +4,7 @@ Invariant: every error is in the ending that is reported.
 """
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -15,11 +16,7 @@ from tidelog.cli.output import defect, print_traceback
 from tidelog.cli.run.loading import load_job
 from tidelog.cli.run.metrics_options import MetricsOptions
 from tidelog.cli.run.origin_options import StartOptions
-from tidelog.cli.run.own_process import (
-    allow_many_files,
-    collect_rarely,
-    return_freed_memory,
-)
+from tidelog.cli.run.own_process import allow_many_files, return_freed_memory
 from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
 from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_job
 from tidelog.effects import Effects
@@ -47,7 +44,7 @@ class Start(msgspec.Struct, frozen=True):
         """Run the job to its end; every error is in the ending."""
         # Here and not in the runner: the process is ours alone, and has no threads yet.
         return_freed_memory()
-        collect_rarely()
+        gc.freeze()  # what was imported stays
         allow_many_files()
         nothing = JobStatus(self.job, "starting", 0.0, None)
         error: TidelogError

@@ -21,7 +21,7 @@ from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
 
 _GROUPED_AT_ONCE: Final = 65_536
-_TRIED: Final = 16
+_TRIED: Final = 2
 """The part of a buffer of final values that is taken before its bytes are looked at."""
 
 
@@ -51,14 +51,16 @@ class Aggregate(Operator):
         self._backend = backend
         info = backend.registry.register(*self.state)
         self._state = info.id.to_bytes(2, "big")
+        groups = [group.to_bytes(2, "big") for group in range(backend.key_groups)]
+        self._prefixes = {group: group + self._state for group in groups}
+        """What the row keys of each key group begin with."""
         self._values = UntypedValues(backend.registry.value_types(info, self.value_option))
         encode, decode = self._values.encode, self._values.decode
         self._rows = backend.rows(info, encode, decode, encode_many=self._values.encode_many)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        state = self._state
-        rows = list(map(add, [group + state for group in keyed.groups], keyed.keys))
+        rows = list(map(add, map(self._prefixes.__getitem__, keyed.groups), keyed.keys))
         values = map_all(self._value_of, keyed.records)
         self._values.check_first(values)
         try:
