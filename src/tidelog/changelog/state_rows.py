@@ -135,12 +135,12 @@ class StateRows:
         if self._rows:
             self._dropped.append(self._rows)
             self._whole = False
+            self._dirty = [row for row in self._dirty if row.dirty]
             self._rows = {row.key: row for row in self._lacking()}
 
     def _lacking(self) -> Iterator[BufferedRow]:
         """The rows that the table lacks, some of them twice."""
-        dirty = (row for row in self._dirty if row.dirty)
-        return chain(self._order, self._changed, dirty)
+        return chain(self._order, self._changed, (row for row in self._dirty if row.dirty))
 
     def clear(self) -> None:
         """Forget everything: nothing is read or flushed any more."""
@@ -322,6 +322,8 @@ class StateRows:
         elif self.dirty:
             news = [row for row in rows if row.dirty]
             self.dirty -= len(news)
+            if not self.dirty:
+                self._dirty = []  # whatever is listed keeps its value in memory
         else:
             news = []
         for row in news:

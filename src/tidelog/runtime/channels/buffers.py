@@ -115,7 +115,8 @@ def next_values(
         if len(some) < count:
             break
         size += bytes_of(some)
-        count *= 2
+        # As many as fit if the others are like these.
+        count = min(2 * count, max(1, (most_bytes - size) * len(taken) // max(1, size)))
     return taken
 
 
