@@ -8,11 +8,11 @@ from tests.golden.writing import write_missing
 from tidelog.effects import Effects, InlineOffload
 from tidelog.storage.encryption.keys import LocalKeys
 from tidelog.storage.encryption.ring import KeyRing, begin_ring, read_ring, rotate
-from tidelog.storage.encryption.sealed import SALT, Place, StoreKey, seal
+from tidelog.storage.encryption.sealed import SALT, ObjectIdentity, StoreKey, seal
 from tidelog.storage.memory import MemoryStore
 
 KEY = StoreKey(bytes(range(8)), bytes(range(32)))
-PLACE = Place(bytes(range(16)), "segments/00000001-a-0000000000.seg", "the golden object")
+PLACE = ObjectIdentity(bytes(range(16)), "segments/00000001-a-0000000000.seg", "the golden object")
 SALT_BYTES = bytes(range(100, 100 + SALT))
 CONTENT = bytes(range(256)) + b"content"
 LONG = bytes(256) * 512

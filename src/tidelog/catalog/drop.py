@@ -7,7 +7,7 @@ start resumes from it; only a slot is deleted here, its objects go by the rules 
 from dataclasses import dataclass
 
 from tidelog.catalog.inventory import Inventory
-from tidelog.catalog.locate import Place
+from tidelog.catalog.locate import CheckpointName
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
@@ -27,7 +27,7 @@ class DropPlan:
         return sum(info.size for info in self.objects)
 
 
-def plan_drop(inventory: Inventory, place: Place) -> DropPlan:
+def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
     """What dropping a savepoint would do.
 
     Raises ObjectNotFoundError when there is none there, and RestoreError when it has to stay.

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from tidelog.catalog.locate import Place, find
+from tidelog.catalog.locate import CheckpointName, find
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
 from tidelog.checkpoint.manifest import (
     Checkpoint,
@@ -66,7 +66,7 @@ class Fork:
     the origin, and the fork writes what comes behind the checkpoint, somewhere else.
     """
 
-    async def run(self, place: Place, progress: Progress = no_progress) -> Forked:
+    async def run(self, place: CheckpointName, progress: Progress = no_progress) -> Forked:
         """Make the fork.
 
         Raises ConfigError when the target is in use, RestoreError when the origin dropped

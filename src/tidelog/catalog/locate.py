@@ -14,7 +14,7 @@ from tidelog.ids import Slot
 from tidelog.storage.errors import check_url
 from tidelog.storage.port import ObjectStore
 
-Place = Slot | str | None
+CheckpointName = Slot | str | None
 """A slot, the name of a savepoint, or None for the newest checkpoint."""
 
 
@@ -24,7 +24,7 @@ class Origin:
 
     url: str
     """Empty: the job's own store."""
-    place: Place
+    place: CheckpointName
 
 
 def parse_origin(text: str, *, own_store: bool = False) -> Origin:
@@ -43,14 +43,14 @@ def parse_origin(text: str, *, own_store: bool = False) -> Origin:
     return Origin(url, parse_place(place))
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> CheckpointName:
     """Read a slot's number, a savepoint's name or `latest`; raises ConfigError."""
     if text == "latest":
         return None
     return Slot(int(text)) if text.isdecimal() else check_name(text)
 
 
-async def find(store: ObjectStore, place: Place) -> Checkpoint:
+async def find(store: ObjectStore, place: CheckpointName) -> Checkpoint:
     """The checkpoint there; raises as `find_checkpoint`, and ObjectNotFoundError for a name."""
     if not isinstance(place, str):
         return await find_checkpoint(store, place)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.options.declaration import option
-from tidelog.options.kinds import Duration, Range, Size, Whole
+from tidelog.options.kinds import Duration, Integer, Range, Size
 
 COMPRESSION_LEVEL: Final = 1
 """Level of zstandard unless somebody chose another; 0 stores a payload as it is."""
@@ -51,13 +51,13 @@ class UploadConfig:
     )
     concurrency: int = option(
         4,
-        Whole(Range(1, 1024)),
+        Integer(Range(1, 1024)),
         "Uploads of segments at a time.",
         when="Raise it where the link has room and `log_backpressured_seconds` grows.",
     )
     compression_level: int = option(
         COMPRESSION_LEVEL,
-        Whole(Range(0, 22)),
+        Integer(Range(0, 22)),
         "Level of zstandard for blocks of the log; 0 stores them as they are.",
         when="0 where the processor is short and the link is not; 3 to 6 where traffic is dear.",
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tidelog.options.declaration import option
-from tidelog.options.kinds import ABOVE_ZERO, Duration, Range, Whole
+from tidelog.options.kinds import ABOVE_ZERO, Duration, Integer, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Schedule:
     )
     tolerable_failures: int = option(
         10,
-        Whole(Range(0)),
+        Integer(Range(0)),
         "Checkpoints in a row that may fail before the job stops.",
         when="0 to be told of the first failure; more where the store is known to pause.",
         aliases=("--tolerable-failures",),

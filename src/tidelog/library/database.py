@@ -69,7 +69,12 @@ class Database:
         """What errors call it."""
         sinks, lock = dict(sinks or {}), lock or StateLock(event_loop.lock)
         self._program = Program(
-            dict(state), sinks, lock, self._ending, self._abandoned, thrifty=self._partition
+            dict(state),
+            sinks,
+            lock,
+            self._ending,
+            self._abandoned,
+            skip_unchanged_checkpoints=self._partition,
         )
         job = Job(name)
         job.called_by(self._program, name=_OPERATOR, sinks=sinks)

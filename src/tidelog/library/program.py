@@ -75,11 +75,11 @@ class Program:
         ending: Callable[[], Exception],
         abandoned: Callable[[str], None],
         *,
-        thrifty: bool = False,
+        skip_unchanged_checkpoints: bool = False,
     ) -> None:
         self.lock = lock
-        self.thrifty = thrifty
-        """As `Caller.thrifty`."""
+        self.skip_unchanged_checkpoints = skip_unchanged_checkpoints
+        """As `Caller.skip_unchanged_checkpoints`."""
         self._ending, self._abandoned = ending, abandoned
         self.began: Future[None] = Future()
         """Done when the states are restored."""

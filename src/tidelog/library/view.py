@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tidelog.catalog.locate import Place, find, parse_place
+from tidelog.catalog.locate import CheckpointName, find, parse_place
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
@@ -175,7 +175,7 @@ class _Opening:
     operator: str | None
     declared: Mapping[str, State] | None
 
-    async def run(self, place: Place) -> View:
+    async def run(self, place: CheckpointName) -> View:
         """Open it, and close the store."""
         try:
             directory = open_work_dir(self.config.work_dir, self.store.url)
@@ -187,7 +187,9 @@ class _Opening:
         finally:
             await self.store.close()
 
-    async def _newest_left(self, place: Place, view: Callable[[Checkpoint], Awaitable[T]]) -> T:
+    async def _newest_left(
+        self, place: CheckpointName, view: Callable[[Checkpoint], Awaitable[T]]
+    ) -> T:
         """The view of a checkpoint; another one if the newest was dropped while it was read."""
         for _ in range(_TRIES - 1):
             with suppress(RestoreError, ObjectNotFoundError):

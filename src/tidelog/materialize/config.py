@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tidelog.options.declaration import option
-from tidelog.options.kinds import ABOVE_ZERO, Duration, Flag, Number, Range, Size, Whole
+from tidelog.options.kinds import ABOVE_ZERO, Duration, Flag, Integer, Number, Range, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class MaterializeConfig:
     )
     tolerable_failures: int = option(
         10,
-        Whole(Range(0)),
+        Integer(Range(0)),
         "Materializations of one subtask in a row that may fail before the job stops.",
         when="More where checkpoints go on and only tables cannot be stored for a while; the log "
         "keeps everything meanwhile.",

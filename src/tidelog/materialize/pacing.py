@@ -103,7 +103,7 @@ class Link:
         return self.transfers < TRANSFERS and self.held_bytes + size <= self._limit_bytes
 
 
-class Lane:
+class UploadSlots:
     """The way of a job's table files to the store, beside its checkpoints; one for all subtasks.
 
     Jobs of one process share the `link`.
@@ -117,7 +117,7 @@ class Lane:
         self._cadence = cadence
 
     @asynccontextmanager
-    async def place(self, size: int, remaining: Remaining | None) -> AsyncIterator[None]:
+    async def slot(self, size: int, remaining: Remaining | None) -> AsyncIterator[None]:
         """Within, a file of `size` bytes may be read and put.
 
         A file of a materialization keeps to the pace and out of the way of checkpoints; with None

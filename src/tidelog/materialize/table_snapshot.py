@@ -27,7 +27,7 @@ from tidelog.checkpoint.table_file import content_hash
 from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import Generation, MaterializationId, SeqNo
-from tidelog.materialize.pacing import TRANSFERS, Lane, Remaining
+from tidelog.materialize.pacing import TRANSFERS, Remaining, UploadSlots
 from tidelog.storage import object_names
 from tidelog.storage.document import checksum
 from tidelog.storage.errors import from_os_error
@@ -81,7 +81,7 @@ class TableSnapshots:
     table: Table
     table_kind: str
     directory: Path
-    lane: Lane
+    upload_slots: UploadSlots
     """Shared with the tables of all subtasks."""
     known: dict[str, TableObject] = field(default_factory=dict)
     """Shared files of the table that are stored already, by local name."""
@@ -161,7 +161,7 @@ class TableSnapshots:
     async def _upload_file(
         self, snapshot: MaterializationId, file: TableFile, remaining: Remaining | None
     ) -> None:
-        async with self.lane.place(file.size, remaining):
+        async with self.upload_slots.slot(file.size, remaining):
             data = await self.effects.offload.run(file.path.read_bytes)
             digest, crc = await self.effects.offload.run(_fingerprint, data)
             label = f"{digest}-{self.operator}-{self.subtask}-{snapshot}"

@@ -9,7 +9,7 @@ from dataclasses import MISSING, field, fields, is_dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.errors import ConfigError
-from tidelog.options.kinds import Kind, Number, Whole
+from tidelog.options.kinds import Integer, Kind, Number
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Option(NamedTuple):
             return self.show(value)
         if isinstance(value, tuple):
             return f"[{', '.join(map(_quoted, value))}]"
-        bare = isinstance(self.kind, Whole | Number) and value is not None
+        bare = isinstance(self.kind, Integer | Number) and value is not None
         return self.show(value) if bare else _quoted(self.show(value))
 
     def check(self, name: str, value: Any) -> None:

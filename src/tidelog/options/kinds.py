@@ -111,7 +111,7 @@ class Size(NamedTuple):
         return show_size(int(value)) + ("/s" if self.per_second else "")
 
 
-class Whole(NamedTuple):
+class Integer(NamedTuple):
     """A whole number."""
 
     range: Range
@@ -183,7 +183,7 @@ class Flag(NamedTuple):
         return "true" if value else "false"
 
 
-class Place(NamedTuple):
+class PathKind(NamedTuple):
     """A path on this machine."""
 
     expected: str = "a path"

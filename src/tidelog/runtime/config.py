@@ -14,12 +14,12 @@ from tidelog.options.kinds import (
     Choice,
     Duration,
     Flag,
+    Integer,
     KeyPlace,
     Names,
-    Place,
+    PathKind,
     Range,
     Size,
-    Whole,
 )
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
 from tidelog.state.flush_config import FlushConfig
@@ -60,7 +60,7 @@ class UnalignedConfig:
     )
     overdraft: int = option(
         5,
-        Whole(Range(0)),
+        Integer(Range(0)),
         "Buffers that may wait in an output beyond its own, for one input that makes much output.",
         when="Raise it for a flat_map that makes many records of one, which else delays barriers.",
     )
@@ -85,13 +85,13 @@ class JobConfig:
 
     parallelism: int = option(
         1,
-        Whole(Range(1, MAX_KEY_GROUPS)),
+        Integer(Range(1, MAX_KEY_GROUPS)),
         "Subtasks of each operator.",
         when="As many as there are cores to use for one process; never above `key_groups`.",
     )
     key_groups: int = option(
         DEFAULT_KEY_GROUPS,
-        Whole(Range(1, MAX_KEY_GROUPS)),
+        Integer(Range(1, MAX_KEY_GROUPS)),
         "The highest parallelism there can ever be; the first checkpoint fixes it.",
         when="Before the first start of a job that may grow beyond it.",
     )
@@ -115,14 +115,14 @@ class JobConfig:
     )
     work_dir: Path | None = option(
         None,
-        Place(),
+        PathKind(),
         "Where tables lie while the job runs; they need no durability.",
         when="Set it to a fast local disk with room for the tables.",
         none="temporary",
     )
     local_recovery: Path | None = option(
         None,
-        Place(),
+        PathKind(),
         "A directory that outlives the process: segments and table files are kept there too, and "
         "a restart on this machine reads them from it.",
         when="Set it where jobs restart on the same machine and the store is slow or dear to read.",
@@ -152,7 +152,7 @@ class JobConfig:
     )
     channel_buffers: int = option(
         2,
-        Whole(Range(1)),
+        Integer(Range(1)),
         "Buffers that a channel holds before its sender waits.",
         when="Raise it where the speed of operators varies; barriers then wait behind more.",
     )
@@ -165,13 +165,13 @@ class JobConfig:
     )
     buffer_records: int = option(
         8192,
-        Whole(Range(1)),
+        Integer(Range(1)),
         "Most records of a buffer.",
         when="Lower it where functions take long for each record.",
     )
     retain: int = option(
         3,
-        Whole(Range(1)),
+        Integer(Range(1)),
         "Checkpoints kept besides savepoints and pinned slots.",
         when="Raise it to go back further; each keeps the log and files that it names.",
     )

@@ -339,7 +339,7 @@ class KeyedBackend:
                 "checkpoint",
             ) from cause
 
-    def tidy(self) -> Iterator[None]:
+    def sweep_expired(self) -> Iterator[None]:
         """Remove expired rows as far as it is due, free rows that are not cached any more, and
         bring rows to the table when it lacks too many.
 
@@ -353,7 +353,7 @@ class KeyedBackend:
             yield from self.write_back(keep=MOST_DIRTY)
         for sweep in self.sweeps:
             now_ms = self.now_ms()
-            left = min(sweep.owed(now_ms), MOST_SWEPT)
+            left = min(sweep.rows_due(now_ms), MOST_SWEPT)
             while left > 0:
                 self.metrics.expired += sweep.step(now_ms, min(left, SWEPT_PER_STEP))
                 left -= SWEPT_PER_STEP

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tidelog.options.declaration import option
-from tidelog.options.kinds import Duration, Range, Size, Whole
+from tidelog.options.kinds import Duration, Integer, Range, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class FlushConfig:
 
     rows: int = option(
         65_536,
-        Whole(Range(1)),
+        Integer(Range(1)),
         "Changed rows of a subtask that start a flush to table and log.",
         when="Raise it when the same keys change often, so that more changes become one.",
     )

@@ -87,7 +87,7 @@ class TtlSweep:
         """Rows left the write buffer."""
         self._counted = len(self._rows)
 
-    def owed(self, now_ms: int) -> int:
+    def rows_due(self, now_ms: int) -> int:
         """Rows to visit by now."""
         self.count(now_ms)
         while self._written and self._written[0][0] <= now_ms:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.options.declaration import check_options, option
-from tidelog.options.kinds import ABOVE_ZERO, Duration, Number, Range, Size, Whole
+from tidelog.options.kinds import ABOVE_ZERO, Duration, Integer, Number, Range, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RetryPolicy:
     )
     attempts: int | None = option(
         None,
-        Whole(Range(1)),
+        Integer(Range(1)),
         "Attempts of a request in all, unless its deadline comes first.",
         when="Set it where a store is to fail fast.",
         none="unlimited",

@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 from tidelog.errors import ConfigError
 from tidelog.options.declaration import option
-from tidelog.options.kinds import Choice, Flag, Number, Place, Range, Size, Whole
+from tidelog.options.kinds import Choice, Flag, Integer, Number, PathKind, Range, Size
 
 Compression = Literal["none", "lz4", "lz4hc", "zstd", "snappy", "zlib", "bz2"]
 
@@ -50,7 +50,7 @@ class RocksOptions:
     )
     background_jobs: int = option(
         2,
-        Whole(Range(1, 256)),
+        Integer(Range(1, 256)),
         "Threads for flushes and compactions of a table.",
         when="Raise it when writes stall on compactions and cores are idle.",
     )
@@ -68,7 +68,7 @@ class RocksOptions:
     )
     bloom_bits_per_key: int = option(
         10,
-        Whole(Range(0, 100)),
+        Integer(Range(0, 100)),
         "Bits of the files' Bloom filters for each key; 0 is none.",
         when="0 where almost every read finds its key.",
     )
@@ -80,7 +80,7 @@ class RocksOptions:
     )
     level0_files: int = option(
         8,
-        Whole(Range(1, 1000)),
+        Integer(Range(1, 1000)),
         "Flushed files that start a compaction; writes slow down at three times, and stop at five "
         "times as many.",
         when="Lower it for faster reads, raise it for less compaction and fewer uploads.",
@@ -102,7 +102,7 @@ class RocksOptions:
 
     options_file: Path | None = option(
         None,
-        Place(),
+        PathKind(),
         "RocksDB's own options file: it replaces this section, but for the options whose default "
         "is `automatic`.",
         when="For options of RocksDB that have no name here.",

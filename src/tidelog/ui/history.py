@@ -22,7 +22,7 @@ MATERIALIZATIONS: Final = 1024
 
 
 @dataclass(slots=True)
-class Thinned(Generic[T]):
+class Downsampled(Generic[T]):
     """A list that drops every other item as it becomes long, and takes fewer from then on."""
 
     limit: int = SAMPLES

@@ -21,7 +21,7 @@ from tidelog.runtime.control.protocol import Done, Request
 from tidelog.storage.metrics import RequestMetrics
 from tidelog.ui.costs import bill_part, restore_part
 from tidelog.ui.document import CheckpointPoint, Document, LivePart, Problem, Reads
-from tidelog.ui.history import SeenCheckpoints, SeenMaterializations, Thinned
+from tidelog.ui.history import Downsampled, SeenCheckpoints, SeenMaterializations
 from tidelog.ui.live import Figures, Sample, completed_points, figures_of, live_part, told_uploads
 from tidelog.ui.read import StoreReader, StoreView, newest_checkpoint
 from tidelog.ui.stored import problems, slot_parts, stored_points
@@ -71,7 +71,7 @@ class Watcher:
     """Why no job answers."""
     _failure: TidelogError | None = None
     """Why the store could not be read again."""
-    _samples: Thinned[Sample] = field(default_factory=Thinned)
+    _samples: Downsampled[Sample] = field(default_factory=Downsampled)
     _seen: SeenCheckpoints = field(default_factory=SeenCheckpoints)
     _materialized: SeenMaterializations = field(default_factory=SeenMaterializations)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -25,7 +25,7 @@ from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
 from tidelog.catalog.audit import audit
 from tidelog.catalog.fork import Fork, Forked
-from tidelog.catalog.locate import Place
+from tidelog.catalog.locate import CheckpointName
 from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
 from tidelog.errors import (
     ConfigError,
@@ -53,7 +53,7 @@ SLOTS = checkpoints(usual())
 def fork(
     origin: ObjectStore,
     target: ObjectStore,
-    place: Place = None,
+    place: CheckpointName = None,
     *,
     sharing: bool = True,
     keep_transactions: bool = False,

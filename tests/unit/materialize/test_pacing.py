@@ -9,10 +9,10 @@ from tidelog.materialize.pacing import (
     HELD_BYTES,
     PATIENCE_S,
     TRANSFERS,
-    Lane,
     Pace,
     Remaining,
     Speed,
+    UploadSlots,
 )
 
 
@@ -79,11 +79,11 @@ def test_small_transfers_tell_the_latency_and_large_ones_the_speed() -> None:
 
 def test_a_lane_holds_few_files_and_few_bytes_in_the_order_they_came() -> None:
     async def steps(clock: VirtualClock) -> None:
-        lane = Lane(clock)
+        upload_slots = UploadSlots(clock)
         inside: list[int] = []
 
         async def transfer(number: int, size: int) -> None:
-            async with lane.place(size, None):
+            async with upload_slots.slot(size, None):
                 inside.append(number)
                 await clock.sleep(1.0)
                 inside.remove(number)
@@ -98,26 +98,26 @@ def test_a_lane_holds_few_files_and_few_bytes_in_the_order_they_came() -> None:
         first = list(range(TRANSFERS))
         assert seen == [first, [TRANSFERS], [TRANSFERS + 1], [TRANSFERS + 2]]
         await asyncio.gather(*each)
-        assert lane.link.held_bytes == 0
+        assert upload_slots.link.held_bytes == 0
 
     asyncio.run(steps(VirtualClock(auto=False)))
 
 
 def test_a_place_is_free_again_when_its_transfer_fails_or_is_cancelled() -> None:
     async def steps(clock: VirtualClock) -> None:
-        lane = Lane(clock)
+        upload_slots = UploadSlots(clock)
         for _ in range(2 * TRANSFERS):
             with contextlib.suppress(OSError):
-                async with lane.place(1, None):
+                async with upload_slots.slot(1, None):
                     raise OSError("the store is away")
-        holding = [lane.place(HELD_BYTES, None) for _ in range(2)]
+        holding = [upload_slots.slot(HELD_BYTES, None) for _ in range(2)]
         await holding[0].__aenter__()
         waiting = asyncio.ensure_future(holding[1].__aenter__())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await holding[0].__aexit__(None, None, None)
-        async with lane.place(HELD_BYTES, None):
-            assert lane.link.held_bytes == HELD_BYTES
+        async with upload_slots.slot(HELD_BYTES, None):
+            assert upload_slots.link.held_bytes == HELD_BYTES
 
     scenario(steps)

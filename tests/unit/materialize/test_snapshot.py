@@ -13,7 +13,7 @@ from tidelog.checkpoint.manifest import Descriptor, MaterializationRef, decode_d
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import StorageError
 from tidelog.ids import Generation, SeqNo
-from tidelog.materialize.pacing import Lane
+from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
@@ -32,7 +32,7 @@ class Rig:
         self.directory = directory
         self.snapshots = TableSnapshots(
             self.store, effects, self.ledger, Generation(3), "operator", 1,
-            self.table, "memory", directory, Lane(self.clock),
+            self.table, "memory", directory, UploadSlots(self.clock),
         )  # fmt: skip
 
     def fill(self, start: int, end: int) -> None:
@@ -123,7 +123,7 @@ def test_table_files_wait_while_a_checkpoint_moves_its_bytes(rig: Rig) -> None:
 
     async def steps() -> None:
         cadence = Cadence(rig.clock)
-        rig.snapshots.lane = Lane(rig.clock, cadence)
+        rig.snapshots.upload_slots = UploadSlots(rig.clock, cadence)
         cadence.expect(100.0)
         with cadence.moving():
             taking = asyncio.ensure_future(rig.take(5000, finish_by=60.0))
@@ -139,7 +139,7 @@ def test_files_of_a_table_that_is_late_wait_for_no_checkpoint(rig: Rig) -> None:
 
     async def steps() -> None:
         cadence = Cadence(rig.clock)
-        rig.snapshots.lane = Lane(rig.clock, cadence)
+        rig.snapshots.upload_slots = UploadSlots(rig.clock, cadence)
         with cadence.moving():
             await rig.take(5000, finish_by=rig.clock.monotonic())
 

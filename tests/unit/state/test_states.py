@@ -226,7 +226,7 @@ def test_expired_rows_leave_the_table_in_the_end(bench: Bench) -> None:
     bench.backend.flush()
     for _ in range(10):
         bench.now += 1_000
-        for _ in bench.backend.tidy():
+        for _ in bench.backend.sweep_expired():
             pass
         bench.backend.flush()
     assert list(bench.table.scan(b"", None)) == []
@@ -396,7 +396,7 @@ def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
         bench.backend.use_key(n)
         assert state.get() == (n,)
         assert not bench.backend.flush_due()
-        for _ in bench.backend.tidy():
+        for _ in bench.backend.sweep_expired():
             pass
         assert bench.backend._buffer.cached_bytes <= 2000
     assert bench.backend._buffer.cached_bytes > 0

@@ -6,11 +6,11 @@ from tests.support.damage import checkpoint_in
 from tests.support.jobs import filled
 from tidelog.ids import Slot, SubtaskId
 from tidelog.ui.document import CheckpointPoint, Materialized, Phases
-from tidelog.ui.history import FirstNamed, SeenCheckpoints, SeenMaterializations, Thinned
+from tidelog.ui.history import Downsampled, FirstNamed, SeenCheckpoints, SeenMaterializations
 
 
 def test_a_long_list_keeps_its_first_item_and_even_distances() -> None:
-    samples: Thinned[int] = Thinned(limit=8)
+    samples: Downsampled[int] = Downsampled(limit=8)
     for number in range(9):
         samples.add(number)
     assert samples.all() == [0, 2, 4, 6, 8]

@@ -13,14 +13,20 @@ import click
 
 from tidelog.cli.options import add_options
 from tidelog.options.declaration import Declared
-from tidelog.options.kinds import Choice, Duration, Flag, KeyPlace, Names, Place, Size
+from tidelog.options.kinds import Choice, Duration, Flag, KeyPlace, Names, PathKind, Size
 from tidelog.settings.declared import OPTIONS, flag
 from tidelog.settings.resolve import Given, Resolved, resolve
 
 R = TypeVar("R")
 
 _PREFIX: Final = "job_option__"
-_METAVARS: Final = {Duration: "TIME", Size: "SIZE", Place: "PATH", Names: "NAME", KeyPlace: "KEY"}
+_METAVARS: Final = {
+    Duration: "TIME",
+    Size: "SIZE",
+    PathKind: "PATH",
+    Names: "NAME",
+    KeyPlace: "KEY",
+}
 
 _CONFIG_FILE: Final = click.option(
     "--config",

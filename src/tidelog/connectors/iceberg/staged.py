@@ -101,7 +101,7 @@ def data_file(staged: StagedFile, spec: Any, schema: Any) -> Any:
     return file
 
 
-class Place:
+class SinkDirectory:
     """Where a sink's files lie: below `tidelog-…` of the table's directories."""
 
     def __init__(self, sink: str, table: Any) -> None:

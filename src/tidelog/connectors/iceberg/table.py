@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
-from tidelog.connectors.iceberg.staged import Place, Staged, data_file, described, name_of
+from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
 from tidelog.connectors.transactions import Start, TransactionId
 from tidelog.errors import (
     AccessDeniedError,
@@ -47,7 +47,7 @@ class LakeTable:
             with self._failures():
                 table = self._catalog.load_table(name)
                 self.schema = table.schema()
-                self.place = Place(sink, table)
+                self.place = SinkDirectory(sink, table)
             self._check_partitions(table)
             self._take_over()
         except BaseException:
@@ -244,7 +244,9 @@ class LakeTable:
         with self._failures():
             table = self._catalog.load_table(self._name)
             if table.io.properties != self.place.credentials:
-                self.place = Place(self.sink, table)  # a catalogue hands out some that expire
+                self.place = SinkDirectory(
+                    self.sink, table
+                )  # a catalogue hands out some that expire
             return table
 
     def _recorded(self, table: Any) -> int | None:

@@ -45,7 +45,7 @@ class AssignEventTime(Operator):
         self._time_of = time_of
         self._origin: Origin | None = None
         self._latest: dict[Origin, int] = {}
-        self._heard = False
+        self._active = False
 
     def read_from(self, origin: Origin | None) -> None:
         """The buffers that follow are of this origin; None: of an unknown one, which moves none."""
@@ -53,7 +53,7 @@ class AssignEventTime(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = map_all(self._time_of, batch.records)
-        self._heard = True
+        self._active = True
         if self._origin is not None:
             newest = max(times)
             if not isinstance(newest, int):
@@ -67,10 +67,10 @@ class AssignEventTime(Operator):
             self._latest[self._origin] = newest if latest is None else max(latest, newest)
         return (Batch(batch.records, times),)
 
-    def heard(self) -> bool:
+    def was_active(self) -> bool:
         """Whether records came since the last call: earlier operators may filter out all."""
-        heard, self._heard = self._heard, False
-        return heard
+        active, self._active = self._active, False
+        return active
 
     def latest(self, origin: Origin) -> int | None:
         """The greatest event time seen in an origin."""

@@ -19,7 +19,7 @@ from tidelog.ids import Slot
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
-    from tidelog.catalog.locate import Place
+    from tidelog.catalog.locate import CheckpointName
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class RestoreFrom:
     of those files.
     """
 
-    place: "Place"
+    place: "CheckpointName"
     store: ObjectStore | None = None
     """Another store than the job's own; it stays open as long as the job restores."""
     claim: bool = False

@@ -79,7 +79,7 @@ def _memory(
         budget_bytes=budget,
         rows_bytes=states.resources.rows.used_bytes,
         log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
-        files_bytes=states.lane.link.held_bytes,
+        files_bytes=states.upload_slots.link.held_bytes,
         channels_bytes=sum(task.input_bytes for each in operators for task in each.tasks),
         memtables_bytes=sum(each.memtable_bytes for each in factories),
         block_cache_bytes=sum(each.block_cache_bytes for each in factories),

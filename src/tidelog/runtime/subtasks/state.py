@@ -16,7 +16,7 @@ from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import Generation, SeqNo, SubtaskId
 from tidelog.materialize.materializer import Materializer
-from tidelog.materialize.pacing import Lane
+from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.restore.plan import RestorePlan
@@ -82,11 +82,11 @@ class SubtaskStates:
     """... and the empty tables of those that nothing was restored for."""
     subtasks: dict[SubtaskId, Subtask] = field(default_factory=dict)
     """The subtasks built so far, in the order of the job."""
-    lane: Lane = field(init=False)
+    upload_slots: UploadSlots = field(init=False)
     _rows: RowUploads = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lane = Lane(self.effects.clock, self.cadence, self.resources.link)
+        self.upload_slots = UploadSlots(self.effects.clock, self.cadence, self.resources.link)
         self._rows = RowUploads(
             self.store, self.effects, self.ledger, self.generation, self.config.upload
         )
@@ -210,7 +210,7 @@ class SubtaskStates:
             table=table,
             table_kind=kind,
             directory=self.directory / f"{task}-snapshots",
-            lane=self.lane,
+            upload_slots=self.upload_slots,
             known=dict(loaded.known) if loaded else {},
             copies=self.copies,
         )

@@ -80,7 +80,7 @@ class Caller(Protocol):
         ...
 
     @property
-    def thrifty(self) -> bool:
+    def skip_unchanged_checkpoints(self) -> bool:
         """Whether the caller wants no checkpoint as long as nothing has changed."""
         ...
 
@@ -125,7 +125,11 @@ class CallerTask(Task):
 
     @property
     def unchanged(self) -> bool:
-        if not self._caller.thrifty or self._caller.moved or self.parts.backend.buffered:
+        if (
+            not self._caller.skip_unchanged_checkpoints
+            or self._caller.moved
+            or self.parts.backend.buffered
+        ):
             return False
         return self._mark() == self._durable
 

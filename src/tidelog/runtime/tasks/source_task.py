@@ -16,7 +16,7 @@ from tidelog.runtime.channels.messages import Barrier, Batch, Splits
 from tidelog.runtime.operators.turn import SHORTER
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.parts import TaskParts
-from tidelog.runtime.tasks.split_reading import PATIENCE_S, Portion, SplitReading
+from tidelog.runtime.tasks.split_reading import PATIENCE_S, ReadChunk, SplitReading
 from tidelog.runtime.tasks.split_turns import SplitTurns
 from tidelog.runtime.tasks.splits import SourceSplits, SplitPositions, StoredSplit
 from tidelog.runtime.tasks.task import Task
@@ -246,10 +246,10 @@ class SourceTask(Task):
                 self._store(reading, portion)
             if not reading.behind:
                 self._alignment.gone(reading.split)
-                self._not_heard(reading)
+                self._on_silence(reading)
             await self._follow_splits()
 
-    async def _emit_read(self, read: dict[SplitReading, Portion]) -> None:
+    async def _emit_read(self, read: dict[SplitReading, ReadChunk]) -> None:
         """Emit the records of one split, or of several where nothing asks which; keep positions."""
         chain, split = self.parts.chain, next(iter(read)).split
         records = list(itertools.chain.from_iterable(portion.records for portion in read.values()))
@@ -269,26 +269,26 @@ class SourceTask(Task):
                 await self._follow_splits()
             await self._flush_if_due()
 
-    def _keep(self, reading: SplitReading, portion: Portion) -> None:
+    def _keep(self, reading: SplitReading, portion: ReadChunk) -> None:
         """Keep a split's position behind records that were emitted, and what they tell of time."""
         event_time, split = self.parts.chain.event_time, reading.split
         self._store(reading, portion)
-        if event_time is not None and event_time.heard():
-            reading.heard()
+        if event_time is not None and event_time.was_active():
+            reading.on_activity()
             self._alignment.moved(split, event_time.watermark_of(split))
             self._hold(reading)
         else:
             # Records that are filtered out before they have a time move no watermark.
             self._alignment.gone(split)
-            self._not_heard(reading)
+            self._on_silence(reading)
 
-    def _store(self, reading: SplitReading, portion: Portion) -> None:
+    def _store(self, reading: SplitReading, portion: ReadChunk) -> None:
         event_time, split = self.parts.chain.event_time, reading.split
         latest = event_time.latest(split) if event_time is not None else None
         self._positions.put(split, StoredSplit(False, portion.position, latest))
         reading.stored = portion.position
 
-    def _finish_split(self, reading: SplitReading, portion: Portion) -> None:
+    def _finish_split(self, reading: SplitReading, portion: ReadChunk) -> None:
         split = reading.split
         self._reads.remove(reading)
         self._holding.drop(split)
@@ -319,16 +319,16 @@ class SourceTask(Task):
                 self._told = told
                 self.parts.output.tell(told)
 
-    def _not_heard(self, reading: SplitReading) -> None:
+    def _on_silence(self, reading: SplitReading) -> None:
         event_time = self.parts.chain.event_time
-        reading.not_heard(event_time.options.idle_after_ms if event_time is not None else None)
+        reading.on_silence(event_time.options.idle_after_ms if event_time is not None else None)
         self._hold(reading)
 
     async def _notice_idle(self) -> None:
         """Mark splits as idle whose reads have waited in their threads for too long."""
         for reading in self._reads:
             if reading.waits:
-                self._not_heard(reading)
+                self._on_silence(reading)
         await self._follow_splits()
 
     def _until_due(self) -> float | None:

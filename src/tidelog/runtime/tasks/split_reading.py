@@ -34,7 +34,7 @@ PATIENCE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class ReadChunk:
     """What reads have given: records, the position after them, and whether the split ends there."""
 
     records: list[Any]
@@ -76,7 +76,7 @@ class SplitReading:
         self._over = False
         """The thread has done its part for this split."""
         self._failure: Exception | None = None
-        self._handed: deque[Portion] = deque()
+        self._handed: deque[ReadChunk] = deque()
         self._closed = False
         self._in_thread = False
         self._turn = threading.Lock()
@@ -117,7 +117,7 @@ class SplitReading:
         """A thread is to read the split, and reads others before it."""
         return self.working and self._behind and not (self._in_thread or self._over)
 
-    def take(self) -> Portion | None:
+    def take(self) -> ReadChunk | None:
         """The records read so far; None: nothing yet. Raises what the source raised."""
         portion = self._taken() if self._source.blocking else self._read(self._opened())
         if portion is None and not self.working:
@@ -128,11 +128,11 @@ class SplitReading:
             self.due_at = self._effects.clock.monotonic() + wait
         return portion
 
-    def heard(self) -> None:
+    def on_activity(self) -> None:
         """The split gave records that count for event time."""
         self.quiet_since, self.idle = None, False
 
-    def not_heard(self, idle_after_ms: int | None) -> None:
+    def on_silence(self, idle_after_ms: int | None) -> None:
         """A read of the split gave no records, or has not returned yet."""
         now = self._effects.clock.monotonic()
         if self.quiet_since is None:
@@ -175,7 +175,7 @@ class SplitReading:
         self.due_at = -math.inf
         self._listener()
 
-    def _taken(self) -> Portion | None:
+    def _taken(self) -> ReadChunk | None:
         """All that the thread has handed over."""
         running = self._running
         if running is not None and (self._over or running.done()):
@@ -186,7 +186,7 @@ class SplitReading:
                 raise self._failure
             if self._reader is not None:
                 self._reader.notify(self._ask)
-        portions: list[Portion] = []
+        portions: list[ReadChunk] = []
         while self._handed:
             portions.append(self._handed.popleft())
         if not portions:
@@ -195,7 +195,7 @@ class SplitReading:
             return portions[0]
         records = list(chain.from_iterable(portion.records for portion in portions))
         size = sum(portion.size_bytes for portion in portions)
-        return Portion(records, portions[-1].position, portions[-1].ended, size)
+        return ReadChunk(records, portions[-1].position, portions[-1].ended, size)
 
     def begun(self, running: "asyncio.Future[None]", *, behind: bool) -> bool:
         """The thread `running` is to read this split, `behind` others if it reads any before.
@@ -260,14 +260,14 @@ class SplitReading:
                 self._reader.notify(self._ask)
         return self._reader
 
-    def _read(self, reader: SplitReader, *, in_thread: bool = False) -> Portion:
+    def _read(self, reader: SplitReader, *, in_thread: bool = False) -> ReadChunk:
         with blame(self._task):
             found = reader.read()
             records, ended = found or [], found is None or reader.at_end
             position, size = reader.position, reader.read_bytes
         if size is None:
             size = bytes_of(records) if in_thread else 0
-        return Portion(records, position, ended, size)
+        return ReadChunk(records, position, ended, size)
 
 
 def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "asyncio.Future[None]":

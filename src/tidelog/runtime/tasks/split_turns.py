@@ -17,7 +17,7 @@ from tidelog.runtime.tasks.split_reading import (
     BATCH_RECORDS,
     IDLE_S,
     PATIENCE_S,
-    Portion,
+    ReadChunk,
     SplitReading,
     read_in_thread,
 )
@@ -125,7 +125,7 @@ class SplitTurns:
             self._threads.append(read_in_thread(tuple(due), self._effects))
             self._hurry_at = now + PATIENCE_S
 
-    def take(self, reading: SplitReading) -> Portion | None:
+    def take(self, reading: SplitReading) -> ReadChunk | None:
         """What was read of a split; None: nothing yet. Raises what the source raised."""
         portion = reading.take()
         self._recent.pop(reading.split, None)
@@ -134,7 +134,7 @@ class SplitTurns:
             self._recent.pop(next(iter(self._recent))).pause()
         return portion
 
-    def gather(self, read: dict[SplitReading, Portion], share: float = 1.0) -> None:
+    def gather(self, read: dict[SplitReading, ReadChunk], share: float = 1.0) -> None:
         """Add what threads have read of the splits whose turns come next, up to a `share` of a
         batch.
         """

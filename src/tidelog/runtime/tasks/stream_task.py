@@ -157,7 +157,7 @@ class StreamTask(Task):
                 self._valve.idleness(channel, idle=message.idle)
                 await self._follow_inputs()
             case Splits():
-                self._forget(self._origins.told(channel, message, self._now()))
+                self._forget(self._origins.on_splits_announced(channel, message, self._now()))
                 await self._follow_inputs()
             case EndOfData():
                 self._ended_channels[channel] = message.drain
@@ -260,8 +260,8 @@ class StreamTask(Task):
         if event_time is None:
             return
         idle_after, now = event_time.options.idle_after_ms, self._now()
-        if event_time.heard():
-            self._origins.heard(read_from, now)
+        if event_time.was_active():
+            self._origins.on_activity(read_from, now)
         if not self._origins.complete:
             return
         idle: list[Origin] = []

@@ -73,9 +73,9 @@ class InputOrigins:
         self._current: dict[int, Origin | None] = {
             channel: None if channel in telling else (channel,) for channel in carrying
         }
-        self._heard: dict[Origin, float] = {(channel,): now for channel in carrying}
+        self._active_at: dict[Origin, float] = {(channel,): now for channel in carrying}
 
-    def told(self, channel: int, splits: Splits, now: float) -> list[Origin]:
+    def on_splits_announced(self, channel: int, splits: Splits, now: float) -> list[Origin]:
         """The producer of a channel says what it reads; returns the origins that ended."""
         if channel not in self._origins:
             return []
@@ -83,7 +83,7 @@ class InputOrigins:
         origins = self._origins[channel] = tuple((channel, s) for s in splits.unfinished)
         self._current[channel] = None if splits.current is None else (channel, splits.current)
         for origin in origins:
-            self._heard.setdefault(origin, now)
+            self._active_at.setdefault(origin, now)
         return [origin for origin in before if origin not in set(origins)]
 
     def ended(self, channel: int) -> list[Origin]:
@@ -97,10 +97,10 @@ class InputOrigins:
         """The origin of a buffer that has just arrived on a channel; None: not known."""
         return self._current.get(channel)
 
-    def heard(self, origin: Origin | None, now: float) -> None:
+    def on_activity(self, origin: Origin | None, now: float) -> None:
         """Records of an origin got their event times."""
         if origin is not None:
-            self._heard[origin] = now
+            self._active_at[origin] = now
 
     @property
     def complete(self) -> bool:
@@ -115,7 +115,7 @@ class InputOrigins:
 
     def quiet_s(self, origin: Origin, now: float) -> float:
         """Seconds since the last record of an origin."""
-        return now - self._heard[origin]
+        return now - self._active_at[origin]
 
 
 class LeastWatermark:

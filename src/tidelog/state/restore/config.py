@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from tidelog.options.declaration import option
-from tidelog.options.kinds import Range, Size, Whole
+from tidelog.options.kinds import Integer, Range, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class RestoreConfig:
 
     concurrency: int = option(
         8,
-        Whole(Range(1, 1024)),
+        Integer(Range(1, 1024)),
         "Table files of a subtask that a restore fetches at a time.",
         when="Raise it on fast links with slow answers; lower it when the store throttles.",
     )

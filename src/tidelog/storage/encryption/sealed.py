@@ -45,7 +45,7 @@ class StoreKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectIdentity:
     """What an object is bound to: its store and its name there."""
 
     store: bytes
@@ -64,7 +64,7 @@ class Stored:
     """None: to the end."""
 
 
-def key_id_of(header: bytes, place: Place) -> bytes:
+def key_id_of(header: bytes, place: ObjectIdentity) -> bytes:
     """The id of the store key that an object was sealed with.
 
     Raises CorruptObjectError for what is no sealed object, FormatVersionError for a newer one.
@@ -84,7 +84,7 @@ def key_id_of(header: bytes, place: Place) -> bytes:
     return bytes(key_id)
 
 
-def seal(data: bytes, key: StoreKey, place: Place, salt: bytes) -> bytes:
+def seal(data: bytes, key: StoreKey, place: ObjectIdentity, salt: bytes) -> bytes:
     """The stored bytes of an object; `salt` has 24 random bytes, new for every call."""
     fields = _FIELDS.pack(SEALED_MAGIC, _VERSION, _CHUNK_LOG2, 0, key.id, salt)
     cipher, commitment = _derived(key, fields, place)
@@ -97,7 +97,7 @@ def seal(data: bytes, key: StoreKey, place: Place, salt: bytes) -> bytes:
     return b"".join(parts)
 
 
-def open_whole(stored: bytes, key: StoreKey, place: Place) -> bytes:
+def open_whole(stored: bytes, key: StoreKey, place: ObjectIdentity) -> bytes:
     """The content of a whole object; raises CorruptObjectError."""
     chunks = memoryview(stored)[HEADER:]
     if not chunks:  # an empty object has one chunk too, with nothing but its tag
@@ -116,7 +116,12 @@ def stored_range(start: int, length: int | None) -> Stored:
 
 
 def open_range(
-    header: bytes, chunks: bytes, start: int, length: int | None, key: StoreKey, place: Place
+    header: bytes,
+    chunks: bytes,
+    start: int,
+    length: int | None,
+    key: StoreKey,
+    place: ObjectIdentity,
 ) -> bytes:
     """A range of content, from the bytes at `stored_range`; raises CorruptObjectError.
 
@@ -139,7 +144,13 @@ def content_size(stored: int) -> int:
 
 
 def _open_chunks(
-    header: bytes, chunks: memoryview, first: int, key: StoreKey, place: Place, *, ends: bool
+    header: bytes,
+    chunks: memoryview,
+    first: int,
+    key: StoreKey,
+    place: ObjectIdentity,
+    *,
+    ends: bool,
 ) -> bytes:
     """The content of successive chunks, the last of which must be the object's when it `ends`."""
     fields, commitment = header[: _FIELDS.size], header[_FIELDS.size : HEADER]
@@ -164,7 +175,7 @@ def _open_chunks(
     return b"".join(parts)
 
 
-def _derived(key: StoreKey, fields: bytes, place: Place) -> tuple[AESGCM, bytes]:
+def _derived(key: StoreKey, fields: bytes, place: ObjectIdentity) -> tuple[AESGCM, bytes]:
     """The cipher of an object and its commitment to the key: HKDF-Expand of RFC 5869, SHA-512."""
     name = place.name.encode()
     lengths = struct.pack("<HH", len(place.store), len(name))
@@ -177,7 +188,7 @@ def _nonce(index: int, last: bool) -> bytes:
     return index.to_bytes(8, "big") + int(last).to_bytes(4, "big")
 
 
-def _altered(place: Place) -> CorruptObjectError:
+def _altered(place: ObjectIdentity) -> CorruptObjectError:
     return _damaged(
         place,
         "what was written in this store under this name",
@@ -185,7 +196,7 @@ def _altered(place: Place) -> CorruptObjectError:
     )
 
 
-def _damaged(place: Place, expected: str, found: str) -> CorruptObjectError:
+def _damaged(place: ObjectIdentity, expected: str, found: str) -> CorruptObjectError:
     return CorruptObjectError(
         f"{place.shown} does not open",
         expected=expected,

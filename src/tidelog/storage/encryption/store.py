@@ -20,7 +20,7 @@ from tidelog.storage.encryption.ring import KeyRing, begin_ring, read_ring
 from tidelog.storage.encryption.sealed import (
     HEADER,
     SALT,
-    Place,
+    ObjectIdentity,
     StoreKey,
     content_size,
     key_id_of,
@@ -156,7 +156,7 @@ class EncryptedStore:
         # Another process may have overwritten it since its header was seen.
         return await self._range(name, start, length)
 
-    async def _key(self, name: str, header: bytes) -> tuple[StoreKey, Place]:
+    async def _key(self, name: str, header: bytes) -> tuple[StoreKey, ObjectIdentity]:
         """The key that an object was sealed with; asks anew for one that a rotation has made."""
         ring = await self._writable()
         place = self._place(ring, name)
@@ -175,8 +175,8 @@ class EncryptedStore:
             "another store, bring back the right one",
         )
 
-    def _place(self, ring: KeyRing, name: str) -> Place:
-        return Place(ring.store, name, object_at(self.url, name))
+    def _place(self, ring: KeyRing, name: str) -> ObjectIdentity:
+        return ObjectIdentity(ring.store, name, object_at(self.url, name))
 
     async def _readable(self) -> KeyRing | None:
         """The keys; None for a store that is empty."""

@@ -12,7 +12,7 @@ from tests.support.iceberg import Lake
 from tests.unit.connectors.sinks.job import context
 from tidelog.connectors.files.sink import Files
 from tidelog.connectors.iceberg import Iceberg
-from tidelog.connectors.iceberg.staged import Place
+from tidelog.connectors.iceberg.staged import SinkDirectory
 from tidelog.connectors.sql import Postgres, Sqlite
 from tidelog.connectors.sql.staging import StagingWriter
 from tidelog.ids import CheckpointId
@@ -99,7 +99,7 @@ def write_lake(root: Path, phase: Phase, step: int) -> None:
         for owner, names in [
             (import_module("pyiceberg.catalog.sql").SqlCatalog, ("load_table", "commit_table")),
             (import_module("pyiceberg.io.pyarrow").PyArrowFileIO, ("new_output", "new_input")),
-            (Place, ("announce", "settled")),
+            (SinkDirectory, ("announce", "settled")),
         ]:
             for name in names:
                 setattr(owner, name, or_die(getattr(owner, name), at_step))

@@ -45,7 +45,7 @@ from tidelog import (
     StorageError,
     UserFunctionError,
 )
-from tidelog.connectors.iceberg.staged import Place
+from tidelog.connectors.iceberg.staged import SinkDirectory
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext
 
@@ -208,7 +208,7 @@ def test_a_committed_transaction_whose_announcement_stayed_keeps_its_files(
     writer = sink(lake).open(context())
     transaction = pre_committed(writer)
     with monkeypatch.context() as killed:
-        killed.setattr("tidelog.connectors.iceberg.staged.Place.settled", lambda *_: None)
+        killed.setattr("tidelog.connectors.iceberg.staged.SinkDirectory.settled", lambda *_: None)
         writer.commit(transaction)
     assert len(lake.announced(TABLE)) == 1
     for generation in (2, 3):  # no checkpoint names it any more
@@ -332,7 +332,7 @@ def test_credentials_that_the_catalogue_renews_are_used(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load, used = SqlCatalog.load_table, []
-    announce = Place.announce
+    announce = SinkDirectory.announce
     tokens = count()
 
     def with_a_new_token(*args: Any) -> Any:
@@ -340,12 +340,12 @@ def test_credentials_that_the_catalogue_renews_are_used(
         table.io.properties = {**table.io.properties, "s3.session-token": f"{next(tokens)}"}
         return table
 
-    def announced(place: Place, *args: Any) -> None:
+    def announced(place: SinkDirectory, *args: Any) -> None:
         used.append(place.credentials["s3.session-token"])
         announce(place, *args)
 
     monkeypatch.setattr(SqlCatalog, "load_table", with_a_new_token)
-    monkeypatch.setattr(Place, "announce", announced)
+    monkeypatch.setattr(SinkDirectory, "announce", announced)
     writer = sink(lake).open(context())
     for checkpoint in (1, 2):
         writer.commit(pre_committed(writer, checkpoint))

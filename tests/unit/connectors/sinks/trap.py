@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.support import fake_kafka
-from tidelog.connectors.iceberg.staged import Place
+from tidelog.connectors.iceberg.staged import SinkDirectory
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 
@@ -186,7 +186,7 @@ def _of_iceberg(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, names in [
         (catalog, ("load_table", "commit_table")),
         (files, ("new_output", "new_input", "delete")),
-        (Place, ("announce", "announced", "settled", "remove", "sizes")),
+        (SinkDirectory, ("announce", "announced", "settled", "remove", "sizes")),
     ]:
         for name in names:
             _guard(trap, owner, name, error, monkeypatch)

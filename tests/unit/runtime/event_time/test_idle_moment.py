@@ -29,8 +29,8 @@ def test_a_split_is_idle_as_soon_as_it_was_quiet_for_so_long() -> None:
         reading = SplitReading(
             "only", Nothing(), None, "t", Effects(clock, Random(1), InlineOffload())
         )
-        reading.not_heard(IDLE_AFTER_MS)
+        reading.on_silence(IDLE_AFTER_MS)
         assert not reading.idle
         clock._elapsed = n / 7 + IDLE_AFTER_MS / 1000
-        reading.not_heard(IDLE_AFTER_MS)
+        reading.on_silence(IDLE_AFTER_MS)
         assert reading.idle, f"quiet since {n / 7}"

@@ -9,7 +9,7 @@ from tidelog.storage.encryption.sealed import (
     CHUNK,
     HEADER,
     SALT,
-    Place,
+    ObjectIdentity,
     StoreKey,
     content_size,
     key_id_of,
@@ -20,7 +20,7 @@ from tidelog.storage.encryption.sealed import (
 )
 
 KEY = StoreKey(b"12345678", b"k" * 32)
-PLACE = Place(b"store of 16 byte", "segments/a.seg", "object memory://s/segments/a.seg")
+PLACE = ObjectIdentity(b"store of 16 byte", "segments/a.seg", "object memory://s/segments/a.seg")
 
 SIZES = st.one_of(
     st.integers(0, 200),
@@ -34,7 +34,7 @@ def content(size: int) -> bytes:
     return bytes(i * 7 % 251 for i in range(251)) * (size // 251) + bytes(size % 251)
 
 
-def sealed(data: bytes, place: Place = PLACE, salt: int = 0) -> bytes:
+def sealed(data: bytes, place: ObjectIdentity = PLACE, salt: int = 0) -> bytes:
     return seal(data, KEY, place, salt.to_bytes(SALT, "big"))
 
 
@@ -98,14 +98,14 @@ def test_chunks_of_an_object_cannot_change_places() -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        Place(PLACE.store, "segments/b.seg", "another name"),
-        Place(b"store of others.", PLACE.name, "another store"),
+        ObjectIdentity(PLACE.store, "segments/b.seg", "another name"),
+        ObjectIdentity(b"store of others.", PLACE.name, "another store"),
         # Where one ends and the other begins counts.
-        Place(PLACE.store + b"s", PLACE.name[1:], "both moved by a byte"),
+        ObjectIdentity(PLACE.store + b"s", PLACE.name[1:], "both moved by a byte"),
     ],
     ids=lambda place: place.shown,
 )
-def test_an_object_brought_from_elsewhere_does_not_open(place: Place) -> None:
+def test_an_object_brought_from_elsewhere_does_not_open(place: ObjectIdentity) -> None:
     with pytest.raises(CorruptObjectError, match="brought from another name or store"):
         open_whole(sealed(b"content"), KEY, place)
 

@@ -21,7 +21,7 @@ from tidelog.connectors.kafka.reading.offsets import (
     gone,
     oldest_offset,
 )
-from tidelog.connectors.kafka.reading.partition import PartitionReader, Place
+from tidelog.connectors.kafka.reading.partition import PartitionReader, TopicPartition
 from tidelog.connectors.kafka.reading.records import Decoder
 from tidelog.effects import Clock, daemon_thread
 from tidelog.errors import ObjectNotFoundError, StorageError, StoreUnreachableError, TidelogError
@@ -64,7 +64,7 @@ class SharedConsumer:
         self._clock = clock
         self._on_missing = on_missing
         self._outage_s = outage_s
-        self._readers: dict[Place, PartitionReader] = {}
+        self._readers: dict[TopicPartition, PartitionReader] = {}
         self._requests: deque[Callable[[], None]] = deque()
         self._taken = Flag()
         self._closing = Flag()
@@ -73,14 +73,14 @@ class SharedConsumer:
         self._kafka = library()
         self._thread = daemon_thread(self._run, "tidelog-kafka")
 
-    def open(self, place: Place, position: Any, end: int | None) -> PartitionReader:
+    def open(self, place: TopicPartition, position: Any, end: int | None) -> PartitionReader:
         """In the event loop: read a partition from a position."""
         reader = PartitionReader(place, position, end, self._taken, self._leave)
         if not reader.at_end:
             self._requests.append(lambda: self._assign(reader))
         return reader
 
-    def commit(self, offsets: Mapping[Place, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Tell the consumer group, for those who watch it; nothing waits for it or reads it."""
         given = [self._kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
         self._requests.append(lambda: self._commit(given))
@@ -125,12 +125,14 @@ class SharedConsumer:
         return [first, *self._client.consume(_MESSAGES, 0)]
 
     def _hand_out(self, messages: Sequence[Any]) -> None:
-        of: dict[Place, list[Any]] = {}
+        of: dict[TopicPartition, list[Any]] = {}
         for message in messages:
             if message.topic() is None:
                 self._fail(translated(message.error(), "", self._cluster))
             else:
-                of.setdefault(Place(message.topic(), message.partition()), []).append(message)
+                of.setdefault(TopicPartition(message.topic(), message.partition()), []).append(
+                    message
+                )
         for place, some in of.items():
             reader = self._readers.get(place)
             if reader is not None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from tidelog.connectors.kafka.client import Cluster, failures, library
-from tidelog.connectors.kafka.reading.partition import Place
+from tidelog.connectors.kafka.reading.partition import TopicPartition
 from tidelog.errors import ConfigError, ObjectNotFoundError
 
 EARLIEST: Final = "earliest"
@@ -49,8 +49,12 @@ def check_start(start: Start) -> None:
 
 
 def first_offsets(
-    start: Start, places: Sequence[Place], consumer: Any, cluster: Cluster, timeout_s: float
-) -> dict[Place, int | str]:
+    start: Start,
+    places: Sequence[TopicPartition],
+    consumer: Any,
+    cluster: Cluster,
+    timeout_s: float,
+) -> dict[TopicPartition, int | str]:
     """The position at which each partition begins; raises what the cluster answers."""
     if isinstance(start, Mapping):
         unknown = start.keys() - set(places)
@@ -70,18 +74,20 @@ def first_offsets(
 
 
 def end_offsets(
-    places: Sequence[Place], consumer: Any, cluster: Cluster, timeout_s: float
-) -> dict[Place, int]:
+    places: Sequence[TopicPartition], consumer: Any, cluster: Cluster, timeout_s: float
+) -> dict[TopicPartition, int]:
     """Behind the last message that may be read; raises what the cluster answers."""
     return _offsets(_LATEST, places, consumer, cluster, timeout_s)
 
 
-def oldest_offset(place: Place, consumer: Any, cluster: Cluster, timeout_s: float) -> int:
+def oldest_offset(place: TopicPartition, consumer: Any, cluster: Cluster, timeout_s: float) -> int:
     """Raises what the cluster answers."""
     return _offsets(_OLDEST, [place], consumer, cluster, timeout_s)[place]
 
 
-def gone(place: Place, offset: object, found: str, cluster: Cluster) -> ObjectNotFoundError:
+def gone(
+    place: TopicPartition, offset: object, found: str, cluster: Cluster
+) -> ObjectNotFoundError:
     """The error for a partition that does not go on where the job has left it."""
     return ObjectNotFoundError(
         f"{place}, offset {offset} in {cluster}",
@@ -94,17 +100,21 @@ def gone(place: Place, offset: object, found: str, cluster: Cluster) -> ObjectNo
 
 
 def _offsets(
-    time_ms: int, places: Sequence[Place], consumer: Any, cluster: Cluster, timeout_s: float
-) -> dict[Place, int]:
+    time_ms: int,
+    places: Sequence[TopicPartition],
+    consumer: Any,
+    cluster: Cluster,
+    timeout_s: float,
+) -> dict[TopicPartition, int]:
     kind = library().TopicPartition
     asked = [kind(place.topic, place.partition, time_ms) for place in places]
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     with failures("the offsets of " + ", ".join(map(str, places[:3])), cluster):
         if asked:
             for each in consumer.offsets_for_times(asked, timeout=timeout_s):
                 if each.error is not None:
                     raise library().KafkaException(each.error)
-                found[Place(each.topic, each.partition)] = each.offset
+                found[TopicPartition(each.topic, each.partition)] = each.offset
     after_all = [place for place, offset in found.items() if offset < 0]
     if after_all:  # no message is as new as the time that was asked for
         found.update(_offsets(_LATEST, after_all, consumer, cluster, timeout_s))

@@ -18,7 +18,7 @@ from tidelog.runtime.source import SplitReader
 _BATCH_RECORDS: Final = 4096
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """A partition of a topic."""
 
     topic: str
@@ -43,7 +43,7 @@ class PartitionReader(SplitReader):
 
     def __init__(
         self,
-        place: Place,
+        place: TopicPartition,
         position: Any,
         end: int | None,
         taken: Event,

@@ -22,7 +22,7 @@ from tidelog.connectors.kafka.reading.offsets import (
     first_offsets,
     gone,
 )
-from tidelog.connectors.kafka.reading.partition import PartitionReader, Place
+from tidelog.connectors.kafka.reading.partition import PartitionReader, TopicPartition
 from tidelog.connectors.kafka.reading.records import Decode, Decoder
 from tidelog.effects import Clock, SystemClock, hold_thread
 from tidelog.errors import StoreUnreachableError, TidelogError, require
@@ -120,9 +120,9 @@ class KafkaSource(Source):
         self._closing = False
         self._client: Any = None
         self._consumer: SharedConsumer | None = None
-        self._places: list[Place] = []
-        self._starts: dict[Place, int | str] = {}
-        self._ends: dict[Place, int] = {}
+        self._places: list[TopicPartition] = []
+        self._starts: dict[TopicPartition, int | str] = {}
+        self._ends: dict[TopicPartition, int] = {}
         self._trouble: Any = None
         """The last error of a connection."""
 
@@ -138,7 +138,7 @@ class KafkaSource(Source):
         with self._looking:
             return list(map(_split, self._discovered()))
 
-    def _discovered(self) -> list[Place]:
+    def _discovered(self) -> list[TopicPartition]:
         first = not self._places
         if self._client is None:
             self._client = self._new_client()
@@ -156,7 +156,7 @@ class KafkaSource(Source):
     def open(self, split: str, position: Any) -> PartitionReader:
         """Raises ObjectNotFoundError for a partition that is gone, or not of these topics."""
         topic, _, number = split.rpartition("/")
-        place = Place(topic, int(number))
+        place = TopicPartition(topic, int(number))
         if place not in self._places:
             raise gone(place, position, _count(place, self._places), self._cluster)
         end = self._ends.get(place)
@@ -177,11 +177,11 @@ class KafkaSource(Source):
     def checkpointed(self, positions: Mapping[str, Any]) -> None:
         if self._group is None or self._consumer is None:
             return
-        offsets: dict[Place, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for split, position in positions.items():
             topic, _, number = split.rpartition("/")
             if isinstance(position, int):
-                offsets[Place(topic, int(number))] = position
+                offsets[TopicPartition(topic, int(number))] = position
         if offsets:
             self._consumer.commit(offsets)
 
@@ -218,7 +218,7 @@ class KafkaSource(Source):
         if error is not None and self._consumer is not None:
             self._consumer.not_committed(error)
 
-    def _known_places(self, patience_s: float, *, poll: bool) -> list[Place]:
+    def _known_places(self, patience_s: float, *, poll: bool) -> list[TopicPartition]:
         """All partitions of the topics; waits for brokers, and for topics a little."""
         begun = self._clock.monotonic()
         while True:
@@ -256,7 +256,7 @@ class KafkaSource(Source):
             retry_safe=False,
         )
 
-    def _find_bounds(self, places: list[Place]) -> None:
+    def _find_bounds(self, places: list[TopicPartition]) -> None:
         """Where partitions begin and end; brokers that have just started may not know at once."""
         give_up = self._clock.monotonic() + self._connect_s
         ask = (self._client, self._cluster, _ANSWER_S)
@@ -270,9 +270,9 @@ class KafkaSource(Source):
                     raise
                 hold_thread(0.2)
 
-    def _look(self, *, poll: bool) -> tuple[list[Place], Any]:
+    def _look(self, *, poll: bool) -> tuple[list[TopicPartition], Any]:
         """The partitions that there are, and a topic that is not, with the error."""
-        found: list[Place] = []
+        found: list[TopicPartition] = []
         for topic in self._topics:
             try:
                 answer = self._client.list_topics(topic, timeout=_SLICE_S).topics[topic]
@@ -281,7 +281,7 @@ class KafkaSource(Source):
                     self._client.poll(0)
             if answer.error is not None:
                 return found, (topic, answer.error)
-            found += [Place(topic, number) for number in sorted(answer.partitions)]
+            found += [TopicPartition(topic, number) for number in sorted(answer.partitions)]
         return found, None
 
     def _unreachable(self, error: Any, patience_s: float) -> Exception:
@@ -298,11 +298,11 @@ class KafkaSource(Source):
         )
 
 
-def _split(place: Place) -> str:
+def _split(place: TopicPartition) -> str:
     return f"{place.topic}/{place.partition}"
 
 
-def _count(place: Place, found: Sequence[Place]) -> str:
+def _count(place: TopicPartition, found: Sequence[TopicPartition]) -> str:
     of_topic = sum(each.topic == place.topic for each in found)
     if not of_topic:
         return "no such topic among those of the source"
