@@ -1,7 +1,7 @@
 """The outside world as injected ports: clock, randomness, threads; and the user's cache.
 
 Invariant: no other module reads a clock, draws a random number, sleeps or starts a thread;
-a lint rule says so. Whoever holds an `Effects` can be run in virtual time by the simulator.
+a lint rule says so. What holds an `Effects` can be run in virtual time by the simulator.
 """
 
 import asyncio

@@ -155,7 +155,7 @@ class Columns(msgspec.Struct, frozen=True):
 
     def record_batch(self) -> "pyarrow.RecordBatch":
         """The changes as described at `Block.record_batch`; raises CorruptObjectError."""
-        # Heavy and optional: whoever never asks for Arrow never loads it.
+        # Heavy and optional: loaded only when Arrow is asked for.
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.compute as pc  # noqa: PLC0415
 

@@ -100,7 +100,7 @@ class RowMemory:
     def crowded_by(self, cached_bytes: int) -> bool:
         """Whether a subtask with so many bytes of rows that its table has as well gives them up.
 
-        There is to be room for what the next flushes bring, and whoever keeps little keeps it.
+        There is to be room for what the next flushes bring, and who keeps little keeps it.
         """
         if self.limit_bytes is None or self.used_bytes <= _KEPT * self.limit_bytes:
             return False
@@ -113,7 +113,7 @@ class RowMemory:
     def make_room(self) -> Iterator[None]:
         """Let the largest accounts give back what they hold until the rest fits.
 
-        One that takes in no records any more may be the largest: whoever finds the limit passed
+        One that takes in no records any more may be the largest: who finds the limit passed
         makes room at the expense of any. Between two steps others may have their turn; those who
         find the limit passed as well wait here.
         """

@@ -37,7 +37,7 @@ class EventLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run in the loop, and wait for the end; whoever is interrupted cancels it."""
+        """Run in the loop, and wait for the end; an interrupted caller cancels it."""
         asked = self.start(work)
         try:
             return asked.result()

@@ -2,7 +2,7 @@
 
 Invariants: a partition is a database of its own, with its own log, checkpoints and fence, so that
 of two processes that open it only the later one goes on; its positions are in the same checkpoints
-as its state, so whoever opens it goes on exactly there. Partitions of a process share its event
+as its state, so the next owner goes on exactly there. Partitions of a process share its event
 loop, its memory and its link.
 """
 
@@ -53,7 +53,7 @@ class Partitions:
         self._make = make
         self._open: dict[int, Database] = {}
         self._changing = threading.RLock()
-        """Held by whoever opens or closes partitions."""
+        """Held while partitions are opened or closed."""
         self._over = False
 
     @property
@@ -81,7 +81,7 @@ class Partitions:
         """Open the partitions, those that are open already excepted, and return what was opened.
 
         Each goes on from its last checkpoint: read on from its `position`. One that was open goes
-        on where the program is, which its `position` is behind. Whoever had it before is
+        on where the program is, which its `position` is behind. The owner before is
         fenced. When one cannot be opened none is, and its error is raised: ConfigError,
         StateSchemaError, RestoreError, StorageError, FencedError when another process opens it now.
         """
@@ -110,7 +110,7 @@ class Partitions:
     def lose(self, partitions: Iterable[int]) -> None:
         """Close partitions that another process may have already: without a checkpoint.
 
-        What was done since the last one is gone, and will be done again by whoever has them.
+        What was done since the last one is gone, and will be done again by their next owners.
         """
         self._close(partitions, None)
 

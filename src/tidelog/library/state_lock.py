@@ -1,6 +1,6 @@
 """The lock of a state: a program's threads and the event loop beside them work on it in turn.
 
-Invariants: whoever touches state holds the lock, and the event loop holds it whenever it runs any
+Invariants: state is touched with the lock alone, and the event loop holds it whenever it runs any
 code, so nothing that was written for one thread needs to know of others. Callers work in steps: a
 step begins with a thread's first change and ends when the thread says so, within blocks
 (`with db.step()`) at the end of the outermost one; the step of a thread that ends before is never
@@ -93,9 +93,9 @@ class StateLock:
         self.take = shared.lock.acquire
         self.give = shared.lock.release
         self.busy = False
-        """Whoever has taken the lock calls `yield_to_loop` before anything else."""
+        """Who has taken the lock calls `yield_to_loop` before anything else."""
         self.closed = False
-        """Nobody may touch the state any more, whoever has the lock."""
+        """Nobody may touch the state any more, with the lock or without."""
         self._shared = shared
         self._steps_ended: Callable[[], None] | None = None
         """Called when the last open step has ended, while steps are blocked."""

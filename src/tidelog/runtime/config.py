@@ -133,8 +133,8 @@ class JobConfig:
         KeyPlace(),
         "Where the key is that everything in the store is encrypted with: a file, env:NAME or "
         "aws-kms:KEY. Local tables in `work_dir` are not encrypted.",
-        when="Set it from the first start on where the store must not be read by whoever can read "
-        "its bucket; see docs/guides/encryption.md.",
+        when="Set it from the first start on where the store must not be read by all who can "
+        "read its bucket; see docs/guides/encryption.md.",
         none="not encrypted",
     )
     local_recovery_bytes: int = option(

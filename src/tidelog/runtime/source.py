@@ -77,7 +77,7 @@ class Source(ABC):
 
     def checkpointed(self, positions: Mapping[str, Any]) -> None:
         """A completed checkpoint holds these positions of splits, those that have moved since the
-        one before: whoever watches the outside system may be told. Must not block.
+        one before: the outside system may be told. Must not block.
         """
 
     def close(self) -> None:

@@ -165,7 +165,7 @@ class KeyedBackend:
         return self._buffer.dirty
 
     def flushed_rows(self) -> dict[bytes, bytes]:
-        """All rows as of a flush that has just ended, for whoever compares them with a restore."""
+        """All rows as of a flush that has just ended, to be compared with a restore."""
         rows = dict(self.table.scan(b"", None))
         for key, value in zip(*self._buffer.dirty_columns(), strict=True):
             if value is None:
@@ -253,7 +253,7 @@ class KeyedBackend:
         """Like `flush`, some rows at a time; between two steps others may have their turn.
 
         Without `cache` the rows leave memory; with `settle` the table has them all. What is put in
-        between is flushed as far as its turn comes; whoever wants nothing left calls `flush` at the
+        between is flushed as far as its turn comes; to have nothing left, call `flush` at the
         end.
         """
         left = len(self._buffer)

@@ -27,5 +27,5 @@ async def _is_stored(store: ObjectStore, name: str, data: bytes) -> bool:
     try:
         return await store.get(name) == data
     except ObjectNotFoundError:
-        # Taken a moment ago and deleted since: whoever deletes create-once objects rules here.
+        # Taken a moment ago and deleted since: the one who deletes create-once objects rules here.
         return False

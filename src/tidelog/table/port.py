@@ -67,7 +67,7 @@ class Table(Protocol):
         ...
 
     def columns(self, most_rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """All keys in their order and their values, at most so many at a time: for whoever reads
+        """All keys in their order and their values, at most so many at a time: for what reads
         the whole table once.
         """
         ...

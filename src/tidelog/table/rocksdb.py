@@ -193,7 +193,7 @@ class RocksTable:
 
     def close(self) -> None:
         # RocksDB flushes first, which a full disk refuses: a table needs no durability of its own,
-        # and whoever closes it after a failure has a better error to tell.
+        # and a caller that closes it after a failure has a better error to tell.
         with self._flushing:
             try:
                 self._db.close()

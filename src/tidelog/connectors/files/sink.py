@@ -1,7 +1,7 @@
 """Files as a sink, exactly once: two-phase commit by renaming.
 
 Invariants: between checkpoints records go to hidden files only; `pre_commit` makes these durable
-and `commit` renames them, so whoever reads `part-*` sees committed records and no others.
+and `commit` renames them, so readers of `part-*` see committed records and no others.
 """
 
 from collections.abc import Sequence

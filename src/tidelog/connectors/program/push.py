@@ -1,6 +1,6 @@
 """Sources that push: a client library calls tidelog when it has records.
 
-Invariants: a buffer is taken over only when the task has room for its output, so whoever pushes is
+Invariants: a buffer is taken over only when the task has room for its output, so the pusher is
 held back like everyone else; its position is stored together with its records; what
 was pushed but not taken over is pushed again after a restart.
 """

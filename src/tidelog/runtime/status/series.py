@@ -1,6 +1,6 @@
 """The series of a job: what the declarations of a status come to, and their samples.
 
-Invariant: whoever serves, exports or documents metrics does it from `SERIES`.
+Invariant: what serves, exports or documents metrics does it from `SERIES`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -128,7 +128,7 @@ def _defaults(spark_home: Path | None) -> Mapping[str, str]:
     try:
         conf = Path(directory) if directory else (spark_home or default_home()) / "conf"
     except ConfigError:
-        return {}  # whoever needs a Spark says so
+        return {}  # what needs a Spark says so
     path = conf / "spark-defaults.conf"
     return read_properties(path) if path.is_file() else {}
 

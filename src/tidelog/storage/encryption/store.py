@@ -1,6 +1,6 @@
 """A store whose objects are encrypted by this process before they leave it.
 
-Invariants: the store below sees names, sizes and sealed bytes, nothing else; whoever stands above
+Invariants: the store below sees names, sizes and sealed bytes, nothing else; what stands above
 sees content, as in any store. Whether a store is encrypted never changes: one that has objects and
 no keys is refused, so a store is never half of each. Objects of a probe hold nothing and are not
 encrypted.

@@ -227,7 +227,7 @@ class Mover:
         self._producer.init_transactions(PATIENCE_S)
         found = self._topics.last_commits(self._partition)
         if self._began:
-            # Whoever took the id in between may have stopped: what counts is who owns it.
+            # A process that took the id in between may have stopped: what counts is who owns it.
             if found is None:
                 raise self._topics.commits_are_gone(self._partition)
             if found.owner != self._me:

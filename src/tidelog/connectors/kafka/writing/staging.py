@@ -3,7 +3,7 @@
 Records wait in a partition of a *staging* topic, one partition for each subtask number. Beside it a
 partition of a topic of *commits* says in its last message how many records of each start of the
 job were moved on to their topics. Invariants: that message is written in the transaction that moves
-the records, so it is never wrong; whoever moves records has read it after fencing the others.
+the records, so it is never wrong; who moves records has read it after fencing the others.
 """
 
 from collections.abc import Iterable
