@@ -16,11 +16,9 @@ Invariants:
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
-from operator import attrgetter
 from typing import Any, Final, cast
 
-import msgspec
-
+from tidelog.changelog.buffered_rows import BufferedRow, DirtyRows, row_key
 from tidelog.changelog.row_memory import RowSize
 from tidelog.table.port import Table
 
@@ -42,29 +40,11 @@ EncodeMany = Callable[[list[Any]], list[bytes]]
 Decode = Callable[[bytes], Any]
 
 
-class BufferedRow(msgspec.Struct, gc=False, eq=False):
-    """A row in memory, with its newest value; None is a delete.
-
-    What is to become of a row is said by the row: a second dict of rows that changed would be a
-    second look-up for each, which misses the processor's cache.
-    """
-
-    key: bytes
-    value: Any
-    changed: bool = False
-    """The log does not have this value yet."""
-    dirty: bool = False
-    """The log has a newer value than the table."""
-
-
-_key: Final = attrgetter("key")
-
-
 class StateRows:
     """The rows of one state of one subtask; values are the state's objects, None is a delete.
 
     `_rows` has changed, dirty and cached rows alike, by key. `_changed` and `_order` together list
-    the changed ones, each once; `_dirty` lists the dirty ones, and some that are so no more.
+    the changed ones, each once.
     """
 
     __slots__ = (
@@ -81,7 +61,6 @@ class StateRows:
         "_size",
         "_table",
         "_whole",
-        "dirty",
         "updates",
     )
 
@@ -108,17 +87,20 @@ class StateRows:
         self._changed: list[BufferedRow] = []
         # Only states that are scanned have their changed rows in order, and only when one asks.
         self._order: list[BufferedRow] = []
-        self._dirty: list[BufferedRow] = []
+        self._dirty = DirtyRows()
         self._size = RowSize()
         self._scanned = scanned
-        self.dirty = 0
-        """Rows that the log has and the table does not."""
         self.updates = 0
         """Rows put and deleted since the last flush, each time counted."""
 
     def __len__(self) -> int:
         """Rows changed since the last flush."""
         return len(self._changed) + len(self._order)
+
+    @property
+    def dirty(self) -> int:
+        """Rows that the log has and the table does not."""
+        return len(self._dirty)
 
     @property
     def memory_bytes(self) -> int:
@@ -135,17 +117,16 @@ class StateRows:
         if self._rows:
             self._dropped.append(self._rows)
             self._whole = False
-            self._dirty = [row for row in self._dirty if row.dirty]
             self._rows = {row.key: row for row in self._lacking()}
 
     def _lacking(self) -> Iterator[BufferedRow]:
         """The rows that the table lacks, some of them twice."""
-        return chain(self._order, self._changed, (row for row in self._dirty if row.dirty))
+        return chain(self._order, self._changed, self._dirty)
 
     def clear(self) -> None:
         """Forget everything: nothing is read or flushed any more."""
-        self._rows, self._dropped, self._changed, self._order, self._dirty = {}, [], [], [], []
-        self.dirty = 0
+        self._rows, self._dropped, self._changed, self._order = {}, [], [], []
+        self._dirty = DirtyRows()
 
     def free(self, most: int) -> bool:
         """Give back the memory of so many dropped rows; whether there are more."""
@@ -269,7 +250,7 @@ class StateRows:
         """
         assert self._scanned, "the state was not declared as scanned"
         order = self._ordered()
-        first, end = bisect_left(order, lower, key=_key), bisect_left(order, upper, key=_key)
+        first, end = bisect_left(order, lower, key=row_key), bisect_left(order, upper, key=row_key)
         rows = self._pairs(order[first:end], copied=copied)
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
@@ -283,7 +264,7 @@ class StateRows:
         """As `scan`, for a state that is not scanned; `here` are the rows of the range among those
         of `here()`, since which no row was put.
         """
-        rows = self._pairs(sorted(here, key=_key), copied=True)
+        rows = self._pairs(sorted(here, key=row_key), copied=True)
         if self._whole:
             return iter([row for row in rows if row[1] is not None])
         return _merge(rows, self._table.scan(lower, upper), self._decode)
@@ -294,7 +275,7 @@ class StateRows:
         if copied and not set(map(type, values)) <= _IMMUTABLE:
             encode, decode = self._encode, self._decode
             values = [None if value is None else decode(encode(value)) for value in values]
-        return list(zip(map(_key, rows), values, strict=True))
+        return list(zip(map(row_key, rows), values, strict=True))
 
     def drain(self, most: int, *, cache: bool, dirty: bool) -> Columns:
         """Take at most `most` changed rows, encoded, as sorted columns.
@@ -304,7 +285,10 @@ class StateRows:
         """
         rows = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self._size.bytes)))))
         columns = self._columns(rows)
-        self._mark(rows, dirty=dirty)
+        if dirty:
+            self._dirty.add(rows)
+        elif self._dirty:
+            self._dirty.discard(rows)
         if not (cache and self._cached):
             self._whole = False
             for key in columns[0]:
@@ -313,32 +297,9 @@ class StateRows:
             self._forget_deleted(rows, columns)
         return columns
 
-    def _mark(self, rows: list[BufferedRow], *, dirty: bool) -> None:
-        """Say of rows that a flush took whether the table lacks them."""
-        if dirty:
-            news = [row for row in rows if not row.dirty]
-            self._dirty += news
-            self.dirty += len(news)
-        elif self.dirty:
-            news = [row for row in rows if row.dirty]
-            self.dirty -= len(news)
-            if not self.dirty:
-                self._dirty = []  # whatever is listed keeps its value in memory
-        else:
-            news = []
-        for row in news:
-            row.dirty = dirty
-
     def take_dirty(self, most: int) -> Columns:
         """At most `most` rows for the table, with their newest values, as sorted columns."""
-        rows: list[BufferedRow] = []
-        while self._dirty and len(rows) < most:
-            row = self._dirty.pop()
-            if row.dirty:
-                row.dirty = False
-                rows.append(row)
-        self.dirty -= len(rows)
-        rows.sort(key=_key)
+        rows = self._dirty.take(most)
         columns = self._columns(rows)
         self._forget_deleted(rows, columns)
         return columns
@@ -352,7 +313,7 @@ class StateRows:
 
     def dirty_columns(self) -> Columns:
         """The rows that the log has and the table does not, with their newest values."""
-        return self._columns(sorted({row for row in self._dirty if row.dirty}, key=_key))
+        return self._columns(self._dirty.sorted())
 
     def _columns(self, rows: list[BufferedRow]) -> Columns:
         values = [row.value for row in rows]
@@ -368,7 +329,7 @@ class StateRows:
         rows = self._order[:most]
         fresh = most - len(rows)
         rows += self._changed[:fresh]
-        rows.sort(key=_key)
+        rows.sort(key=row_key)
         count = _sharing([row.value for row in rows], most) if self._scanned else len(rows)
         del self._changed[:fresh]
         self._order[:most] = rows[count:]
@@ -382,11 +343,11 @@ class StateRows:
         order, fresh = self._order, self._changed
         if len(fresh) <= _FEW:
             for row in fresh:
-                insort(order, row, key=_key)
+                insort(order, row, key=row_key)
         else:
             # Two ascending runs: the second sort is a merge.
-            order += sorted(fresh, key=_key)
-            order.sort(key=_key)
+            order += sorted(fresh, key=row_key)
+            order.sort(key=row_key)
         self._changed = []
         return order
 

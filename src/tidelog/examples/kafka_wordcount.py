@@ -103,13 +103,13 @@ def main(
                 _remove(cluster, topic)
             right = _compare(expected, place / "counts")
     except TidelogError as error:
-        raise _Misfit(str(error)) from error
+        raise _WrongArguments(str(error)) from error
     except KeyboardInterrupt:
         raise click.Abort() from None
     sys.exit(0 if right else 1)
 
 
-class _Misfit(click.ClickException):
+class _WrongArguments(click.ClickException):
     exit_code = 2
 
 

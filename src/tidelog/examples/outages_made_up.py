@@ -21,7 +21,7 @@ FILES: Final = 6
 
 _START_MS: Final = 1_767_225_600_000  # 2026-01-01 in UTC
 _STEP_MS: Final = 250
-_SILENT_STRETCH: Final = 300
+_SILENT_ROUNDS: Final = 300
 """Lines, so 75 s, for which a device speaks or may be silent."""
 
 
@@ -47,10 +47,10 @@ def write_readings(directory: Path) -> None:
 
 
 def readings() -> Iterator[dict[str, Any]]:
-    """Devices speak in turns, a little out of order; some are silent for a stretch."""
+    """Devices speak in turns, a little out of order; some are silent for a while."""
     for number in range(LINES):
         device = _drawn(number) % DEVICES
-        if _drawn(number // _SILENT_STRETCH * DEVICES + device) % 5 == 0:
+        if _drawn(number // _SILENT_ROUNDS * DEVICES + device) % 5 == 0:
             continue
         delay = _drawn(number + LINES) % MAX_DELAY_MS
         yield {

@@ -54,7 +54,7 @@ _ABORTED: Final = 130
 """What shells say of a process that Ctrl-C has ended."""
 
 
-class _Misfit(click.ClickException):
+class _WrongArguments(click.ClickException):
     """Nothing was started: something is missing or set wrong."""
 
     exit_code = 2
@@ -235,7 +235,7 @@ def _reported() -> Iterator[None]:
     try:
         yield
     except TidelogError as error:
-        raise _Misfit(str(error)) from error
+        raise _WrongArguments(str(error)) from error
     except Exception as error:
         # Not by their classes: pyspark may be what is missing.
         if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:

@@ -104,7 +104,7 @@ class TtlSweep:
         self._new += rows
 
     def step(self, now_ms: int, limit: int) -> int:
-        """Visit so many of the rows owed at most; returns how many were removed."""
+        """Visit so many of the rows due at most; returns how many were removed."""
         now = now_ms.to_bytes(8, "big")
         left = min(limit, int(self._owed))
         if left <= 0:

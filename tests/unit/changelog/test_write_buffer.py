@@ -150,7 +150,7 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
     keys, values = writes.drain(dirty=True)
     logged.update(zip(keys, values, strict=True))
     writes._table.write(*writes.take_dirty())
-    assert writes.dirty == 0 and not rows._dirty
+    assert writes.dirty == 0 and not rows._dirty._listed
     replayed = {k: v.decode() for k, v in logged.items() if v is not None}
     assert replayed == model == {k: v.decode() for k, v in writes._table.scan(b"", None)}
 

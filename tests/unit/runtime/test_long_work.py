@@ -297,7 +297,7 @@ def test_one_call_of_a_users_function_that_holds_the_process_is_told_once(
     source = Eager({"one": list(range(200)), "two": list(range(200, 400))}, 100)
     build(job.source(source), on_one(clock, seconds), Callback(lambda _: None))
     status = run_watched(job, clock, parallelism=2)
-    told = [record.getMessage() for record in caplog.records if "at a stretch" in record.msg]
+    told = [record.getMessage() for record in caplog.records if "without a pause" in record.msg]
     longest = max(operator.longest_call_s for operator in status.operators)
     assert longest == pytest.approx(seconds)
     if seconds < 0.2:

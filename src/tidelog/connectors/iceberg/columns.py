@@ -57,18 +57,18 @@ class Columns:
     def _array(self, field: Any, change: _Change | None, values: list[Any]) -> Any:
         pa = import_module("pyarrow")
         if not field.nullable and None in values:
-            raise self._misfit(field, None)
+            raise self._refused_value(field, None)
         try:
             return pa.array(_changed(change, values), type=field.type)
-        except _misfits():
+        except _refusals():
             for value in values:
                 try:
                     pa.array(_changed(change, [value]), type=field.type)
-                except _misfits() as error:
-                    raise self._misfit(field, value) from error
+                except _refusals() as error:
+                    raise self._refused_value(field, value) from error
             raise
 
-    def _misfit(self, field: Any, value: Any) -> UserFunctionError:
+    def _refused_value(self, field: Any, value: Any) -> UserFunctionError:
         return UserFunctionError(
             f"a record for table {self._table!r}, column {field.name!r}",
             expected=f"a value of type {field.type}" + ("" if field.nullable else ", required"),
@@ -120,6 +120,6 @@ def _struct(fields: dict[str, _Change | None], value: Any) -> dict[str, Any]:
     return {name: _changed(fields[name], [found])[0] for name, found in value.items()}
 
 
-def _misfits() -> tuple[type[Exception], ...]:
+def _refusals() -> tuple[type[Exception], ...]:
     error: type[Exception] = import_module("pyarrow").ArrowException
     return error, TypeError, ValueError, OverflowError, AttributeError

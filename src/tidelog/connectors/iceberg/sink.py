@@ -71,7 +71,7 @@ class IcebergWriter(SinkWriter):
             table.check_files(staged)
             self._commits.commit(table, staged)
         if self._context.retained is not None:
-            table.tidy(ids((*self._context.retained, *transactions)), may_abort)
+            table.remove_left_over(ids((*self._context.retained, *transactions)), may_abort)
 
     def write(self, records: Sequence[Any]) -> None:
         """Add records; raises UserFunctionError for one that does not fit the columns."""

@@ -105,7 +105,9 @@ class LakeTable:
                     retry_safe=False,
                 )
 
-    def tidy(self, named: set[TransactionId], may_abort: Callable[[int, int], bool]) -> None:
+    def remove_left_over(
+        self, named: set[TransactionId], may_abort: Callable[[int, int], bool]
+    ) -> None:
         """Remove the files of transactions that were not committed and that no checkpoint names,
         and what is recorded of commits that none asks for any more, of the generations and subtasks
         that may be aborted.

@@ -112,7 +112,7 @@ class StagingWriter(SinkWriter):
         if self._context.retained is not None:
             named = self._tables.ids((*self._context.retained, *transactions))
             with self._tables.transaction() as connection:
-                self._tidy(connection, named)
+                self._remove_left_over(connection, named)
 
     def write(self, records: Sequence[Any]) -> None:
         """Add rows; raises UserFunctionError for one that does not fit the columns."""
@@ -157,7 +157,7 @@ class StagingWriter(SinkWriter):
         self._rows = []
         self._tables.close()
 
-    def _tidy(self, connection: Any, named: set[TransactionId]) -> None:
+    def _remove_left_over(self, connection: Any, named: set[TransactionId]) -> None:
         """Remove staged rows and records of commits that no checkpoint names any more."""
         tables, may_abort = self._tables, self._context.may_abort
         for tx in tables.staged(connection):

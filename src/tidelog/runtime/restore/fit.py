@@ -89,7 +89,10 @@ def _on_their_way_to(job: Job, restored: Checkpoint) -> set[str]:
 
 
 def _going_on(vertices: Sequence[Vertex], stored: Operators, config: JobConfig) -> Operators:
-    """Stored operators by the vertices that go on with them; raises RestoreError for a misfit."""
+    """Stored operators by the vertices that go on with them.
+
+    Raises RestoreError for those that do not fit.
+    """
     for name, operator in stored.items():
         if operator.key_groups != config.key_groups:
             raise RestoreError(

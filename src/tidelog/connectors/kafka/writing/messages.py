@@ -82,7 +82,7 @@ def _encoder(part: str, format: Format) -> Callable[[Any], bytes | None]:
         try:
             return encode(record)
         except (TypeError, ValueError, RecursionError) as error:
-            raise misfit(part, f"a record that {format!r} can encode", str(error)) from error
+            raise refused(part, f"a record that {format!r} can encode", str(error)) from error
 
     return checked
 
@@ -105,7 +105,7 @@ def _bytes(part: str, value: Any) -> bytes | None:
         return value.encode()
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise misfit(part, "bytes, text or None", f"a {type(value).__name__}")
+    raise refused(part, "bytes, text or None", f"a {type(value).__name__}")
 
 
 def _headers(headers: Headers) -> list[tuple[str, bytes | None]]:
@@ -116,17 +116,17 @@ def _headers(headers: Headers) -> list[tuple[str, bytes | None]]:
 def _number(part: str, value: Any) -> int:
     number: int = _checked(part, value, int)
     if number < 0:
-        raise misfit(part, "0 or more", str(number))
+        raise refused(part, "0 or more", str(number))
     return number
 
 
 def _checked(part: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind) or value == "":
-        raise misfit(part, f"a {kind.__name__}", f"{value!r:.50}")
+        raise refused(part, f"a {kind.__name__}", f"{value!r:.50}")
     return value
 
 
-def misfit(part: str, expected: str, found: str) -> UserFunctionError:
+def refused(part: str, expected: str, found: str) -> UserFunctionError:
     """The error of a record that no message can be made of, or none that a topic takes."""
     return UserFunctionError(
         f"the {part} of a record for a Kafka sink",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.writing.messages import Message, misfit
+from tidelog.connectors.kafka.writing.messages import Message, refused
 from tidelog.connectors.kafka.writing.topics import (
     make_topic,
     partitions_of,
@@ -33,14 +33,14 @@ class Target:
         topic = f"topic {message.topic!r}"
         if message.partition >= self.partitions:
             most = f"0 to {self.partitions - 1}, as {topic} has {self.partitions}"
-            raise misfit("partition", most, str(message.partition))
+            raise refused("partition", most, str(message.partition))
         if self.compacted and message.key is None:
-            raise misfit("key", f"one, as {topic} is compacted", "None")
+            raise refused("key", f"one, as {topic} is compacted", "None")
         size = _size_of(message)
         if self.largest is not None and size > self.largest:
             limit = f"at most {self.largest} bytes, the max.message.bytes of {topic}"
             more = "(for more raise that, and message.max.bytes in client=)"
-            raise misfit("size", f"{limit} {more}", f"{size} bytes")
+            raise refused("size", f"{limit} {more}", f"{size} bytes")
 
 
 class Targets:

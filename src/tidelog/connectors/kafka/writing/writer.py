@@ -58,20 +58,20 @@ class StagingWriter(SinkWriter):
 
     def recover(self, transactions: Sequence[bytes]) -> None:
         """Fence older starts, commit these, delete what no retained checkpoint names."""
-        owed = [self._decoded(transaction) for transaction in transactions]
-        numbers = {staged.partition for staged in owed if staged.topic == self._topics.staging}
+        pending = [self._decoded(transaction) for transaction in transactions]
+        numbers = {staged.partition for staged in pending if staged.topic == self._topics.staging}
         answered = set(filter(self._context.answers_for, range(self._partitions)))
         for partition in sorted(numbers | answered):
             # What is staged after this was staged by a successor.
             end = self._topics.end_of_staging(partition)
             self._mover(partition).begin()
-            for staged in owed:
+            for staged in pending:
                 if staged.partition == partition:
                     self._mover(partition).move(staged)
-            self._tidy(partition, end, transactions)
+            self._remove_left_over(partition, end, transactions)
             if partition != self._context.subtask:
                 self._movers.pop(partition).close()
-        for staged in owed:
+        for staged in pending:
             if staged.topic != self._topics.staging:
                 self._mover(self._context.subtask).move(staged)  # raises what is to be done
 
@@ -144,7 +144,7 @@ class StagingWriter(SinkWriter):
             self._movers[partition] = found
         return found
 
-    def _tidy(self, partition: int, end: int, transactions: Sequence[bytes]) -> None:
+    def _remove_left_over(self, partition: int, end: int, transactions: Sequence[bytes]) -> None:
         retained = self._context.retained
         if retained is None:
             return
