@@ -14,6 +14,8 @@ from tidelog_bench.measurement import Cell, Reading, Setting, Size, Trial
 
 ON, OFF, OFF_RARE = "on", "off", "off-rare"
 _STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
+_OTHER_LATENCIES_MS: Final = (0.0, 10.0, 100.0)
+"""Of the stores that short words are counted behind in a full session, too."""
 _TIMES: Final[dict[Size, dict[str, Setting]]] = {
     # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
     Size.QUICK: {"checkpoint_s": 0.4, "materialize_s": 1.5, "warm_s": 1.8, "seconds": 4.0},
@@ -52,7 +54,7 @@ _STARTS_S: Final = 2.0
 
 def cells(size: Size) -> Sequence[Cell]:
     """The word count with long words and, unless quick, short ones; the sliding window with many
-    slides and, in full, fewer.
+    slides and, in full, fewer; in full, short words behind stores of other latencies, too.
     """
     settings: list[dict[str, Setting]] = [
         {**_STORE, **_TIMES[size], "job": "wordcount", "key_bytes": key_bytes, **words}
@@ -62,6 +64,8 @@ def cells(size: Size) -> Sequence[Cell]:
         {**_STORE, **_TIMES[size], "job": "window", "slides": slides, **_WINDOWS[size]}
         for slides in _SLIDES[size]
     ]
+    if size is Size.FULL:
+        settings += [settings[0] | {"latency_ms": latency} for latency in _OTHER_LATENCIES_MS]
     return [Cell(each, ("on", "off"), _expected_s(each)) for each in settings]
 
 
@@ -73,7 +77,9 @@ def non_stop_cells(size: Size) -> Sequence[Cell]:
     for cell in cells(size):
         few_bytes = cell.settings.get("key_bytes") == 16
         windows = cell.settings["job"] == "window"
-        if (few_bytes and size is not Size.FULL) or (windows and size is Size.QUICK):
+        other_store = cell.settings["latency_ms"] != _STORE["latency_ms"]
+        small = (few_bytes and size is not Size.FULL) or (windows and size is Size.QUICK)
+        if small or other_store:
             continue
         settings = {**cell.settings, **_NON_STOP[size], "checkpoint_s": _AT_ONCE_S}
         found.append(Cell(settings, cell.variants, _expected_s(settings)))

@@ -52,15 +52,6 @@ def cells(size: Size) -> Sequence[Cell]:
     ] + [_cell(("long_keys",), 2, 30, warm=15, batches=60, limit_s=90)]
 
 
-def cells_of_many_slots(size: Size) -> Sequence[Cell]:
-    """With eight task slots whatever the machine has: one query, or all with 64 partitions."""
-    if size is Size.STANDARD:
-        chosen = [_cell(("aggregation",), 64, 30, warm=6, batches=20, limit_s=10)]
-    else:
-        chosen = [c for c in cells(size) if size is Size.QUICK or c.settings["partitions"] == 64]
-    return [Cell({**each.settings, "slots": 8}, each.variants, each.expected_s) for each in chosen]
-
-
 def _cell(
     queries: Sequence[str],
     partitions: int,
@@ -149,7 +140,6 @@ _SHOWN: Final = [
 ]
 
 MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing, QUERIES_JVM)
-MANY_SLOTS: Final = Measurement("spark-slots", cells_of_many_slots, measure, missing, QUERIES_JVM)
 
 EXPERIMENTS: Final = (
     Experiment(
@@ -158,16 +148,6 @@ EXPERIMENTS: Final = (
         question="What does making state durable add to a batch of a Spark query?",
         group="spark",
         measurement=MEASUREMENT,
-        figures=_SHOWN,
-        ratios=RATIOS,
-        plots=_plots(),
-    ),
-    Experiment(
-        name="spark-slots",
-        title="Batches of Spark queries with eight task slots",
-        question="How much of the waiting for a store is hidden by more task slots than cores?",
-        group="more",
-        measurement=MANY_SLOTS,
         figures=_SHOWN,
         ratios=RATIOS,
         plots=_plots(),
