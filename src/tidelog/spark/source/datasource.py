@@ -10,10 +10,10 @@ docs/guides/data-source.md.
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from tidelog.errors import ConfigError
 from tidelog.spark.source.options import read_options
 from tidelog.spark.source.parts import Request
 from tidelog.spark.source.reader import BatchReader, NarrowingReader
-from tidelog.spark.source.stream import StreamReader
 from tidelog.spark.source.views import checked, chosen, ddl
 
 
@@ -27,20 +27,23 @@ class TidelogDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns that the options choose; raises ConfigError for a wrong option."""
-        # Spark does not say whether it is for a stream: what only streams take is let through.
-        options = read_options(self.options, streaming=None)
+        options = read_options(self.options)
         return ddl(chosen(options.view, options.columns, decode=options.decode))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of a schema; raises ConfigError for a column that is none."""
-        request = self._request(schema, streaming=False)
-        return (NarrowingReader if request.options.pushdown else BatchReader)(request)
+        options = read_options(self.options)
+        fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        request = Request(options, checked(options.view, fields), options.wanted)
+        return (NarrowingReader if options.pushdown else BatchReader)(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader that follows the changes; raises like `reader`."""
-        return StreamReader(self._request(schema, streaming=True))
-
-    def _request(self, schema: StructType, *, streaming: bool) -> Request:
-        options = read_options(self.options, streaming=streaming)
-        fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        return Request(options, checked(options.view, fields), options.wanted)
+        """Always raises ConfigError; Spark's own error would only name a missing method."""
+        view = read_options(self.options).view.name
+        raise ConfigError(
+            f"readStream with the tidelog data source: view {view}",
+            expected="spark.read, as views are read in batches",
+            found="spark.readStream",
+            action="load the view with spark.read, and for what is new load it again with option "
+            "slot or seqno; `tidelog log URL --follow` prints changes as they become durable",
+        )

@@ -19,10 +19,10 @@ from tidelog.spark.source.wanted import Wanted
 Row = dict[str, Any]
 
 
-def request(location: Path | str, *, streaming: bool = False, **options: object) -> Request:
+def request(location: Path | str, **options: object) -> Request:
     """What a load with these options asks for."""
     given = {name: str(value) for name, value in options.items()}
-    read = read_options({"path": str(location), **given}, streaming=streaming)
+    read = read_options({"path": str(location), **given})
     return Request(read, chosen(read.view, read.columns, decode=read.decode), read.wanted)
 
 

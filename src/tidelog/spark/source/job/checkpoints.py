@@ -5,12 +5,12 @@ job drops meanwhile is no row; for all others an unreadable slot is an error, ne
 references are unknown.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.catalog.inventory import find_checkpoint, read_slots
-from tidelog.checkpoint.manifest import Checkpoint, Entry, Savepoint, is_canonical
+from tidelog.checkpoint.manifest import Checkpoint, Entry, Savepoint
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError
 from tidelog.ids import Slot
@@ -46,28 +46,6 @@ async def chosen(store: ObjectStore, request: Request) -> list[Checkpoint]:
         if not found:
             raise _none_chosen(store.url, [each.slot for each in retained])
     return [each for each in found if request.wanted.has(slot=each.slot)]
-
-
-async def newest(store: ObjectStore) -> Checkpoint | None:
-    """The newest checkpoint whose log holds changes; None when there is none yet.
-
-    Raises ObjectNotFoundError when no job has ever started here, and what a damaged slot raises.
-    """
-    slots = await list_slots(store)
-    if not slots:
-        return await find_checkpoint(store, None)  # raises, and says what to do
-    return await _newest_of(store, slots)
-
-
-async def _newest_of(store: ObjectStore, slots: Collection[Slot]) -> Checkpoint | None:
-    for slot in sorted(slots, reverse=True):
-        try:
-            entry = await read_slot(store, slot)
-        except ObjectNotFoundError:
-            continue  # A running job dropped it since the listing; the newest one stays.
-        if isinstance(entry, Checkpoint) and not is_canonical(entry):
-            return entry
-    return None
 
 
 def _none_chosen(url: str, slots: list[Slot]) -> ObjectNotFoundError:
