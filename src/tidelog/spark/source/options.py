@@ -13,8 +13,8 @@ from tidelog.errors import ConfigError
 from tidelog.options.kinds import KeyPlace
 from tidelog.spark.checkpoint.location import Layout, store_url
 from tidelog.spark.plugin.options import bytes_of
+from tidelog.spark.source.filters import Filter, Intervals
 from tidelog.spark.source.views import VIEWS, View
-from tidelog.spark.source.wanted import Intervals, Wanted
 from tidelog.storage.access import StoreAccess
 
 T = TypeVar("T")
@@ -53,8 +53,8 @@ class Options:
     layout: Layout | None
     """What the location must hold; None when either will do."""
     slots: Slots
-    """Which checkpoints; `these` are the slots that `wanted` has."""
-    wanted: Wanted
+    """Which checkpoints; `these` are the slots that `filter` has."""
+    filter: Filter
     columns: tuple[str, ...] | None
     decode: bool
     pushdown: bool
@@ -74,7 +74,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         view=view,
         layout=_layout(texts),
         slots=_slots(texts, view),
-        wanted=_wanted(texts, view),
+        filter=_filter(texts, view),
         columns=_listed(texts["columns"]) if "columns" in texts else None,
         decode=_value(texts, "decode", "false", _flag, _FLAG),
         pushdown=_value(texts, "pushdown", "false", _flag, _FLAG),
@@ -126,22 +126,22 @@ def _slots(texts: Texts, view: View) -> Slots:
     return cast("Slots", text) if text in words else "these"
 
 
-def _wanted(texts: Texts, view: View) -> Wanted:
-    wanted = Wanted()
+def _filter(texts: Texts, view: View) -> Filter:
+    found = Filter()
     for option, column in NARROWING.items():
         if option.lower() not in texts:
             continue
         _check_effect(option, column, view)
         if option == "operator":
-            wanted = wanted.with_texts(column, frozenset(_listed(texts[option])))
+            found = found.with_texts(column, frozenset(_listed(texts[option])))
         elif option != "slot" or _slots(texts, view) == "these":
             expected = "numbers such as 3 or 0,4-6 or 100-"
             if option == "slot":
                 words = "latest, all" if view.name in _OF_A_SLOT else "all"
                 expected = f"{words}, or {expected}"
             numbers = _value(texts, option, "", Intervals.parse, expected)
-            wanted = wanted.with_numbers(column, numbers)
-    return wanted
+            found = found.with_numbers(column, numbers)
+    return found
 
 
 def _check_effect(option: str, column: str, view: View) -> None:

@@ -4,9 +4,9 @@ import pytest
 
 from tests.unit.spark.source.reading import request
 from tidelog.errors import ConfigError
+from tidelog.spark.source.filters import Intervals
 from tidelog.spark.source.options import Options, read_options
 from tidelog.spark.source.views import VIEWS, checked, chosen, ddl
-from tidelog.spark.source.wanted import Intervals
 
 
 def options(**given: str) -> Options:
@@ -46,12 +46,12 @@ def test_slots_are_chosen_by_word_or_number(given: dict[str, str], expected: str
 
 
 def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
-    wanted = options(operator="a, b", subtask="0,2-", seqno="10-20", keyGroup="5").wanted
+    wanted = options(operator="a, b", subtask="0,2-", seqno="10-20", keyGroup="5").filter
     assert wanted.texts["operator"] == {"a", "b"}
     assert wanted.of("subtask") == Intervals.of([(0, 0), (2, 2**63 - 1)])
     assert wanted.of("key_group") == Intervals.numbers([5])
-    assert wanted.has(operator="a", subtask=2, seqno=20)
-    assert not wanted.has(operator="c") and not wanted.has(subtask=1)
+    assert wanted.accepts(operator="a", subtask=2, seqno=20)
+    assert not wanted.accepts(operator="c") and not wanted.accepts(subtask=1)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     by_object: dict[str, list[ChangeRange]] = defaultdict(list)
     for checkpoint in await chosen(store, request):
         for operator, state in checkpoint.subtasks():
-            if not request.wanted.has(operator=operator.id, subtask=state.index):
+            if not request.filter.accepts(operator=operator.id, subtask=state.index):
                 continue
             # All of the log is looked at, so that a missing part is noticed whatever is wanted.
             for each in ranges_of(checkpoint, operator, state):
@@ -100,12 +100,11 @@ def _pieces(state: SubtaskState, what: str) -> list[tuple[SeqNo, SeqNo, LogRange
 
 
 def _is_wanted(change_range: ChangeRange, request: Request) -> bool:
-    wanted = request.wanted
-    if not any(wanted.of("seqno").within(change_range.start, change_range.end)):
+    if not any(request.filter.of("seqno").within(change_range.start, change_range.end)):
         return False
     if isinstance(change_range.log, bytes):
         return True
-    groups = wanted.of("key_group").within(
+    groups = request.filter.of("key_group").within(
         change_range.log.key_group_min, change_range.log.key_group_max + 1
     )
     return any(groups)
@@ -147,8 +146,8 @@ def _has_wanted(request: Request, change_range: ChangeRange, block: Block) -> bo
     start, end = max(change_range.start, block.first), min(change_range.end, block.end)
     if block.kind != BlockKind.CHANGES or start >= end:
         return False
-    groups = request.wanted.of("key_group").within(block.key_group_min, block.key_group_max + 1)
-    return any(request.wanted.of("seqno").within(start, end)) and any(groups)
+    groups = request.filter.of("key_group").within(block.key_group_min, block.key_group_max + 1)
+    return any(request.filter.of("seqno").within(start, end)) and any(groups)
 
 
 def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
@@ -168,16 +167,16 @@ def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 def _changes(
     request: Request, change_range: ChangeRange, run: Sequence[Block]
 ) -> Iterator["pa.RecordBatch"]:
-    """The wanted changes of a run of blocks that lie in the change_range."""
+    """The wanted changes of a run of blocks that lie in the range."""
     begin = run[0].first
     start, end = max(change_range.start, begin), min(change_range.end, run[-1].end)
     columns = record_batch(run)
-    for first, last in request.wanted.of("seqno").within(start, end):
+    for first, last in request.filter.of("seqno").within(start, end):
         part = columns.slice(first - begin, last - first)
         batch = _batch(request, change_range, part, first)
-        if request.wanted.narrows("key_group"):
+        if request.filter.narrows("key_group"):
             key_groups = part.column("key_group")
-            batch = frames.where(batch, key_groups, request.wanted.of("key_group"))
+            batch = frames.where(batch, key_groups, request.filter.of("key_group"))
         if batch.num_rows:
             yield batch
 
@@ -193,12 +192,15 @@ def _batch(
     count = part.num_rows
     stored = StoredRows(part.column("key"), part.column("value"), change_range.states)
     arrays = {
-        "slot": frames.constant(change_range.slot, count),
-        "operator": frames.constant(change_range.operator, count),
-        "subtask": frames.constant(change_range.subtask, count),
+        **frames.constants(
+            count,
+            slot=change_range.slot,
+            operator=change_range.operator,
+            subtask=change_range.subtask,
+            object=change_range.object,
+        ),
         "seqno": lambda: pa.array(np.arange(first, first + count)),
         "op": lambda: pc.if_else(pc.equal(part.column("op"), OP_PUT), "put", "delete"),
-        "object": frames.constant(change_range.object, count),
         **stored.arrays(part.column("key_group"), part.column("state_id")),
     }
     return frames.from_arrays(request.columns, count, arrays)

@@ -44,8 +44,8 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     _refuse_decoding(request)
     changelogs = await read_changelogs(store)
     if request.options.slots == "these":
-        changelogs.check_chosen(store.url, request.options.wanted.of("slot"))
-    changelogs.only(request.wanted.of("slot")).check_complete()
+        changelogs.check_chosen(store.url, request.options.filter.of("slot"))
+    changelogs.only(request.filter.of("slot")).check_complete()
     segments: dict[str, list[IndexEntry]] = defaultdict(list)
     for entry in changelogs.entries:
         if _is_wanted(entry.name, request):
@@ -56,7 +56,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
 
 
 def _is_wanted(name: ChangelogName, request: Request) -> bool:
-    return not request.wanted.narrows("key_group") and request.wanted.has(
+    return not request.filter.narrows("key_group") and request.filter.accepts(
         slot=name.version - 1,
         operator=name.operator_id,
         subtask=name.partition,
@@ -131,14 +131,17 @@ def _batch(
     count = len(records)
     kinds, keys, values = zip(*records, strict=True)
     arrays = {
-        "slot": frames.constant(name.version - 1, count),
-        "operator": frames.constant(name.operator_id, count),
-        "subtask": frames.constant(name.partition, count),
-        "seqno": frames.constant(name.version, count),
+        **frames.constants(
+            count,
+            slot=name.version - 1,
+            operator=name.operator_id,
+            subtask=name.partition,
+            seqno=name.version,
+            object=held,
+        ),
         "position": lambda: pa.array(np.arange(at, at + count)),
         "op": lambda: pa.array(map(_OPS.__getitem__, kinds), pa.string()),
         "key": lambda: pa.array(keys, pa.binary()),
         "value": lambda: pa.array(values, pa.binary()),
-        "object": frames.constant(held, count),
     }
     return frames.from_arrays(request.columns, count, arrays)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import COMMITS, Checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.checkpoint import Checkpoint, require_checkpoint
 from tidelog.spark.checkpoint.liveness import Lost
 from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.source.wanted import Intervals
+from tidelog.spark.source.filters import Intervals
+from tidelog.spark.source.query.checkpoints import damaged_commits
 from tidelog.storage.port import ObjectStore
 
 WITH_IDS: Final = 2
@@ -92,16 +93,6 @@ async def read_changelogs(store: ObjectStore) -> Changelogs:
         lost=tuple(lost for lost in assessment.lost if lost.batch in retained),
         unreadable={b: e for b, e in damaged_commits(checkpoint).items() if b >= oldest},
     )
-
-
-def damaged_commits(checkpoint: Checkpoint) -> dict[int, TidelogError]:
-    """The batches whose commit cannot be read, and why."""
-    batches = {name.removeprefix(COMMITS): name for name in checkpoint.damaged}
-    return {
-        int(batch): checkpoint.damaged[name]
-        for batch, name in batches.items()
-        if batch != name and int(batch) not in checkpoint.commits
-    }
 
 
 def _check_format(checkpoint: Checkpoint) -> None:
