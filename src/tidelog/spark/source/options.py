@@ -93,12 +93,8 @@ def _check_names(given: Mapping[str, str]) -> None:
     known = {name.lower() for name in _NAMES}
     for name in given:
         if name.lower() not in known:
-            raise ConfigError(
-                f"option {name} of the tidelog data source",
-                expected=f"one of {', '.join(_NAMES)}",
-                found="no such option",
-                action="correct its name or remove it",
-            )
+            expected = f"one of {', '.join(_NAMES)}"
+            raise _wrong(name, expected, "no such option", "correct its name or remove it")
 
 
 def _url(texts: Texts) -> str:
@@ -147,12 +143,8 @@ def _filter(texts: Texts, view: View) -> Filter:
 def _check_effect(option: str, column: str, view: View) -> None:
     if column not in view.narrowed_by:
         views = " or ".join(each.name for each in VIEWS.values() if column in each.narrowed_by)
-        raise ConfigError(
-            f"option {option} of the tidelog data source",
-            expected=f"its use with view {views}",
-            found="a load in which it has no effect",
-            action="remove it, or use it there",
-        )
+        found = "a load in which it has no effect"
+        raise _wrong(option, f"its use with view {views}", found, "remove it, or use it there")
 
 
 def _bundle_bytes(text: str) -> BundleBytes | None:
@@ -166,13 +158,13 @@ def _value(
     text = texts.get(name.lower(), default)
     found = read(text)
     if found is None:
-        raise ConfigError(
-            f"option {name} of the tidelog data source",
-            expected=expected,
-            found=repr(text),
-            action="correct it",
-        )
+        raise _wrong(name, expected, repr(text))
     return found
+
+
+def _wrong(option: str, expected: str, found: str, action: str = "correct it") -> ConfigError:
+    what = f"option {option} of the tidelog data source"
+    return ConfigError(what, expected=expected, found=found, action=action)
 
 
 def _encryption_key(texts: Texts) -> str | None:
@@ -182,12 +174,7 @@ def _encryption_key(texts: Texts) -> str | None:
     try:
         return KeyPlace().read(texts["encryptionkey"])
     except ValueError as error:
-        raise ConfigError(
-            "option encryptionKey of the tidelog data source",
-            expected=KeyPlace().expected,
-            found=str(error),
-            action="correct it",
-        ) from error
+        raise _wrong("encryptionKey", KeyPlace().expected, str(error)) from error
 
 
 def _flag(text: str) -> bool | None:

@@ -11,23 +11,14 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_block
-from tidelog.changelog.segment import (
-    HEADER_BYTES,
-    TRAILER_BYTES,
-    Entry,
-    decode_footer,
-    read_footer,
-    read_trailer,
-)
+from tidelog.changelog.segment import HEADER_BYTES, Entry, read_footer
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
+from tidelog.spark.format.segment import stored_entries
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.job.checkpoints import checkpoints
 from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
-
-TAIL_BYTES: Final = 64 << 10
-"""How much of a segment's end the first request for its footer reads."""
 
 _IN_HEADERS: Final = ("codec", "raw_bytes")
 _KINDS: Final = {
@@ -124,15 +115,7 @@ def _inline(state: SubtaskState) -> tuple[bytes, ...]:
 
 
 async def _from_footer(store: ObjectStore, name: str, size: int) -> list[_Fields]:
-    tail_at = max(size - TAIL_BYTES, 0)
-    tail = await store.get(name, tail_at, size - tail_at)
-    trailer = read_trailer(tail[-TRAILER_BYTES:], tail_at + len(tail), name)
-    if trailer.footer_at >= tail_at:
-        footer = tail[trailer.footer_at - tail_at : -TRAILER_BYTES]
-    else:
-        footer = await store.get(name, trailer.footer_at, trailer.footer_bytes)
-    entries = decode_footer(footer, trailer, name, Entry)
-    return [_entry_row(entry, name) for entry in entries]
+    return [_entry_row(each, name) for each in await stored_entries(store, name, size, Entry)]
 
 
 async def _from_headers(store: ObjectStore, name: str, size: int) -> list[_Fields]:
