@@ -45,7 +45,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     changelogs = await read_changelogs(store)
     if request.options.slots == "these":
         changelogs.check_chosen(store.url, request.options.filter.of("slot"))
-    changelogs.only(request.filter.of("slot")).check_complete()
+    changelogs.check_complete(request.filter.of("slot"))
     segments: dict[str, list[IndexEntry]] = defaultdict(list)
     for entry in changelogs.entries:
         if _is_wanted(entry.name, request):

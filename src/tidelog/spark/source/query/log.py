@@ -5,7 +5,7 @@ batch counts; a retained batch has all of them, or what is missing is an error.
 """
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, TidelogError
@@ -25,33 +25,25 @@ WITH_IDS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Changelogs:
-    """The changelogs of some batches, each once."""
+    """The changelogs of the retained batches, each once."""
 
     entries: tuple[IndexEntry, ...]
     """The changelogs that lie in segments."""
     files: tuple[tuple[ChangelogName, int], ...]
     """Real files and their lengths in bytes."""
     batches: frozenset[int]
-    """The batches whose changelogs these are."""
-    lost: tuple[Lost, ...] = ()
-    unreadable: Mapping[int, TidelogError] = field(default_factory=dict)
+    lost: tuple[Lost, ...]
+    unreadable: Mapping[int, TidelogError]
     """Batches whose commit is damaged: nothing says which changelogs count."""
 
-    def only(self, wanted: Intervals) -> "Changelogs":
-        """The changelogs of the wanted batches."""
-        return Changelogs(
-            tuple(entry for entry in self.entries if entry.name.version - 1 in wanted),
-            tuple(file for file in self.files if file[0].version - 1 in wanted),
-            frozenset(batch for batch in self.batches if batch in wanted),
-            tuple(lost for lost in self.lost if lost.batch in wanted),
-            {batch: error for batch, error in self.unreadable.items() if batch in wanted},
-        )
-
-    def check_complete(self) -> None:
-        """Raise RestoreError for a changelog that is lost, and the errors of damaged commits."""
-        for error in self.unreadable.values():
-            raise error
-        for lost in self.lost:
+    def check_complete(self, batches: Intervals) -> None:
+        """Raise RestoreError for a changelog of these batches that is lost, and the errors of
+        damaged commits.
+        """
+        for batch, error in self.unreadable.items():
+            if batch in batches:
+                raise error
+        for lost in (each for each in self.lost if each.batch in batches):
             raise RestoreError(
                 f"changelog {lost.what}",
                 expected="in a segment or a file of the checkpoint",
