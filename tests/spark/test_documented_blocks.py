@@ -25,7 +25,7 @@ def names_of(block: str, addresses: dict[str, Path], **given: Any) -> dict[str, 
     return given
 
 
-def test_the_data_source_shows_and_follows_changes(
+def test_the_data_source_shows_changes(
     spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = {"s3://bucket/jobs/counts": lay_out(tmp_path / "store", filled())}
@@ -36,15 +36,6 @@ def test_the_data_source_shows_and_follows_changes(
     assert spark.conf.get(pushdown) == "true"
     spark.conf.unset(pushdown)
     assert "|operator|" in capsys.readouterr().out
-    copies = {"s3a://bucket/copying": tmp_path / "copying"}
-    names = names_of(
-        "data-source 2", store | copies | {"s3a://bucket/copy": tmp_path / "copy"}, spark=spark
-    )
-    try:
-        names["query"].processAllAvailable()
-    finally:
-        names["query"].stop()
-    assert spark.read.parquet(str(tmp_path / "copy")).count() > 0
 
 
 def test_a_processor_runs_and_its_state_is_read(

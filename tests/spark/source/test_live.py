@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PythonException
 
-from tests.spark.source.loading import Row, load, plain, rows
+from tests.spark.source.loading import Row, load, rows
 from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, rounds, start
@@ -15,7 +15,6 @@ from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
 from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth
-from tests.unit.spark.source.reading import bag
 from tidelog.spark import TidelogDataSource
 
 if TYPE_CHECKING:
@@ -87,26 +86,3 @@ def assert_whole(changes: list[Row]) -> None:
     assert places
     for positions in places.values():
         assert sorted(positions) == list(range(len(positions)))
-
-
-def test_a_stream_follows_a_query_that_runs(spark: "SparkSession", place: Place) -> None:
-    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
-    batches = single(events(seed=82, batches=6, per_batch=10))
-    add(place, batches[:2])
-    query = start(spark, TOTALS, place, follow=True)
-    query.processAllAvailable()
-    reader = spark.readStream.format("tidelog").option("pollInterval", "0ms")
-    stream = reader.load(str(place.checkpoint))
-    followed = stream.writeStream.format("memory").queryName("followed_live").start()
-    add(place, batches[2:])
-    query.processAllAvailable()
-    followed.processAllAvailable()
-    add(place, single(events(seed=83, batches=2, per_batch=10)))
-    query.processAllAvailable()
-    followed.processAllAvailable()
-    query.stop()
-    followed.stop()
-    found = [plain(row.asDict()) for row in spark.table("followed_live").collect()]
-    assert bag(found) == bag(rows(load(spark, place.checkpoint, view="changes")))
-    assert {row["slot"] for row in found} == set(range(8))
-    assert len({row["slot"] for row in found}) > 3

@@ -11,13 +11,12 @@ from tests.support.cli import lay_out
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, config, effects, word_count, words
 from tests.unit.cost.measured.measuring import measured
-from tests.unit.spark.source.reading import read, request
+from tests.unit.spark.source.reading import read
 from tests.unit.verify.stores import Objects, verified
 from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_slots
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.runtime.runner import JobRunner
-from tidelog.spark.source.job import follow
 from tidelog.storage.memory import MemoryStore
 
 
@@ -54,27 +53,6 @@ def test_a_savepoint_verifies_and_contradicts_nothing(
     assert report.problems == () and report.passed
     assert {checkpoint.verdict for checkpoint in report.checkpoints} == {"sound"}
     assert asyncio.run(audit(store_of(objects), deep=True)).problems == ()
-
-
-@pytest.mark.parametrize("form", ["native", "canonical"])
-def test_a_stream_over_a_savepoint_has_each_change_of_the_job_once(
-    form: str, tmp_path: Path
-) -> None:
-    location = lay_out(tmp_path, saved(form, True, 2))
-    store = store_of(saved(form, True, 2))
-    asked = request(location, view="changes", streaming=True)
-    first = asyncio.run(follow.initial(store, "earliest"))
-    last = asyncio.run(follow.latest(store))
-    parts = asyncio.run(follow.plan(store, asked, first, last))
-    stretches = sorted(
-        (stretch for part in parts for stretch in part.stretches),  # type: ignore[attr-defined]
-        key=lambda stretch: stretch.start,
-    )
-    counted = {partition: first.next.get(partition, 0) for partition in last.next}
-    for stretch in stretches:
-        assert stretch.start == counted[stretch.operator, stretch.subtask], "no gap, none twice"
-        counted[stretch.operator, stretch.subtask] = stretch.end
-    assert counted == last.next
 
 
 def test_the_views_name_savepoints(tmp_path: Path) -> None:

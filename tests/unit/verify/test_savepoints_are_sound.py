@@ -13,7 +13,6 @@ from tests.unit.verify.stores import Objects, report_on, verdicts
 from tidelog.cost.measured.history import read_history
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.runner import JobRunner
-from tidelog.spark.source.job.follow import latest
 from tidelog.storage.memory import MemoryStore
 
 
@@ -103,4 +102,3 @@ def test_readers_of_changes_leave_canonical_savepoints_out() -> None:
     assert [getattr(each, "name", None) for each in checkpoints].count("files") == 1
     assert not {"rows", "halt"} & {getattr(each, "name", None) for each in checkpoints}
     assert len(history.snapshots) == len(checkpoints)
-    assert asyncio.run(latest(store)).slot == checkpoints[-1].slot

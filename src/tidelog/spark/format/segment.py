@@ -4,18 +4,21 @@ Invariant: a footer is used only after its checksum has passed.
 Format: docs/internals/format.md, "Segments" and "Spark checkpoints".
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from tidelog.changelog import segment as container
-from tidelog.changelog.block import BlockKind, open_block
-from tidelog.changelog.segment import HEADER_BYTES, TRAILER_BYTES, Segment, SegmentAuthor, Trailer
+from tidelog.changelog.block import BlockKind, corrupt, open_block
+from tidelog.changelog.segment import TRAILER_BYTES, Segment, SegmentAuthor
 from tidelog.spark.format.block import checked, opened_piece
 from tidelog.spark.format.damage import damaged, spark_action
 from tidelog.spark.format.names import MAX_INT, ChangelogName
 from tidelog.storage.port import ObjectStore
+
+E = TypeVar("E", bound=container.Entry)
 
 TAIL_BYTES: Final = 64 << 10
 """How much of a segment's end the first request for its footer reads."""
@@ -51,7 +54,9 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
     with spark_action():
         segment: Segment = container.read_footer(data, where)
         trailer = container.read_trailer(data[-TRAILER_BYTES:], len(data), where)
-        entries = _decode(data[trailer.footer_at : -TRAILER_BYTES], trailer, where)
+        footer = data[trailer.footer_at : -TRAILER_BYTES]
+        found = container.decode_footer(footer, trailer, where, SparkEntry)
+        entries = _footer_entries(found, where)
     for entry in entries:
         place = f"{where} at byte {entry.offset}"
         with spark_action():
@@ -62,6 +67,14 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
 
 
 async def read_footer_at(store: ObjectStore, where: str, size: int) -> tuple[FooterEntry, ...]:
+    """The footer of a stored segment of a query; raises as `stored_entries`."""
+    with spark_action():
+        return _footer_entries(await stored_entries(store, where, size, SparkEntry), where)
+
+
+async def stored_entries(
+    store: ObjectStore, where: str, size: int, entry: type[E]
+) -> tuple[E, ...]:
     """The footer of the stored segment `where` of `size` bytes: one request, or two for a long
     footer.
 
@@ -69,20 +82,18 @@ async def read_footer_at(store: ObjectStore, where: str, size: int) -> tuple[Foo
     """
     tail_at = max(size - TAIL_BYTES, 0)
     tail = await store.get(where, tail_at, size - tail_at)
-    if size < HEADER_BYTES + TRAILER_BYTES or len(tail) < size - tail_at:
-        found = f"{tail_at + len(tail)} bytes (truncated)"
-        raise damaged(where, f"a segment of {size} bytes", found)
-    with spark_action():
-        trailer = container.read_trailer(tail[-TRAILER_BYTES:], size, where)
-        if trailer.footer_at >= tail_at:
-            footer = tail[trailer.footer_at - tail_at : -TRAILER_BYTES]
-        else:
-            footer = await store.get(where, trailer.footer_at, trailer.footer_bytes)
-        return _decode(footer, trailer, where)
+    if len(tail) < size - tail_at:
+        found = f"the end of the object at byte {tail_at + len(tail)} (truncated)"
+        raise corrupt(where, tail_at, f"a segment of {size} bytes", found)
+    trailer = container.read_trailer(tail[-TRAILER_BYTES:], size, where)
+    if trailer.footer_at >= tail_at:
+        footer = tail[trailer.footer_at - tail_at : -TRAILER_BYTES]
+    else:
+        footer = await store.get(where, trailer.footer_at, trailer.footer_bytes)
+    return container.decode_footer(footer, trailer, where, entry)
 
 
-def _decode(footer: bytes, trailer: Trailer, where: str) -> tuple[FooterEntry, ...]:
-    entries = container.decode_footer(footer, trailer, where, SparkEntry)
+def _footer_entries(entries: Iterable[SparkEntry], where: str) -> tuple[FooterEntry, ...]:
     return tuple(_footer_entry(entry, where) for entry in entries)
 
 

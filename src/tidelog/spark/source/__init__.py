@@ -1,7 +1,7 @@
 """A Spark data source over what tidelog stores: `spark.read.format("tidelog")`.
 
-`options`, `views`, `wanted` and `intervals` say what is asked for, and are pure. `job` plans and
-reads tidelog's own stores, `query` the checkpoints of the Spark plug-in; both make `parts`, which
-executors read. `datasource`, `reader` and `stream` are what Spark sees; nothing else here imports
-pyspark. docs/guides/data-source.md is for its users.
+`options`, `views` and `filters` say what is asked for, and are pure. `planning` finds the layout of
+a location: `job` has the views of tidelog's own stores, `query` those of the checkpoints of the
+Spark plug-in; both make `parts`, which executors read. `datasource` is what Spark sees; nothing
+else here imports pyspark. docs/guides/data-source.md is for its users.
 """

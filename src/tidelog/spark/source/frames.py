@@ -5,11 +5,11 @@ pyarrow is imported on use.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.spark.source.filters import Intervals
 from tidelog.spark.source.views import Column
-from tidelog.spark.source.wanted import Intervals
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,11 +61,11 @@ def from_arrays(columns: Sequence[Column], length: int, arrays: Arrays) -> "pa.R
     return pa.RecordBatch.from_arrays(made, schema=fields)
 
 
-def constant(value: Any, length: int) -> "Callable[[], pa.Array]":
-    """A column with the same value in every row."""
+def constants(length: int, **values: int | str) -> Arrays:
+    """Columns with the same value in every row."""
     import pyarrow as pa  # noqa: PLC0415
 
-    return lambda: pa.repeat(value, length) if value is not None else pa.nulls(length)
+    return {name: partial(pa.repeat, value, length) for name, value in values.items()}
 
 
 def where(batch: "pa.RecordBatch", numbers: "pa.Array", wanted: Intervals) -> "pa.RecordBatch":

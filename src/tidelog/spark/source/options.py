@@ -12,9 +12,9 @@ from typing import Final, Literal, TypeVar, cast
 from tidelog.errors import ConfigError
 from tidelog.options.kinds import KeyPlace
 from tidelog.spark.checkpoint.location import Layout, store_url
-from tidelog.spark.plugin.options import bytes_of, milliseconds_of
+from tidelog.spark.plugin.options import bytes_of
+from tidelog.spark.source.filters import Filter, Intervals
 from tidelog.spark.source.views import VIEWS, View
-from tidelog.spark.source.wanted import Intervals, Wanted
 from tidelog.storage.access import StoreAccess
 
 T = TypeVar("T")
@@ -23,8 +23,6 @@ Texts = Mapping[str, str]
 """Options by name in lower case."""
 
 Slots = Literal["latest", "all", "these"]
-
-Starting = Literal["earliest", "latest"] | int
 
 BundleBytes = int | Literal["auto"]
 """Bytes that one task reads; "auto": as suits the total."""
@@ -38,10 +36,9 @@ NARROWING: Final = {
 }
 """Options that narrow what is read, and the column each is about."""
 
-_STREAM_ONLY: Final = ("startingSlot", "failOnDataLoss", "pollInterval")
 _NAMES: Final = (
     *("path", "view", "layout", *NARROWING, "columns", "decode"),
-    *("pushdown", "partitionBytes", "workDir", "endpoint", "encryptionKey", *_STREAM_ONLY),
+    *("pushdown", "partitionBytes", "workDir", "endpoint", "encryptionKey"),
 )
 _OF_A_SLOT: Final = ("changes", "state")
 """Views that are of a checkpoint, and so of the newest one unless another is named."""
@@ -56,8 +53,8 @@ class Options:
     layout: Layout | None
     """What the location must hold; None when either will do."""
     slots: Slots
-    """Which checkpoints; `these` are the slots that `wanted` has."""
-    wanted: Wanted
+    """Which checkpoints; `these` are the slots that `filter` has."""
+    filter: Filter
     columns: tuple[str, ...] | None
     decode: bool
     pushdown: bool
@@ -65,25 +62,19 @@ class Options:
     """Objects are read together up to this size; 0: each is read on its own."""
     work_dir: str | None
     access: StoreAccess
-    starting: Starting
-    fail_on_data_loss: bool
-    poll_ms: int
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool | None = False) -> Options:
-    """Read the options of a load; raises ConfigError naming the option that is wrong.
-
-    `streaming` is None while it is not known which kind of load it is.
-    """
+def read_options(given: Mapping[str, str]) -> Options:
+    """Read the options of a load; raises ConfigError naming the option that is wrong."""
     texts = {name.lower(): text.strip() for name, text in given.items()}
-    _check_names(given, streaming)
-    view = _view(texts, streaming)
+    _check_names(given)
+    view = _value(texts, "view", "changes", VIEWS.get, f"one of {', '.join(VIEWS)}")
     return Options(
         url=_url(texts),
         view=view,
         layout=_layout(texts),
         slots=_slots(texts, view),
-        wanted=_wanted(texts, view, streaming),
+        filter=_filter(texts, view),
         columns=_listed(texts["columns"]) if "columns" in texts else None,
         decode=_value(texts, "decode", "false", _flag, _FLAG),
         pushdown=_value(texts, "pushdown", "false", _flag, _FLAG),
@@ -92,39 +83,18 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         ),
         work_dir=texts.get("workdir"),
         access=StoreAccess(texts.get("endpoint"), _encryption_key(texts)),
-        starting=_value(texts, "startingSlot", "earliest", _starting, _STARTING),
-        fail_on_data_loss=_value(texts, "failOnDataLoss", "true", _flag, _FLAG),
-        poll_ms=_value(texts, "pollInterval", "1s", milliseconds_of, "a time, such as 500ms or 1s"),
     )
 
 
 _FLAG: Final = "true or false"
-_STARTING: Final = "earliest, latest or a slot's number"
 
 
-def _check_names(given: Mapping[str, str], streaming: bool | None) -> None:
-    known = {name.lower(): name for name in _NAMES}
+def _check_names(given: Mapping[str, str]) -> None:
+    known = {name.lower() for name in _NAMES}
     for name in given:
-        official = known.get(name.lower())
-        if official is None:
-            raise ConfigError(
-                f"option {name} of the tidelog data source",
-                expected=f"one of {', '.join(_NAMES)}",
-                found="no such option",
-                action="correct its name or remove it",
-            )
-        if streaming is False and official in _STREAM_ONLY:
-            raise _without_effect(official, "readStream")
-
-
-def _view(texts: Texts, streaming: bool | None) -> View:
-    views = ("changes",) if streaming else tuple(VIEWS)
-
-    def named(text: str) -> View | None:
-        return VIEWS[text] if text in views else None
-
-    expected = "changes, in a stream" if streaming else f"one of {', '.join(VIEWS)}"
-    return _value(texts, "view", "changes", named, expected)
+        if name.lower() not in known:
+            expected = f"one of {', '.join(_NAMES)}"
+            raise _wrong(name, expected, "no such option", "correct its name or remove it")
 
 
 def _url(texts: Texts) -> str:
@@ -152,38 +122,33 @@ def _slots(texts: Texts, view: View) -> Slots:
     return cast("Slots", text) if text in words else "these"
 
 
-def _wanted(texts: Texts, view: View, streaming: bool | None) -> Wanted:
-    wanted = Wanted()
+def _filter(texts: Texts, view: View) -> Filter:
+    found = Filter()
     for option, column in NARROWING.items():
         if option.lower() not in texts:
             continue
-        _check_effect(option, column, view, streaming)
+        _check_effect(option, column, view)
         if option == "operator":
-            wanted = wanted.with_texts(column, frozenset(_listed(texts[option])))
+            found = found.with_texts(column, frozenset(_listed(texts[option])))
         elif option != "slot" or _slots(texts, view) == "these":
             expected = "numbers such as 3 or 0,4-6 or 100-"
             if option == "slot":
                 words = "latest, all" if view.name in _OF_A_SLOT else "all"
                 expected = f"{words}, or {expected}"
             numbers = _value(texts, option, "", Intervals.parse, expected)
-            wanted = wanted.with_numbers(column, numbers)
-    return wanted
+            found = found.with_numbers(column, numbers)
+    return found
 
 
-def _check_effect(option: str, column: str, view: View, streaming: bool | None) -> None:
-    if column not in view.narrowed_by or (streaming and option == "slot"):
+def _check_effect(option: str, column: str, view: View) -> None:
+    if column not in view.narrowed_by:
         views = " or ".join(each.name for each in VIEWS.values() if column in each.narrowed_by)
-        raise _without_effect(
-            option, f"view {views}{', and without a stream' if streaming else ''}"
-        )
+        found = "a load in which it has no effect"
+        raise _wrong(option, f"its use with view {views}", found, "remove it, or use it there")
 
 
 def _bundle_bytes(text: str) -> BundleBytes | None:
     return "auto" if text.lower() == "auto" else bytes_of(text)
-
-
-def _starting(text: str) -> Starting | None:
-    return cast("Starting", text) if text in ("earliest", "latest") else _whole(text)
 
 
 def _value(
@@ -193,13 +158,13 @@ def _value(
     text = texts.get(name.lower(), default)
     found = read(text)
     if found is None:
-        raise ConfigError(
-            f"option {name} of the tidelog data source",
-            expected=expected,
-            found=repr(text),
-            action="correct it",
-        )
+        raise _wrong(name, expected, repr(text))
     return found
+
+
+def _wrong(option: str, expected: str, found: str, action: str = "correct it") -> ConfigError:
+    what = f"option {option} of the tidelog data source"
+    return ConfigError(what, expected=expected, found=found, action=action)
 
 
 def _encryption_key(texts: Texts) -> str | None:
@@ -209,12 +174,7 @@ def _encryption_key(texts: Texts) -> str | None:
     try:
         return KeyPlace().read(texts["encryptionkey"])
     except ValueError as error:
-        raise ConfigError(
-            "option encryptionKey of the tidelog data source",
-            expected=KeyPlace().expected,
-            found=str(error),
-            action="correct it",
-        ) from error
+        raise _wrong("encryptionKey", KeyPlace().expected, str(error)) from error
 
 
 def _flag(text: str) -> bool | None:
@@ -222,21 +182,6 @@ def _flag(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text.lower())
 
 
-def _whole(text: str) -> int | None:
-    """A number from 0 on; None for any other text."""
-    return int(text) if text.isascii() and text.isdecimal() else None
-
-
 def _listed(text: str) -> tuple[str, ...]:
     """Names between commas."""
     return tuple(name.strip() for name in text.split(","))
-
-
-def _without_effect(option: str, where: str) -> ConfigError:
-    """The error for an option that this load would ignore."""
-    return ConfigError(
-        f"option {option} of the tidelog data source",
-        expected=f"its use with {where}",
-        found="a load in which it has no effect",
-        action="remove it, or use it there",
-    )

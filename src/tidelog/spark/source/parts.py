@@ -7,18 +7,18 @@ how to go on, never a part without rows.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidelog.effects import Effects
 from tidelog.errors import ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.spark.source import frames
+from tidelog.spark.source.filters import Filter
 from tidelog.spark.source.frames import Row
-from tidelog.spark.source.options import BundleBytes, Options
+from tidelog.spark.source.options import Options
 from tidelog.spark.source.views import Column
-from tidelog.spark.source.wanted import Wanted
 from tidelog.storage.access import PLAIN, StoreAccess
 from tidelog.storage.port import ObjectStore
 
@@ -53,25 +53,22 @@ def connected(url: str, access: StoreAccess = PLAIN) -> Iterator[Session]:
             runner.run(store.close())
 
 
-R = TypeVar("R", bound=Row)
-
-
 @dataclass(frozen=True)
 class Request:
-    """What is to be read: the options, the columns, and what of the view is wanted."""
+    """What is to be read: the options, the columns, and the filter on the rows."""
 
     options: Options
     columns: tuple[Column, ...]
-    wanted: Wanted
+    filter: Filter
 
     def asks_for(self, *names: str) -> bool:
         """Whether one of these columns is to be read."""
         return any(column.name in names for column in self.columns)
 
-    def kept(self, rows: Iterable[R]) -> list[R]:
-        """The rows that are wanted; each has a value in every column that reads are narrowed by."""
+    def kept(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows that pass the filter; each has a value in all columns that narrow it."""
         names = self.options.view.narrowed_by
-        return [row for row in rows if self.wanted.has(**{name: row[name] for name in names})]
+        return [row for row in rows if self.filter.accepts(**{name: row[name] for name in names})]
 
 
 @dataclass(frozen=True)
@@ -97,66 +94,25 @@ class Part(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All rows of a view in one part: a listing is one sequence of requests."""
+    """Rows that are made one by one: of checkpoints, objects and blocks, not of records."""
 
-    rows: Callable[[ObjectStore], Coroutine[Any, Any, list[dict[str, Any]]]]
-    """A function of a module, so that it can be pickled."""
+    rows: Callable[[ObjectStore], Coroutine[Any, Any, list[Row]]]
+    """A function of a module, or a partial of one, so that it can be pickled."""
     size: int = 0
+    may_vanish: bool = False
+    """Whether they are of an object that a running job may drop meanwhile: then there are none."""
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """The rows in their order, in batches."""
-        rows = task.session.run(self.rows(task.session.store))
+        """The rows that pass the filter, in their order, in batches."""
+        try:
+            found = task.session.run(self.rows(task.session.store))
+        except ObjectNotFoundError:
+            if not self.may_vanish:
+                raise
+            return
+        rows = task.request.kept(found)
         for at in range(0, len(rows), frames.ROWS):
             yield frames.from_rows(task.request.columns, rows[at : at + frames.ROWS])
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Parts that are read one after the other."""
-
-    parts: tuple[Part, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all parts."""
-        return sum(part.size for part in self.parts)
-
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """The rows of all parts."""
-        for part in self.parts:
-            yield from part.read(task)
-
-
-_TASKS: Final = 8
-"""So many keep a few cores busy; more would cost more to start than they take."""
-_LEAST_BYTES: Final = 1 << 20
-"""Starting a task takes about as long as reading so much."""
-_MOST_BYTES: Final = 16 << 20
-
-
-def bundled(found: Iterable[Part], limit_bytes: BundleBytes) -> Sequence[Part]:
-    """Neighbours put together while they stay within the limit; 0 leaves each on its own.
-
-    The limit "auto" is an eighth of all bytes, but from 1 to 16 MiB.
-    """
-    parts = list(found)
-    if limit_bytes == 0:
-        return parts
-    most: int = _suitable(parts) if limit_bytes == "auto" else limit_bytes
-    bundles: list[list[Part]] = []
-    room = 0
-    for part in parts:
-        if not bundles or part.size > room:
-            bundles.append([])
-            room = most
-        bundles[-1].append(part)
-        room -= part.size
-    return [Bundle(tuple(bundle)) for bundle in bundles]
-
-
-def _suitable(parts: Iterable[Part]) -> int:
-    each = sum(part.size for part in parts) // _TASKS
-    return min(max(each, _LEAST_BYTES), _MOST_BYTES)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 Invariant: planning writes nothing and reads manifests, indexes and listings only.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.location import Layout, find_layout
@@ -13,12 +14,16 @@ from tidelog.spark.source.job import changes as job_changes
 from tidelog.spark.source.job import checkpoints as job_checkpoints
 from tidelog.spark.source.job import objects as job_objects
 from tidelog.spark.source.job import state as job_state
-from tidelog.spark.source.parts import Part, Request, bundled
+from tidelog.spark.source.options import BundleBytes
+from tidelog.spark.source.parts import Part, Request, Task
 from tidelog.spark.source.query import blocks as query_blocks
 from tidelog.spark.source.query import changes as query_changes
 from tidelog.spark.source.query import checkpoints as query_checkpoints
 from tidelog.spark.source.query import objects as query_objects
 from tidelog.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _Planner = Callable[[ObjectStore, Request], Awaitable[Sequence[Part]]]
 
@@ -52,3 +57,52 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
             action='read it with Spark: spark.read.format("statestore").load(...)',
         )
     return bundled(await planner(store, request), options.partition_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Parts that are read one after the other."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.size for part in self.parts)
+
+    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+        """The rows of all parts."""
+        for part in self.parts:
+            yield from part.read(task)
+
+
+_TASKS: Final = 8
+"""So many keep a few cores busy; more would cost more to start than they take."""
+_LEAST_BYTES: Final = 1 << 20
+"""Starting a task takes about as long as reading so much."""
+_MOST_BYTES: Final = 16 << 20
+
+
+def bundled(found: Iterable[Part], limit_bytes: BundleBytes) -> Sequence[Part]:
+    """Neighbours put together while they stay within the limit; 0 leaves each on its own.
+
+    The limit "auto" is an eighth of all bytes, but from 1 to 16 MiB.
+    """
+    parts = list(found)
+    if limit_bytes == 0:
+        return parts
+    most: int = _suitable(parts) if limit_bytes == "auto" else limit_bytes
+    bundles: list[list[Part]] = []
+    room = 0
+    for part in parts:
+        if not bundles or part.size > room:
+            bundles.append([])
+            room = most
+        bundles[-1].append(part)
+        room -= part.size
+    return [Bundle(tuple(bundle)) for bundle in bundles]
+
+
+def _suitable(parts: Iterable[Part]) -> int:
+    each = sum(part.size for part in parts) // _TASKS
+    return min(max(each, _LEAST_BYTES), _MOST_BYTES)

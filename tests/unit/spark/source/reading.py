@@ -9,21 +9,21 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from tidelog.spark.source.filters import Filter
 from tidelog.spark.source.frames import schema
 from tidelog.spark.source.options import read_options
 from tidelog.spark.source.parts import Part, Request, Task, connected
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import chosen
-from tidelog.spark.source.wanted import Wanted
 
 Row = dict[str, Any]
 
 
-def request(location: Path | str, *, streaming: bool = False, **options: object) -> Request:
+def request(location: Path | str, **options: object) -> Request:
     """What a load with these options asks for."""
     given = {name: str(value) for name, value in options.items()}
-    read = read_options({"path": str(location), **given}, streaming=streaming)
-    return Request(read, chosen(read.view, read.columns, decode=read.decode), read.wanted)
+    read = read_options({"path": str(location), **given})
+    return Request(read, chosen(read.view, read.columns, decode=read.decode), read.filter)
 
 
 def planned(asked: Request) -> list[Part]:
@@ -56,7 +56,7 @@ def read(location: Path | str, **options: object) -> list[Row]:
     return rows_of(asked, planned(asked))
 
 
-def narrowed(asked: Request, wanted: Wanted) -> list[Row]:
+def narrowed(asked: Request, wanted: Filter) -> list[Row]:
     """The rows of a request when filters have narrowed it."""
     asked = Request(asked.options, asked.columns, wanted)
     return rows_of(asked, planned(asked))

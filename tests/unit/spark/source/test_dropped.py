@@ -15,9 +15,9 @@ from tests.unit.spark.source.reading import planned, request
 from tests.unit.spark.synthetic import Synthetic
 from tests.unit.verify.stores import needed_by, small
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
+from tidelog.spark.source.datasource import read_part
 from tidelog.spark.source.job import objects as job_objects
 from tidelog.spark.source.parts import Listing, Request
-from tidelog.spark.source.reader import read_part
 from tidelog.storage.memory import MemoryStore
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.spark.source.wanted import EVERYTHING, HIGHEST, LOWEST, Intervals
+from tidelog.spark.source.filters import EVERYTHING, HIGHEST, LOWEST, Intervals
 
 NUMBERS = st.integers(-3, 20)
 SPANS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=6)

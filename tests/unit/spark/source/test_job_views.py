@@ -40,7 +40,8 @@ from tidelog.checkpoint.manifest import encode_entry
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
 from tidelog.spark.source.job.objects import kind_of
-from tidelog.spark.source.parts import Task, bundled
+from tidelog.spark.source.parts import Task
+from tidelog.spark.source.planning import bundled
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 

@@ -13,10 +13,10 @@ from pyspark.sql import datasource
 from tests.support.cli import lay_out
 from tests.support.jobs import filled
 from tests.unit.spark.source.reading import Row, bag, narrowed, planned, read, request
+from tidelog.spark.source.datasource import push
+from tidelog.spark.source.filters import Filter
 from tidelog.spark.source.parts import Request
-from tidelog.spark.source.reader import push
 from tidelog.spark.source.views import VIEWS
-from tidelog.spark.source.wanted import Wanted
 
 NUMBER = st.integers(-2, 60) | st.integers(1500, 2000)
 OPERATORS = ("source", "process", "process-sink", "nothing")
@@ -100,7 +100,7 @@ def test_filters_taken_leave_the_rows_that_they_mean(
     columns = data.draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=3))
     conditions = [(column, data.draw(known[column])) for column in columns]
     asked = request(store, view=view, **_slots(view))
-    wanted, left = push([one for _, (one, _) in conditions], asked.options.view, Wanted())
+    wanted, left = push([one for _, (one, _) in conditions], asked.options.view, Filter())
     assert left == []
     expected = [
         row
@@ -129,9 +129,9 @@ def test_filters_that_reading_cannot_apply_are_given_back_as_they_are() -> None:
         datasource.GreaterThan(("operator",), "a"),
     ]
     taken = [datasource.EqualTo(("operator",), "a"), datasource.LessThan(("seqno",), 5)]
-    wanted, left = push([*taken, *given_back], view, Wanted())
+    wanted, left = push([*taken, *given_back], view, Filter())
     assert [id(one) for one in left] == [id(one) for one in given_back]
-    assert wanted.has(operator="a", seqno=4) and not wanted.has(seqno=5)
+    assert wanted.accepts(operator="a", seqno=4) and not wanted.accepts(seqno=5)
 
 
 def test_what_is_not_wanted_is_not_planned(store: Path) -> None:
@@ -139,7 +139,7 @@ def test_what_is_not_wanted_is_not_planned(store: Path) -> None:
     whole = len(planned(asked))
 
     def parts(*pushed: Any) -> int:
-        wanted, _ = push(pushed, asked.options.view, asked.wanted)
+        wanted, _ = push(pushed, asked.options.view, asked.filter)
         return len(planned(Request(asked.options, asked.columns, wanted)))
 
     # The oldest of the checkpoints: what was written behind it is none of its changes.

@@ -4,19 +4,19 @@ import pytest
 
 from tests.unit.spark.source.reading import request
 from tidelog.errors import ConfigError
+from tidelog.spark.source.filters import Intervals
 from tidelog.spark.source.options import Options, read_options
 from tidelog.spark.source.views import VIEWS, checked, chosen, ddl
-from tidelog.spark.source.wanted import Intervals
 
 
-def options(streaming: bool = False, **given: str) -> Options:
-    return read_options({"path": "/store", **given}, streaming=streaming)
+def options(**given: str) -> Options:
+    return read_options({"path": "/store", **given})
 
 
 def test_without_options_the_log_of_the_newest_checkpoint_is_read() -> None:
     found = options()
     assert (found.view.name, found.slots, found.layout) == ("changes", "latest", None)
-    assert found.partition_bytes == "auto" and found.fail_on_data_loss and found.poll_ms == 1000
+    assert found.partition_bytes == "auto"
 
 
 def test_names_of_options_are_compared_without_case() -> None:
@@ -46,12 +46,12 @@ def test_slots_are_chosen_by_word_or_number(given: dict[str, str], expected: str
 
 
 def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
-    wanted = options(operator="a, b", subtask="0,2-", seqno="10-20", keyGroup="5").wanted
+    wanted = options(operator="a, b", subtask="0,2-", seqno="10-20", keyGroup="5").filter
     assert wanted.texts["operator"] == {"a", "b"}
     assert wanted.of("subtask") == Intervals.of([(0, 0), (2, 2**63 - 1)])
     assert wanted.of("key_group") == Intervals.numbers([5])
-    assert wanted.has(operator="a", subtask=2, seqno=20)
-    assert not wanted.has(operator="c") and not wanted.has(subtask=1)
+    assert wanted.accepts(operator="a", subtask=2, seqno=20)
+    assert not wanted.accepts(operator="c") and not wanted.accepts(subtask=1)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,6 @@ def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
         ({"layout": "stock"}, "option layout .*expected auto, job or query"),
         ({"partitionBytes": "many"}, "option partitionBytes"),
         ({"decode": "yes"}, "option decode .*expected true or false"),
-        ({"startingSlot": "7"}, "option startingSlot .*expected its use with readStream"),
         ({"path": ""}, "location to load"),
     ],
 )
@@ -75,26 +74,6 @@ def test_a_wrong_option_is_refused_by_its_name(given: dict[str, str], message: s
     with pytest.raises(ConfigError, match=message) as raised:
         options(**given)
     assert raised.value.action
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"view": "state"}, "option view .*expected changes, in a stream"),
-        ({"slot": "7"}, "option slot .*without a stream"),
-        ({"startingSlot": "-1"}, "option startingSlot .*earliest, latest or"),
-        ({"pollInterval": "soon"}, "option pollInterval"),
-    ],
-)
-def test_streams_refuse_what_is_not_for_them(given: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        options(streaming=True, **given)
-
-
-def test_a_stream_starts_where_it_is_told() -> None:
-    assert options(streaming=True).starting == "earliest"
-    assert options(streaming=True, startingSlot="12").starting == 12
-    assert options(streaming=True, startingSlot="latest").starting == "latest"
 
 
 def test_columns_are_those_asked_for_in_that_order() -> None:

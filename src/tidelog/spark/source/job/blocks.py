@@ -6,32 +6,19 @@ is done only for the columns that need it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_block
-from tidelog.changelog.segment import (
-    HEADER_BYTES,
-    TRAILER_BYTES,
-    Entry,
-    decode_footer,
-    read_footer,
-    read_trailer,
-)
+from tidelog.changelog.segment import HEADER_BYTES, Entry, read_footer
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
-from tidelog.errors import ObjectNotFoundError
-from tidelog.spark.source import frames
+from tidelog.spark.format.segment import stored_entries
+from tidelog.spark.source.frames import Row
 from tidelog.spark.source.job.checkpoints import checkpoints
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage import object_names
-from tidelog.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-TAIL_BYTES: Final = 64 << 10
-"""How much of a segment's end the first request for its footer reads."""
+from tidelog.storage.port import ObjectInfo, ObjectStore
 
 _IN_HEADERS: Final = ("codec", "raw_bytes")
 _KINDS: Final = {
@@ -42,7 +29,9 @@ _KINDS: Final = {
     int(BlockKind.IN_FLIGHT_RECORDS): "in-flight",
 }
 
-Row = dict[str, Any]
+_Fields = dict[str, Any]
+_Reader = Callable[[ObjectStore, str, int], Coroutine[Any, Any, list[_Fields]]]
+"""Reads what a segment says of its blocks, by its name and size."""
 
 
 class Use(NamedTuple):
@@ -60,13 +49,16 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     """
     retained = await checkpoints(store)
     uses = used(retained)
+    read = _from_headers if request.asks_for(*_IN_HEADERS) else _from_footer
     segments = [
-        SegmentPart(info.name, info.size, tuple(uses.get(info.name, ())))
+        Listing(partial(_rows, read, info, uses.get(info.name, ())), info.size, may_vanish=True)
         async for info in store.list(object_names.SEGMENTS)
         if object_names.generation_of(info.name) is not None
     ]
     manifests = [
-        InlinePart(each) for each in retained if any(_inline(s) for _, s in each.subtasks())
+        Listing(partial(_inline_rows, each))
+        for each in retained
+        if any(_inline(state) for _, state in each.subtasks())
     ]
     return [*segments, *manifests]
 
@@ -83,59 +75,38 @@ def used(retained: Sequence[Checkpoint]) -> Mapping[str, Sequence[Use]]:
     return {segment: tuple(found) for segment, found in uses.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentPart:
-    """One segment of `size` bytes."""
-
-    object: str
-    size: int
-    uses: tuple[Use, ...]
-
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """A row per block."""
-        whole = task.request.asks_for(*_IN_HEADERS)
-        read = _from_headers if whole else _from_footer
-        try:
-            rows = task.session.run(read(task.session.store, self.object, self.size))
-        except ObjectNotFoundError:
-            return
-        generation = object_names.generation_of(self.object)
-        for row in rows:
-            users = [use for use in self.uses if use.start <= row["offset"] < use.end]
-            row["object"], row["generation"] = self.object, generation
-            row["referenced_by"] = [use.slot for use in users]
-            row["time"] = users[0].created_ms * 1000 if users else None
-        if kept := task.request.kept(rows):
-            yield frames.from_rows(task.request.columns, kept)
+async def _rows(
+    read: _Reader, segment: ObjectInfo, uses: Sequence[Use], store: ObjectStore
+) -> list[Row]:
+    """A row per block of a segment."""
+    name = segment.name
+    of_all = {"object": name, "generation": object_names.generation_of(name)}
+    blocks = await read(store, name, segment.size)
+    return [row | of_all | _users(uses, row["offset"]) for row in blocks]
 
 
-@dataclass(frozen=True, slots=True)
-class InlinePart:
-    """The blocks in one manifest, which planning has read."""
+def _users(uses: Sequence[Use], offset: int) -> _Fields:
+    users = [use for use in uses if use.start <= offset < use.end]
+    return {
+        "referenced_by": [use.slot for use in users],
+        "time": users[0].created_ms * 1000 if users else None,
+    }
 
-    checkpoint: Checkpoint
 
-    @property
-    def size(self) -> int:
-        """Nothing is left to be read."""
-        return 0
-
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """A row per inline block."""
-        name = object_names.checkpoint(self.checkpoint.slot)
-        inline = {
-            "object": name,
-            "generation": self.checkpoint.author.generation,
-            "referenced_by": [self.checkpoint.slot],
-            "time": self.checkpoint.created_ms * 1000,
-        }
-        rows = [
-            _row(operator.id, state.index, open_block(data, 0, name)) | inline
-            for operator, state in self.checkpoint.subtasks()
-            for data in _inline(state)
-        ]
-        if kept := task.request.kept(rows):
-            yield frames.from_rows(task.request.columns, kept)
+async def _inline_rows(checkpoint: Checkpoint, _: ObjectStore) -> list[Row]:
+    """A row per block in a manifest, which planning has read."""
+    name = object_names.checkpoint(checkpoint.slot)
+    inline = {
+        "object": name,
+        "generation": checkpoint.author.generation,
+        "referenced_by": [checkpoint.slot],
+        "time": checkpoint.created_ms * 1000,
+    }
+    return [
+        _row(operator.id, state.index, open_block(data, 0, name)) | inline
+        for operator, state in checkpoint.subtasks()
+        for data in _inline(state)
+    ]
 
 
 def _inline(state: SubtaskState) -> tuple[bytes, ...]:
@@ -143,19 +114,11 @@ def _inline(state: SubtaskState) -> tuple[bytes, ...]:
     return state.inline if state.in_flight is None else (*state.inline, *state.in_flight.inline)
 
 
-async def _from_footer(store: ObjectStore, name: str, size: int) -> list[Row]:
-    tail_at = max(size - TAIL_BYTES, 0)
-    tail = await store.get(name, tail_at, size - tail_at)
-    trailer = read_trailer(tail[-TRAILER_BYTES:], tail_at + len(tail), name)
-    if trailer.footer_at >= tail_at:
-        footer = tail[trailer.footer_at - tail_at : -TRAILER_BYTES]
-    else:
-        footer = await store.get(name, trailer.footer_at, trailer.footer_bytes)
-    entries = decode_footer(footer, trailer, name, Entry)
-    return [_entry_row(entry, name) for entry in entries]
+async def _from_footer(store: ObjectStore, name: str, size: int) -> list[_Fields]:
+    return [_entry_row(each, name) for each in await stored_entries(store, name, size, Entry)]
 
 
-async def _from_headers(store: ObjectStore, name: str, size: int) -> list[Row]:
+async def _from_headers(store: ObjectStore, name: str, size: int) -> list[_Fields]:
     data = await store.get(name)
     rows, offset = [], HEADER_BYTES
     for entry in read_footer(data, name).entries:
@@ -165,7 +128,7 @@ async def _from_headers(store: ObjectStore, name: str, size: int) -> list[Row]:
     return rows
 
 
-def _entry_row(entry: Entry, name: str) -> Row:
+def _entry_row(entry: Entry, name: str) -> _Fields:
     if entry.kind not in _KINDS:
         raise newer(name, entry.offset, "a known kind of block", f"kind {entry.kind}")
     return {
@@ -182,7 +145,7 @@ def _entry_row(entry: Entry, name: str) -> Row:
     }
 
 
-def _row(operator: str, subtask: int, block: Block) -> Row:
+def _row(operator: str, subtask: int, block: Block) -> _Fields:
     return {
         "operator": operator,
         "subtask": subtask,

@@ -1,7 +1,8 @@
 """View `changes` of a store: the log of a checkpoint, a part per segment.
 
-Invariants: a part yields exactly the changes of its stretches, each once and in order within a
-stretch; a block becomes Arrow columns without a loop over its changes.
+Invariants: a part yields exactly the changes of its ranges, each once and in order within a range;
+changes that the log should have and has not are an error; a block becomes Arrow columns without a
+loop over its changes.
 """
 
 from collections import defaultdict
@@ -13,11 +14,14 @@ from tidelog.changelog.block import Block, BlockKind, open_block, record_batch
 from tidelog.changelog.change import OP_PUT
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, StateInfo, SubtaskState
+from tidelog.errors import CorruptObjectError
+from tidelog.ids import SeqNo
 from tidelog.spark.source import frames
 from tidelog.spark.source.job.checkpoints import chosen
-from tidelog.spark.source.job.coverage import Source, Stretch, stretches
 from tidelog.spark.source.job.rows import StoredRows
 from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -29,72 +33,121 @@ _BATCH_BYTES: Final = 2 << 20
 
 
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
-    """A part per object that holds changes wanted; raises as `chosen` and `stretches`."""
-    found: list[Stretch] = []
+    """A part per object that holds changes wanted; raises as `chosen` and `ranges_of`."""
+    by_object: dict[str, list[ChangeRange]] = defaultdict(list)
     for checkpoint in await chosen(store, request):
         for operator, state in checkpoint.subtasks():
-            if request.wanted.has(operator=operator.id, subtask=state.index):
-                source = Source(checkpoint, operator, state)
-                # All of it is looked at, so that a gap is noticed whatever is wanted.
-                found += stretches(source, source.upto, state.seqno, checkpoint.slot)
-    return parts_of(found, request)
-
-
-def parts_of(found: Iterable[Stretch], request: Request) -> list[Part]:
-    """The stretches that have something wanted, by the object they lie in."""
-    by_object: dict[str, list[Stretch]] = defaultdict(list)
-    for stretch in found:
-        if _is_wanted(stretch, request):
-            by_object[stretch.object].append(stretch)
+            if not request.filter.accepts(operator=operator.id, subtask=state.index):
+                continue
+            # All of the log is looked at, so that a missing part is noticed whatever is wanted.
+            for each in ranges_of(checkpoint, operator, state):
+                if _is_wanted(each, request):
+                    by_object[each.object].append(each)
     return [LogPart(tuple(by_object[name])) for name in sorted(by_object)]
 
 
-def _is_wanted(stretch: Stretch, request: Request) -> bool:
-    wanted = request.wanted
-    if not any(wanted.of("seqno").within(stretch.start, stretch.end)):
+@dataclass(frozen=True, slots=True)
+class ChangeRange:
+    """Changes [start, end) of one subtask, in one log range or one inline block."""
+
+    operator: str
+    subtask: int
+    states: tuple[StateInfo, ...]
+    start: SeqNo
+    end: SeqNo
+    object: str
+    log: LogRange | bytes
+    slot: int
+    """The slot that rows give as their own."""
+
+
+def ranges_of(
+    checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState
+) -> Iterator[ChangeRange]:
+    """The changes of a subtask since its materialization, by where they lie: each once, in order.
+
+    Raises CorruptObjectError when the log of the checkpoint does not have all of them.
+    """
+    name = object_names.checkpoint(checkpoint.slot)
+    what = f"object {name}: log of {operator.id}-{state.index}"
+    at = state.upto
+    for first, last, log in _pieces(state, what):
+        if last <= at:
+            continue
+        if first > at or at >= state.seqno:
+            break
+        end = min(last, state.seqno)
+        held = log.segment if isinstance(log, LogRange) else name
+        yield ChangeRange(
+            operator.id, state.index, operator.states, at, end, held, log, checkpoint.slot
+        )
+        at = end
+    if at < state.seqno:
+        raise CorruptObjectError(
+            what,
+            expected=f"changes {state.upto} to {state.seqno - 1}",
+            found=f"none from {at} on",
+            action="run `tidelog inspect URL`; read an older slot",
+        )
+
+
+def _pieces(state: SubtaskState, what: str) -> list[tuple[SeqNo, SeqNo, LogRange | bytes]]:
+    pieces: list[tuple[SeqNo, SeqNo, LogRange | bytes]] = [(r.first, r.end, r) for r in state.log]
+    for data in state.inline:
+        block = open_block(data, 0, what)
+        pieces.append((block.first, block.end, data))
+    return sorted(pieces, key=lambda piece: piece[:2])
+
+
+def _is_wanted(change_range: ChangeRange, request: Request) -> bool:
+    if not any(request.filter.of("seqno").within(change_range.start, change_range.end)):
         return False
-    if isinstance(stretch.log, bytes):
+    if isinstance(change_range.log, bytes):
         return True
-    groups = wanted.of("key_group").within(stretch.log.key_group_min, stretch.log.key_group_max + 1)
+    groups = request.filter.of("key_group").within(
+        change_range.log.key_group_min, change_range.log.key_group_max + 1
+    )
     return any(groups)
 
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """Stretches of one object."""
+    """Ranges of changes in one object."""
 
-    stretches: tuple[Stretch, ...]
+    ranges: tuple[ChangeRange, ...]
 
     @property
     def size(self) -> int:
         """Bytes of the log ranges that are read; inline blocks have been."""
-        return sum(log_range.length for log_range in self._ranges())
+        return sum(log_range.length for log_range in self._stored())
 
     def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
         """The changes wanted, in batches of neighbouring blocks."""
-        ranges = self._ranges()
+        stored = self._stored()
         reader = SegmentReader(task.session.store, cache_bytes=0)
         # Together: neighbours in a segment share a request.
-        read = task.session.run(reader.read_ranges(ranges))
-        blocks = dict(zip(ranges, read, strict=True))
-        for stretch in self.stretches:
-            log = stretch.log
-            held = [open_block(log, 0, stretch.object)] if isinstance(log, bytes) else blocks[log]
-            wanted = (block for block in held if _has_wanted(task.request, stretch, block))
+        read = task.session.run(reader.read_ranges(stored))
+        blocks = dict(zip(stored, read, strict=True))
+        for change_range in self.ranges:
+            log = change_range.log
+            held = (
+                [open_block(log, 0, change_range.object)] if isinstance(log, bytes) else blocks[log]
+            )
+            wanted = (block for block in held if _has_wanted(task.request, change_range, block))
             for run in _runs(wanted):
-                yield from _changes(task.request, stretch, run)
+                yield from _changes(task.request, change_range, run)
 
-    def _ranges(self) -> list[LogRange]:
-        logs = (stretch.log for stretch in self.stretches)
+    def _stored(self) -> list[LogRange]:
+        logs = (change_range.log for change_range in self.ranges)
         return list(dict.fromkeys(log for log in logs if isinstance(log, LogRange)))
 
 
-def _has_wanted(request: Request, stretch: Stretch, block: Block) -> bool:
-    start, end = max(stretch.start, block.first), min(stretch.end, block.end)
+def _has_wanted(request: Request, change_range: ChangeRange, block: Block) -> bool:
+    start, end = max(change_range.start, block.first), min(change_range.end, block.end)
     if block.kind != BlockKind.CHANGES or start >= end:
         return False
-    groups = request.wanted.of("key_group").within(block.key_group_min, block.key_group_max + 1)
-    return any(request.wanted.of("seqno").within(start, end)) and any(groups)
+    groups = request.filter.of("key_group").within(block.key_group_min, block.key_group_max + 1)
+    return any(request.filter.of("seqno").within(start, end)) and any(groups)
 
 
 def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
@@ -112,24 +165,24 @@ def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 def _changes(
-    request: Request, stretch: Stretch, run: Sequence[Block]
+    request: Request, change_range: ChangeRange, run: Sequence[Block]
 ) -> Iterator["pa.RecordBatch"]:
-    """The wanted changes of a run of blocks that lie in the stretch."""
+    """The wanted changes of a run of blocks that lie in the range."""
     begin = run[0].first
-    start, end = max(stretch.start, begin), min(stretch.end, run[-1].end)
+    start, end = max(change_range.start, begin), min(change_range.end, run[-1].end)
     columns = record_batch(run)
-    for first, last in request.wanted.of("seqno").within(start, end):
+    for first, last in request.filter.of("seqno").within(start, end):
         part = columns.slice(first - begin, last - first)
-        batch = _batch(request, stretch, part, first)
-        if request.wanted.narrows("key_group"):
+        batch = _batch(request, change_range, part, first)
+        if request.filter.narrows("key_group"):
             key_groups = part.column("key_group")
-            batch = frames.where(batch, key_groups, request.wanted.of("key_group"))
+            batch = frames.where(batch, key_groups, request.filter.of("key_group"))
         if batch.num_rows:
             yield batch
 
 
 def _batch(
-    request: Request, stretch: Stretch, part: "pa.RecordBatch", first: int
+    request: Request, change_range: ChangeRange, part: "pa.RecordBatch", first: int
 ) -> "pa.RecordBatch":
     """Columns of a block as columns of the view; `first` is the number of the first change."""
     import numpy as np  # noqa: PLC0415
@@ -137,14 +190,17 @@ def _batch(
     import pyarrow.compute as pc  # noqa: PLC0415
 
     count = part.num_rows
-    stored = StoredRows(part.column("key"), part.column("value"), stretch.states)
+    stored = StoredRows(part.column("key"), part.column("value"), change_range.states)
     arrays = {
-        "slot": frames.constant(stretch.slot, count),
-        "operator": frames.constant(stretch.operator, count),
-        "subtask": frames.constant(stretch.subtask, count),
+        **frames.constants(
+            count,
+            slot=change_range.slot,
+            operator=change_range.operator,
+            subtask=change_range.subtask,
+            object=change_range.object,
+        ),
         "seqno": lambda: pa.array(np.arange(first, first + count)),
         "op": lambda: pc.if_else(pc.equal(part.column("op"), OP_PUT), "put", "delete"),
-        "object": frames.constant(stretch.object, count),
         **stored.arrays(part.column("key_group"), part.column("state_id")),
     }
     return frames.from_arrays(request.columns, count, arrays)

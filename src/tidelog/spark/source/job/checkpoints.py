@@ -5,21 +5,18 @@ job drops meanwhile is no row; for all others an unreadable slot is an error, ne
 references are unknown.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from tidelog.catalog.inventory import find_checkpoint, read_slots
-from tidelog.checkpoint.manifest import Checkpoint, Entry, Savepoint, is_canonical
+from tidelog.checkpoint.manifest import Checkpoint, Entry, Savepoint
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError
 from tidelog.ids import Slot
-from tidelog.spark.source import frames
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.frames import Row
+from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 async def checkpoints(store: ObjectStore) -> list[Checkpoint]:
@@ -35,7 +32,7 @@ async def chosen(store: ObjectStore, request: Request) -> list[Checkpoint]:
 
     Raises as `find_checkpoint`, and ObjectNotFoundError when it chose none of those there are.
     """
-    numbers = request.options.wanted.of("slot")
+    numbers = request.options.filter.of("slot")
     if request.options.slots == "latest":
         found = [await find_checkpoint(store, None)]
     elif len(numbers.spans) == 1 and numbers.spans[0][0] == numbers.spans[0][1]:
@@ -45,29 +42,7 @@ async def chosen(store: ObjectStore, request: Request) -> list[Checkpoint]:
         found = [each for each in retained if each.slot in numbers]
         if not found:
             raise _none_chosen(store.url, [each.slot for each in retained])
-    return [each for each in found if request.wanted.has(slot=each.slot)]
-
-
-async def newest(store: ObjectStore) -> Checkpoint | None:
-    """The newest checkpoint whose log holds changes; None when there is none yet.
-
-    Raises ObjectNotFoundError when no job has ever started here, and what a damaged slot raises.
-    """
-    slots = await list_slots(store)
-    if not slots:
-        return await find_checkpoint(store, None)  # raises, and says what to do
-    return await _newest_of(store, slots)
-
-
-async def _newest_of(store: ObjectStore, slots: Collection[Slot]) -> Checkpoint | None:
-    for slot in sorted(slots, reverse=True):
-        try:
-            entry = await read_slot(store, slot)
-        except ObjectNotFoundError:
-            continue  # A running job dropped it since the listing; the newest one stays.
-        if isinstance(entry, Checkpoint) and not is_canonical(entry):
-            return entry
-    return None
+    return [each for each in found if request.filter.accepts(slot=each.slot)]
 
 
 def _none_chosen(url: str, slots: list[Slot]) -> ObjectNotFoundError:
@@ -82,26 +57,19 @@ def _none_chosen(url: str, slots: list[Slot]) -> ObjectNotFoundError:
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     """A part per slot; raises what the store raises."""
     sizes = await list_slots(store)
-    return [SlotPart(slot, size) for slot, size in sizes.items() if request.wanted.has(slot=slot)]
+    return [
+        Listing(partial(_rows, slot, size), size, may_vanish=True)
+        for slot, size in sizes.items()
+        if request.filter.accepts(slot=slot)
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class SlotPart:
-    """One slot and the size of its object in bytes."""
-
-    slot: Slot
-    size: int
-
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """The row of the slot."""
-        try:
-            row = _fields(task.session.run(read_slot(task.session.store, self.slot)))
-        except ObjectNotFoundError:
-            return
-        except (CorruptObjectError, FormatVersionError) as error:
-            row = {"kind": "unreadable", "error": str(error)}
-        row |= {"slot": self.slot, "manifest_bytes": self.size}
-        yield frames.from_rows(task.request.columns, [row])
+async def _rows(slot: Slot, size: int, store: ObjectStore) -> list[Row]:
+    try:
+        row = _fields(await read_slot(store, slot))
+    except (CorruptObjectError, FormatVersionError) as error:
+        row = {"kind": "unreadable", "error": str(error)}
+    return [{**row, "slot": slot, "manifest_bytes": size}]
 
 
 def _fields(entry: Entry) -> dict[str, Any]:

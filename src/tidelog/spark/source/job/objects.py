@@ -7,13 +7,14 @@ unknown, because a slot or descriptor cannot be read, that is an error.
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tidelog.catalog.inventory import Inventory, read_inventory
 from tidelog.checkpoint.retention import checkpoint_objects, sweepable
 from tidelog.checkpoint.slots import list_slots
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot
+from tidelog.spark.source.frames import Row
 from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -30,7 +31,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     return [Listing(_rows)]
 
 
-async def _rows(store: ObjectStore) -> list[dict[str, Any]]:
+async def _rows(store: ObjectStore) -> list[Row]:
     # Slots before the listing: what they name was written before it.
     inventory = await read_inventory(store)
     if any(isinstance(error, ObjectNotFoundError) for error in inventory.unreadable.values()):

@@ -39,15 +39,14 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
         StatePart(checkpoint.slot, operator, state)
         for checkpoint in await chosen(store, request)
         for operator, state in checkpoint.subtasks()
-        if request.wanted.has(operator=operator.id, subtask=state.index)
+        if request.filter.accepts(operator=operator.id, subtask=state.index)
         and any(_spans(request, state))
     ]
 
 
 def _spans(request: Request, state: SubtaskState) -> Iterator[tuple[int, int]]:
     """The subtask's key groups that are wanted, as spans with their end excluded."""
-    wanted = request.wanted.of("key_group")
-    return wanted.within(state.first_key_group, state.last_key_group + 1)
+    return request.filter.of("key_group").within(state.first_key_group, state.last_key_group + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +93,10 @@ class StatePart:
             stored = StoredRows(
                 pa.array(keys, pa.binary()), pa.array(values, pa.binary()), self.operator.states
             )
-            arrays = {
-                "slot": frames.constant(self.slot, len(chunk)),
-                "operator": frames.constant(self.operator.id, len(chunk)),
-                "subtask": frames.constant(self.state.index, len(chunk)),
-                **stored.arrays(*stored.numbers()),
-            }
+            owner = frames.constants(
+                len(chunk), slot=self.slot, operator=self.operator.id, subtask=self.state.index
+            )
+            arrays = {**owner, **stored.arrays(*stored.numbers())}
             yield frames.from_arrays(request.columns, len(chunk), arrays)
 
 

@@ -5,22 +5,17 @@ deletes meanwhile has no rows.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from tidelog.changelog.block import HEADER
-from tidelog.errors import ObjectNotFoundError
 from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Checkpoint, indexed
 from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.checkpoint.summary import summarize_batches
 from tidelog.spark.format.segment import FooterEntry, read_footer_at
-from tidelog.spark.source import frames
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.frames import Row
+from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
@@ -36,57 +31,48 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     if request.asks_for("time"):
         summaries = await summarize_batches(store, checkpoint)
         started = {summary.batch: summary.started_ms for summary in summaries}
-    committed = _committed(checkpoint)
+    committed = _committed(checkpoint, started)
     return [
-        SegmentPart(name, size, {at: (b, started.get(b)) for at, b in committed[name].items()})
+        Listing(partial(_rows, SEGMENTS + name, size, committed[name]), size, may_vanish=True)
         for name, size in sorted(checkpoint.segments.items())
     ]
 
 
-def _committed(checkpoint: Checkpoint) -> Mapping[str, Mapping[int, int]]:
-    """The batch of every block that the index names, by segment and offset."""
-    batches: dict[str, dict[int, int]] = defaultdict(dict)
+_Batches = Mapping[int, tuple[int, int | None]]
+"""Of the committed blocks of a segment, by offset: the batch, and when it started in ms."""
+
+
+def _committed(checkpoint: Checkpoint, started: Mapping[int, int | None]) -> Mapping[str, _Batches]:
+    """What the index names, by segment."""
+    batches: dict[str, dict[int, tuple[int, int | None]]] = defaultdict(dict)
     for name, entry in indexed(checkpoint).items():
+        batch = name.version - 1
         for piece in entry.pieces:
-            batches[piece.segment][piece.offset] = name.version - 1
+            batches[piece.segment][piece.offset] = batch, started.get(batch)
     return batches
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentPart:
-    """One segment of `size` bytes; of its committed blocks, by offset, batch and start in ms."""
+async def _rows(segment: str, size: int, committed: _Batches, store: ObjectStore) -> list[Row]:
+    entries = await read_footer_at(store, segment, size)
+    return [_row(segment, entry, *committed.get(entry.offset, (None, None))) for entry in entries]
 
-    segment: str
-    size: int
-    committed: Mapping[int, tuple[int, int | None]]
 
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
-        """A row per block."""
-        where = SEGMENTS + self.segment
-        try:
-            entries = task.session.run(read_footer_at(task.session.store, where, self.size))
-        except ObjectNotFoundError:
-            return
-        if kept := task.request.kept(self._row(where, entry) for entry in entries):
-            yield frames.from_rows(task.request.columns, kept)
-
-    def _row(self, where: str, entry: FooterEntry) -> dict[str, Any]:
-        batch, started_ms = self.committed.get(entry.offset, (None, None))
-        return {
-            "object": where,
-            "offset": entry.offset,
-            "operator": entry.name.operator_id,
-            "subtask": entry.name.partition,
-            "kind": "spark-changelog",
-            "first_seqno": entry.name.version,
-            "end_seqno": entry.name.version + 1,
-            "changes": 1,
-            "codec": "none",
-            "raw_bytes": entry.length - HEADER.size,
-            "stored_bytes": entry.length,
-            "referenced_by": [] if batch is None else [batch],
-            "time": None if started_ms is None else started_ms * 1000,
-            "id": entry.name.id,
-            "piece": entry.piece,
-            "pieces": entry.pieces,
-        }
+def _row(segment: str, entry: FooterEntry, batch: int | None, started_ms: int | None) -> Row:
+    return {
+        "object": segment,
+        "offset": entry.offset,
+        "operator": entry.name.operator_id,
+        "subtask": entry.name.partition,
+        "kind": "spark-changelog",
+        "first_seqno": entry.name.version,
+        "end_seqno": entry.name.version + 1,
+        "changes": 1,
+        "codec": "none",
+        "raw_bytes": entry.length - HEADER.size,
+        "stored_bytes": entry.length,
+        "referenced_by": [] if batch is None else [batch],
+        "time": None if started_ms is None else started_ms * 1000,
+        "id": entry.name.id,
+        "piece": entry.piece,
+        "pieces": entry.pieces,
+    }

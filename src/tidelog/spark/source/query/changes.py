@@ -19,7 +19,7 @@ from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.source import frames
 from tidelog.spark.source.parts import Part, Request, Task
-from tidelog.spark.source.query.log import Changelogs, read_changelogs
+from tidelog.spark.source.query.log import read_changelogs
 from tidelog.spark.source.views import VIEWS
 from tidelog.storage.port import ObjectStore
 
@@ -41,28 +41,22 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     RestoreError for a changelog that is lost, the errors of damaged commits, and what the store
     raises.
     """
-    refuse_decoding(request)
+    _refuse_decoding(request)
     changelogs = await read_changelogs(store)
     if request.options.slots == "these":
-        changelogs.check_chosen(store.url, request.options.wanted.of("slot"))
-    changelogs.only(request.wanted.of("slot")).check_complete()
-    return parts_of(changelogs, request)
-
-
-def parts_of(changelogs: Changelogs, request: Request) -> list[Part]:
-    """The changelogs that are wanted, by the segment in which they start."""
+        changelogs.check_chosen(store.url, request.options.filter.of("slot"))
+    changelogs.check_complete(request.filter.of("slot"))
     segments: dict[str, list[IndexEntry]] = defaultdict(list)
     for entry in changelogs.entries:
-        if is_wanted(entry.name, request):
+        if _is_wanted(entry.name, request):
             segments[entry.pieces[0].segment].append(entry)
     in_segments = [SegmentPart(name, tuple(segments[name])) for name in sorted(segments)]
-    files = [FilePart(name, size) for name, size in changelogs.files if is_wanted(name, request)]
+    files = [FilePart(name, size) for name, size in changelogs.files if _is_wanted(name, request)]
     return [*in_segments, *files]
 
 
-def is_wanted(name: ChangelogName, request: Request) -> bool:
-    """Whether the records of a changelog are wanted."""
-    return not request.wanted.narrows("key_group") and request.wanted.has(
+def _is_wanted(name: ChangelogName, request: Request) -> bool:
+    return not request.filter.narrows("key_group") and request.filter.accepts(
         slot=name.version - 1,
         operator=name.operator_id,
         subtask=name.partition,
@@ -70,7 +64,7 @@ def is_wanted(name: ChangelogName, request: Request) -> bool:
     )
 
 
-def refuse_decoding(request: Request) -> None:
+def _refuse_decoding(request: Request) -> None:
     """Raise ConfigError when columns are asked for that only tidelog's own stores can fill."""
     decoded = [column.name for column in VIEWS["changes"].decoded]
     if request.asks_for(*decoded):
@@ -137,14 +131,17 @@ def _batch(
     count = len(records)
     kinds, keys, values = zip(*records, strict=True)
     arrays = {
-        "slot": frames.constant(name.version - 1, count),
-        "operator": frames.constant(name.operator_id, count),
-        "subtask": frames.constant(name.partition, count),
-        "seqno": frames.constant(name.version, count),
+        **frames.constants(
+            count,
+            slot=name.version - 1,
+            operator=name.operator_id,
+            subtask=name.partition,
+            seqno=name.version,
+            object=held,
+        ),
         "position": lambda: pa.array(np.arange(at, at + count)),
         "op": lambda: pa.array(map(_OPS.__getitem__, kinds), pa.string()),
         "key": lambda: pa.array(keys, pa.binary()),
         "value": lambda: pa.array(values, pa.binary()),
-        "object": frames.constant(held, count),
     }
     return frames.from_arrays(request.columns, count, arrays)

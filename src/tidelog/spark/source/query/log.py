@@ -5,17 +5,18 @@ batch counts; a retained batch has all of them, or what is missing is an error.
 """
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import COMMITS, Checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.checkpoint import Checkpoint, require_checkpoint
 from tidelog.spark.checkpoint.liveness import Lost
 from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.source.wanted import Intervals
+from tidelog.spark.source.filters import Intervals
+from tidelog.spark.source.query.checkpoints import damaged_commits
 from tidelog.storage.port import ObjectStore
 
 WITH_IDS: Final = 2
@@ -24,33 +25,25 @@ WITH_IDS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Changelogs:
-    """The changelogs of some batches, each once."""
+    """The changelogs of the retained batches, each once."""
 
     entries: tuple[IndexEntry, ...]
     """The changelogs that lie in segments."""
     files: tuple[tuple[ChangelogName, int], ...]
     """Real files and their lengths in bytes."""
     batches: frozenset[int]
-    """The batches whose changelogs these are."""
-    lost: tuple[Lost, ...] = ()
-    unreadable: Mapping[int, TidelogError] = field(default_factory=dict)
+    lost: tuple[Lost, ...]
+    unreadable: Mapping[int, TidelogError]
     """Batches whose commit is damaged: nothing says which changelogs count."""
 
-    def only(self, wanted: Intervals) -> "Changelogs":
-        """The changelogs of the wanted batches."""
-        return Changelogs(
-            tuple(entry for entry in self.entries if entry.name.version - 1 in wanted),
-            tuple(file for file in self.files if file[0].version - 1 in wanted),
-            frozenset(batch for batch in self.batches if batch in wanted),
-            tuple(lost for lost in self.lost if lost.batch in wanted),
-            {batch: error for batch, error in self.unreadable.items() if batch in wanted},
-        )
-
-    def check_complete(self) -> None:
-        """Raise RestoreError for a changelog that is lost, and the errors of damaged commits."""
-        for error in self.unreadable.values():
-            raise error
-        for lost in self.lost:
+    def check_complete(self, batches: Intervals) -> None:
+        """Raise RestoreError for a changelog of these batches that is lost, and the errors of
+        damaged commits.
+        """
+        for batch, error in self.unreadable.items():
+            if batch in batches:
+                raise error
+        for lost in (each for each in self.lost if each.batch in batches):
             raise RestoreError(
                 f"changelog {lost.what}",
                 expected="in a segment or a file of the checkpoint",
@@ -92,16 +85,6 @@ async def read_changelogs(store: ObjectStore) -> Changelogs:
         lost=tuple(lost for lost in assessment.lost if lost.batch in retained),
         unreadable={b: e for b, e in damaged_commits(checkpoint).items() if b >= oldest},
     )
-
-
-def damaged_commits(checkpoint: Checkpoint) -> dict[int, TidelogError]:
-    """The batches whose commit cannot be read, and why."""
-    batches = {name.removeprefix(COMMITS): name for name in checkpoint.damaged}
-    return {
-        int(batch): checkpoint.damaged[name]
-        for batch, name in batches.items()
-        if batch != name and int(batch) not in checkpoint.commits
-    }
 
 
 def _check_format(checkpoint: Checkpoint) -> None:

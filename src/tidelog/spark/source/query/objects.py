@@ -7,7 +7,7 @@ removes, and while a part of the index cannot be read, it is not said.
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
@@ -20,6 +20,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     is_sidecar,
 )
 from tidelog.spark.checkpoint.reading import read_checkpoint
+from tidelog.spark.source.frames import Row
 from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
@@ -38,7 +39,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     return [Listing(_rows)]
 
 
-async def _rows(store: ObjectStore) -> list[dict[str, Any]]:
+async def _rows(store: ObjectStore) -> list[Row]:
     # The index before the listing: what it names was written before it.
     checkpoint = await read_checkpoint(store)
     infos = [info async for info in store.list("")]
@@ -55,9 +56,7 @@ def segment_users(checkpoint: Checkpoint) -> Mapping[str, Sequence[int]]:
     return {segment: sorted(batches) for segment, batches in users.items()}
 
 
-def _row(
-    checkpoint: Checkpoint, users: Mapping[str, Sequence[int]], info: ObjectInfo
-) -> dict[str, Any]:
+def _row(checkpoint: Checkpoint, users: Mapping[str, Sequence[int]], info: ObjectInfo) -> Row:
     kind = kind_of(info.name)
     orphan = None
     if kind == "segment" and (info.name in users or not checkpoint.damaged):

@@ -1,4 +1,4 @@
-"""Which rows of a view are wanted: the sum of options and of filters that Spark hands down.
+"""Which rows of a view are read: the sum of options and of filters that Spark hands down.
 
 Invariants: narrowing is a conjunction, so its order does not matter and it never brings rows back;
 the spans of a set of numbers are closed, ascending, disjoint and never adjacent, so equal sets are
@@ -75,30 +75,30 @@ EVERYTHING: Final = Intervals.between()
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Rows are wanted whose values lie in these sets; a column that is not named takes any."""
+class Filter:
+    """Takes the rows whose values lie in these sets; a column that is not named may have any."""
 
     numbers: Mapping[str, Intervals] = field(default_factory=dict)
     texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def with_numbers(self, column: str, numbers: Intervals) -> "Wanted":
+    def with_numbers(self, column: str, numbers: Intervals) -> "Filter":
         """Rows that also have a number of `numbers` in this column."""
-        return Wanted({**self.numbers, column: self.of(column) & numbers}, self.texts)
+        return Filter({**self.numbers, column: self.of(column) & numbers}, self.texts)
 
-    def with_texts(self, column: str, texts: frozenset[str]) -> "Wanted":
+    def with_texts(self, column: str, texts: frozenset[str]) -> "Filter":
         """Rows that also have a text of `texts` in this column."""
-        return Wanted(self.numbers, {**self.texts, column: self.texts.get(column, texts) & texts})
+        return Filter(self.numbers, {**self.texts, column: self.texts.get(column, texts) & texts})
 
     def of(self, column: str) -> Intervals:
-        """The numbers wanted in a column."""
+        """The numbers that a column may have."""
         return self.numbers.get(column, EVERYTHING)
 
     def narrows(self, column: str) -> bool:
-        """Whether not every value of the column is wanted, so that null is not."""
+        """Whether not every value of the column passes; null then does not."""
         return column in self.numbers or column in self.texts
 
-    def has(self, **values: int | str) -> bool:
-        """Whether a row with these values, by column, may be wanted."""
+    def accepts(self, **values: int | str) -> bool:
+        """Whether a row with these values, by column, passes as far as they tell."""
         return all(
             value in self.of(column)
             if isinstance(value, int)
