@@ -7,7 +7,7 @@ its own directory alone, and turns damage into findings; any other error ends th
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.concurrency import Progress
@@ -16,9 +16,6 @@ from tidelog.errors import TidelogError
 from tidelog.storage.access import StoreAccess
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.fingerprint import Fingerprint
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Choice = int | Literal["all", "latest"]
 """Which checkpoints to verify: a slot (of a Spark checkpoint: a batch), or these words."""
@@ -130,16 +127,6 @@ class Engine(Protocol):
     @property
     def workers(self) -> int:
         """How many units it checks at a time."""
-        ...
-
-    @property
-    def session(self) -> "SparkSession | None":
-        """Where its tasks run; None: in processes of Python."""
-        ...
-
-    @property
-    def config(self) -> WorkerConfig:
-        """What each of its processes starts with."""
         ...
 
     async def run(self, units: Sequence[Unit], progress: Progress) -> list[UnitResult]:

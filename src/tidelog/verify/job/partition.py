@@ -175,8 +175,8 @@ class Partition:
             f"other rows in key groups {shown}{more}",
             (self.label,),
             doubtful=tuple(sorted({*self.checkpoints, *self.older})),
-            action="one of the two is wrong; restore a checkpoint that uses neither, or find out "
-            "which one with --against",
+            action="one of the two is wrong; restore a checkpoint that uses neither, or compare "
+            "both with expected values: docs/guides/verify.md",
         )
 
     def _misfits(self, direct: WayResult) -> Iterator[Finding]:
