@@ -111,7 +111,7 @@ def checkpoint_reports(
 def _checkpoint_report(
     number: int, checkpoint_id: int | None, verdict: Verdict, parts: list[Restored]
 ) -> CheckpointReport:
-    ways = [part.redundancy for part in parts]
+    redundancy = [part.redundancy for part in parts]
     total = _total(parts)
     return CheckpointReport(
         checkpoint=number,
@@ -120,9 +120,9 @@ def _checkpoint_report(
         partitions=len(parts),
         rows=total.rows if total is not None else None,
         changes=sum(part.changes for part in parts),
-        equal=ways.count("equal"),
-        different=ways.count("different"),
-        unchecked=ways.count("not checked"),
+        equal=redundancy.count("equal"),
+        different=redundancy.count("different"),
+        unchecked=redundancy.count("not checked"),
         contents=_contents(parts),
     )
 

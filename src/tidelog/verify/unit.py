@@ -60,7 +60,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class RowViolation:
     """Rows that break one rule."""
 
     expected: str
@@ -75,18 +75,18 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class WayResult:
-    """What one way to the state of a partition makes; some are compared after all are gone."""
+class PathResult:
+    """What one path to the state of a partition makes; some are compared after all are replayed."""
 
     partition: int
     """Number of the partition in the plan."""
     alternate: bool
-    """Whether the way begins at an older materialization than the one its checkpoint names."""
+    """Whether the path begins at an older materialization than the one its checkpoint names."""
     groups: Mapping[int, Fingerprint] = field(default_factory=dict)
     """Fingerprints of all key groups that have rows."""
-    misfits: tuple[Misfit, ...] = ()
+    violations: tuple[RowViolation, ...] = ()
     error: TidelogError | None = None
-    """Why the way cannot be gone: damage."""
+    """Why the path cannot be replayed: damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class UnitResult:
 
     restored: tuple[Restored, ...] = ()
     findings: tuple[Finding, ...] = ()
-    ways: tuple[WayResult, ...] = ()
+    paths: tuple[PathResult, ...] = ()
 
 
 class Unit(Protocol):

@@ -30,8 +30,8 @@ def fields(report: Report) -> dict[str, Any]:
 
 
 def _checkpoint(checkpoint: CheckpointReport) -> dict[str, Any]:
-    ways = {key: getattr(checkpoint, key) for key in ("equal", "different", "unchecked")}
-    return {**fields_of(checkpoint, *ways), "redundancy": ways}
+    redundancy = {key: getattr(checkpoint, key) for key in ("equal", "different", "unchecked")}
+    return {**fields_of(checkpoint, *redundancy), "redundancy": redundancy}
 
 
 def _problem(report: Report, problem: Finding) -> dict[str, Any]:
