@@ -1,13 +1,12 @@
 """The programs that the docs print for Spark run as they are printed, but for their addresses."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.first_jobs.programs import add_rows
-from tests.support.cli import lay_out
+from tests.support.cli import lay_out, tidelog
 from tests.support.documentation import BLOCKS
 from tests.support.jobs import filled
 
@@ -55,9 +54,23 @@ def test_a_processor_runs_and_its_state_is_read(
     assert "{a}" in capsys.readouterr().out
 
 
-def test_the_truth_of_a_word_count_in_spark(spark: "SparkSession", tmp_path: Path) -> None:
-    (tmp_path / "input" / "below").mkdir(parents=True)
-    (tmp_path / "input" / "below" / "one.txt").write_text("the tide rises\nthe tide falls\n")
-    words = names_of("verify 1", {"input": tmp_path / "input"})["words"]
-    counted = {row.word: row["count"] for row in words(SimpleNamespace(spark=spark)).collect()}
-    assert counted == {"the": 2, "tide": 2, "rises": 1, "falls": 1}
+def test_a_state_is_joined_with_expected_values(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, store = tmp_path / "input" / "one.txt", tmp_path / "store"
+    text.parent.mkdir()
+    text.write_text("the tide rises\nthe tide falls\n")
+    job = ("wordcount", "--input", text.parent, "--store", store, "--output", tmp_path / "counts")
+    assert tidelog("run", *job, "--quiet").exit_code == 0
+    places = {"s3://bucket/jobs/wordcount": store, "s3a://bucket/input": text.parent}
+    assert names_of("verify 0", places, spark=spark)["differing"].collect() == []
+    text.write_text("the tide turns\n")
+    differing = names_of("verify 0", places, spark=spark)["differing"].collect()
+    assert {tuple(row) for row in differing} == {
+        ("the", 2, 1),
+        ("tide", 2, 1),
+        ("rises", 1, None),
+        ("falls", 1, None),
+        ("turns", None, 1),
+    }
+    assert "|turns|" in capsys.readouterr().out.replace(" ", "")

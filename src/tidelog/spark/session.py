@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tidelog.concurrency import Progress
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, RestoreError
-from tidelog.spark.plugin.settings import configure
 from tidelog.spark.plugin.toolchain import require_pyspark
 
 if TYPE_CHECKING:
@@ -32,14 +31,9 @@ _RAISED: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MU
 
 
 @contextmanager
-def session(
-    master: str | None, conf: Mapping[str, str], *, plugin: bool
-) -> Iterator["SparkSession"]:
+def session(master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
     """The active session; else a new one on `master`, None: on what Spark's own settings say, or
-    on this machine.
-
-    With `plugin` it reads the state of queries that use tidelog's plug-in. Raises ConfigError when
-    Spark or Java is missing.
+    on this machine. Raises ConfigError when Spark or Java is missing.
     """
     _require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -56,7 +50,7 @@ def session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in {**_QUIET, **conf}.items():
         builder = builder.config(key, value)
-    started = (configure(builder) if plugin else builder).getOrCreate()
+    started = builder.getOrCreate()
     started.sparkContext.setLogLevel("ERROR")
     try:
         yield started
@@ -85,7 +79,7 @@ class SparkJobs:
     command: str
 
     async def run(self, job: Callable[[], T], progress: Progress) -> T:
-        """The result of a job; `progress` counts its tasks. Raises as `translated`.
+        """The result of a job; `progress` counts its tasks. Raises RestoreError when Spark fails.
 
         A job that is cancelled is cancelled in Spark, too.
         """
@@ -94,7 +88,7 @@ class SparkJobs:
 
         def work() -> T:
             context.setJobGroup(group, self.command, interruptOnCancel=True)
-            with translated(self.command):
+            with _translated(self.command):
                 return job()
 
         showing = asyncio.ensure_future(self._show(group, progress))
@@ -117,7 +111,7 @@ class SparkJobs:
 
 
 @contextmanager
-def translated(command: str) -> Iterator[None]:
+def _translated(command: str) -> Iterator[None]:
     """Within, an error of Spark is raised as RestoreError; every other error as it is."""
     try:
         yield

@@ -45,7 +45,7 @@ def checked(result: UnitResult | TidelogError) -> UnitResult:
 
 async def _work(unit: Unit, config: WorkerConfig) -> UnitResult:
     effects = Effects()
-    with closing(effects.offload), scratch(config.directory) as directory:
+    with closing(effects.offload), _scratch(config.directory) as directory:
         store = config.access.open(config.url, effects)
         try:
             return await unit.check(Workspace(store, effects, directory))
@@ -54,7 +54,7 @@ async def _work(unit: Unit, config: WorkerConfig) -> UnitResult:
 
 
 @contextmanager
-def scratch(parent: str | None) -> Iterator[Path]:
+def _scratch(parent: str | None) -> Iterator[Path]:
     """An empty directory, removed in the end; raises ConfigError where there can be none."""
     try:
         directory = TemporaryDirectory(prefix="tidelog-verify-", dir=parent)
@@ -83,7 +83,6 @@ class LocalEngine:
     jobs: int | None = None
 
     name: ClassVar[str] = "local"
-    session: ClassVar[None] = None
 
     @property
     def workers(self) -> int:
@@ -98,7 +97,7 @@ class LocalEngine:
             return await self._run_elsewhere(units, progress, jobs)
         results = []
         for done, unit in enumerate(units):
-            with scratch(self.config.directory) as directory:
+            with _scratch(self.config.directory) as directory:
                 results.append(await unit.check(Workspace(self.store, self.effects, directory)))
             progress(done + 1, len(units))
         return results
@@ -118,9 +117,6 @@ class LocalEngine:
         finally:
             pool.shutdown(cancel_futures=True)
         return list(results.values())
-
-
-COMMAND: Final = "tidelog verify"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +143,6 @@ class SparkEngine:
             tasks = self.session.sparkContext.parallelize(units, len(units))
             return list(tasks.map(partial(work, config=self.config)).collect())
 
-        found = await SparkJobs(self.session, self.effects, COMMAND).run(check, progress)
+        found = await SparkJobs(self.session, self.effects, "tidelog verify").run(check, progress)
         progress(len(units), len(units))
         return list(map(checked, found))

@@ -7,7 +7,7 @@ its own directory alone, and turns damage into findings; any other error ends th
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.concurrency import Progress
@@ -16,9 +16,6 @@ from tidelog.errors import TidelogError
 from tidelog.storage.access import StoreAccess
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.fingerprint import Fingerprint
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Choice = int | Literal["all", "latest"]
 """Which checkpoints to verify: a slot (of a Spark checkpoint: a batch), or these words."""
@@ -63,7 +60,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class RowViolation:
     """Rows that break one rule."""
 
     expected: str
@@ -78,18 +75,18 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class WayResult:
-    """What one way to the state of a partition makes; some are compared after all are gone."""
+class PathResult:
+    """What one path to the state of a partition makes; some are compared after all are replayed."""
 
     partition: int
     """Number of the partition in the plan."""
     alternate: bool
-    """Whether the way begins at an older materialization than the one its checkpoint names."""
+    """Whether the path begins at an older materialization than the one its checkpoint names."""
     groups: Mapping[int, Fingerprint] = field(default_factory=dict)
     """Fingerprints of all key groups that have rows."""
-    misfits: tuple[Misfit, ...] = ()
+    violations: tuple[RowViolation, ...] = ()
     error: TidelogError | None = None
-    """Why the way cannot be gone: damage."""
+    """Why the path cannot be replayed: damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ class UnitResult:
 
     restored: tuple[Restored, ...] = ()
     findings: tuple[Finding, ...] = ()
-    ways: tuple[WayResult, ...] = ()
+    paths: tuple[PathResult, ...] = ()
 
 
 class Unit(Protocol):
@@ -130,16 +127,6 @@ class Engine(Protocol):
     @property
     def workers(self) -> int:
         """How many units it checks at a time."""
-        ...
-
-    @property
-    def session(self) -> "SparkSession | None":
-        """Where its tasks run; None: in processes of Python."""
-        ...
-
-    @property
-    def config(self) -> WorkerConfig:
-        """What each of its processes starts with."""
         ...
 
     async def run(self, units: Sequence[Unit], progress: Progress) -> list[UnitResult]:

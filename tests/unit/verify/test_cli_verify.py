@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import damaged, flipped, last_segment, missing
-from tests.support.documentation import BLOCKS
 from tests.support.jobs import filled
 from tests.unit.cli.test_cli_json_docs import keys
 from tests.unit.verify.query.spark_store import SparkStore
@@ -45,7 +44,7 @@ def test_a_sound_store_passes_and_is_not_written_to(store: Path) -> None:
         (8, "sound"),
         (9, "sound"),
     ]
-    assert document["newest_sound"] == 9 and document["truth"] is None
+    assert document["newest_sound"] == 9
     assert files(store) == filled()
 
 
@@ -107,46 +106,11 @@ def test_a_checkpoint_of_a_query_is_known_by_what_lies_there(tmp_path: Path) -> 
     assert shown.startswith("batch  verdict")
 
 
-TRUTH = """
-counts = {f"word-{number}": 20 for number in range(40)}
-
-def right(asked):
-    return counts
-
-def wrong(asked):
-    return {**counts, "word-3": 4, "more": 1}
-"""
-
-
-@pytest.fixture
-def truths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cli_truths.py").write_text(TRUTH)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-
-
-@pytest.mark.usefixtures("truths")
-def test_a_state_is_compared_with_what_a_function_returns(store: Path) -> None:
-    chosen = ("--operator", "process", "--state", "count")
-    code, document = verify(store, "--against", "cli_truths:right", *chosen)
-    assert code == 0 and document["truth"]["equal"] and document["truth"]["checkpoint"] == 9
-
-    code, document = verify(store, "--against", "cli_truths:wrong", *chosen)
-    assert code == 1 and not document["passed"] and document["problems"] == []
-    assert document["truth"]["differing"] == 2
-    shown = tidelog(
-        "verify", store, "--engine", "local", "--against", "cli_truths:wrong", *chosen
-    ).stdout
-    assert "DIFFERS from the truth in 2 keys (40 in the state, 41 expected)" in shown
-    assert '"word-3"  20     4' in shown and '"more"    -      1' in shown
-
-
-@pytest.mark.usefixtures("truths")
 def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
     contradicted = with_rows(tiny(), "materializations/00000000/count-1-2.json", lambda r: r[1:])
     directory = lay_out(tmp_path / "store", contradicted)
-    _, document = verify(directory, "--against", "cli_truths:wrong", "--slot", "6")
-    assert document["truth"]["differences"] and document["problems"] and document["not_checked"]
+    _, document = verify(directory, "--slot", "6")
+    assert document["problems"] and document["not_checked"]
     found = set(keys(document))
     assert {key for key in found if f"`{key}`" not in SECTION} == set()
     assert {
@@ -164,29 +128,14 @@ def test_a_slot_is_a_number_latest_or_all(slot: str) -> None:
     assert result.exit_code == 2 and "'latest'" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--operator", "count"), "Next: add --against"),
-        (("--against", "nothing"), "expected module:function"),
-        (("--against", "no_such_module_here:f"), "no module 'no_such_module_here'"),
-        (("--work-dir", "/no/such/place"), "choose another --work-dir"),
-    ],
-)
-def test_wrong_usage_exits_with_2(store: Path, options: tuple[str, ...], message: str) -> None:
-    result = tidelog("verify", store, "--engine", "local", *options)
-    assert result.exit_code == 2 and message in result.stderr and result.stdout == ""
+def test_a_directory_that_cannot_be_written_to_exits_with_2(store: Path) -> None:
+    result = tidelog("verify", store, "--engine", "local", "--work-dir", "/no/such/place")
+    assert result.exit_code == 2 and "choose another --work-dir" in result.stderr
+    assert result.stdout == ""
 
 
 def test_settings_are_written_as_name_and_value(store: Path) -> None:
     assert "NAME=VALUE" in tidelog("verify", store, "--conf", "spark.x").stderr
-
-
-def test_a_query_is_compared_by_spark_only(tmp_path: Path) -> None:
-    query = lay_out(tmp_path / "query", SparkStore(tmp_path / "rocksdb").batches(1).objects)
-    name = "tests.unit.verify.test_truth:everything"
-    result = tidelog("verify", query, "--engine", "local", "--against", name)
-    assert result.exit_code == 2 and "leave --engine out" in result.stderr
 
 
 def test_a_place_with_nothing_in_it_is_an_error(tmp_path: Path) -> None:
@@ -209,7 +158,7 @@ def test_without_pyspark_the_error_says_what_else_works(
 def test_the_command_explains_itself() -> None:
     shown = tidelog("verify", "--help")
     assert shown.exit_code == 0
-    for option in ("--json", "--endpoint", "--debug", "--engine", "--master", "--against"):
+    for option in ("--json", "--endpoint", "--debug", "--engine", "--master"):
         assert option in shown.stdout
 
 
@@ -224,18 +173,3 @@ def test_without_spark_nothing_of_it_is_imported(store: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert run.stdout.decode().strip() == "[]"
-
-
-def test_the_word_count_of_the_documentation_is_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "input" / "below").mkdir(parents=True)
-    (tmp_path / "input" / "one.txt").write_text("the tide rises\nthe tide falls\n")
-    (tmp_path / "input" / "below" / "two.txt").write_text("the sea\n")
-    (tmp_path / "documented_truth.py").write_text(BLOCKS["verify 0"])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    job = ("wordcount", "--input", "input", "--store", "store", "--output", "counts", "--quiet")
-    assert tidelog("run", *job).exit_code == 0
-    code, document = verify(tmp_path / "store", "--against", "documented_truth:words")
-    assert code == 0 and document["truth"]["equal"] and document["truth"]["keys"] == 5

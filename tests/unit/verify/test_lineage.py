@@ -44,12 +44,12 @@ def chain(
     return Chain(Slot(slot), Generation(generation), state)
 
 
-def meeting(way: AlternateHistory | str) -> tuple[int, int]:
+def meeting(history: AlternateHistory | str) -> tuple[int, int]:
     """Slot of the older chain, and the change where the newer log takes over."""
-    assert isinstance(way, AlternateHistory)
-    assert way.newer.materialization is not None
-    assert way.older.seqno == way.newer.materialization.upto
-    return way.slot, way.older.seqno
+    assert isinstance(history, AlternateHistory)
+    assert history.newer.materialization is not None
+    assert history.older.seqno == history.newer.materialization.upto
+    return history.slot, history.older.seqno
 
 
 def test_a_log_from_the_beginning_leads_to_the_first_materialization() -> None:

@@ -56,41 +56,41 @@ def test_keys_of_every_kind_lie_in_the_key_group_of_their_hash(kind: str, name: 
     keys = ["a", ("b", 7), 12, "ä" * 40, None]
     right = [row(kind, name, key) for key in keys]
     scan = scanned(right, [info(kind, name)])
-    assert scan.misfits == {} and scan.total.rows == len(keys)
+    assert scan.violations == {} and scan.total.rows == len(keys)
 
     key = keys[0]
     elsewhere = (key_group(encode_key(key), GROUPS) + 1) % GROUPS
     moved = scanned([*right[1:], row(kind, name, key, group=elsewhere)], [info(kind, name)])
-    (misfit,) = moved.misfits.values()
-    assert misfit.expected == "every key in the key group of its hash" and misfit.rows == 1
+    (violation,) = moved.violations.values()
+    assert violation.expected == "every key in the key group of its hash" and violation.rows == 1
 
 
 def test_rows_of_other_subtasks_are_counted() -> None:
     rows = [row("value", "state", key) for key in range(40)]
     outside = [key for key, _ in rows if key[1] > 3]
-    (misfit,) = scanned(rows, [info("value")], last=3).misfits.values()
-    assert misfit.expected == "rows of key groups 0 to 3"
-    assert misfit.rows == len(outside)
-    assert misfit.found.startswith(f"row {min(outside).hex()}, and {len(outside) - 1} rows more")
+    (violation,) = scanned(rows, [info("value")], last=3).violations.values()
+    assert violation.expected == "rows of key groups 0 to 3"
+    assert violation.rows == len(outside)
+    assert violation.found.startswith(f"row {min(outside).hex()}, and {len(outside) - 1} rows more")
 
 
 def test_rows_of_states_that_the_manifest_does_not_name_are_told() -> None:
-    (misfit,) = scanned([row("value", "state", 1, state=9)], [info("value")]).misfits.values()
-    assert misfit.expected == "rows of states that the manifest names"
+    (violation,) = scanned([row("value", "state", 1, state=9)], [info("value")]).violations.values()
+    assert violation.expected == "rows of states that the manifest names"
 
 
 def test_a_key_too_short_to_have_a_state_is_told() -> None:
-    (misfit,) = scanned([(b"\0\1\0", b"")], [info("value")]).misfits.values()
-    assert misfit.expected == "row keys of 4 bytes or more"
+    (violation,) = scanned([(b"\0\1\0", b"")], [info("value")]).violations.values()
+    assert violation.expected == "row keys of 4 bytes or more"
 
 
 def test_a_map_key_that_is_no_msgpack_is_told() -> None:
-    (misfit,) = scanned([(b"\0\0\0\3\xc1", b"")], [info("map")]).misfits.values()
-    assert misfit.expected == "every key in the key group of its hash"
+    (violation,) = scanned([(b"\0\0\0\3\xc1", b"")], [info("map")]).violations.values()
+    assert violation.expected == "every key in the key group of its hash"
 
 
 def test_a_kind_of_a_newer_release_is_not_looked_into() -> None:
-    assert scanned([(b"\0\0\0\3whatever", b"")], [info("bloom-filter")]).misfits == {}
+    assert scanned([(b"\0\0\0\3whatever", b"")], [info("bloom-filter")]).violations == {}
 
 
 def test_every_key_group_has_its_own_fingerprint() -> None:

@@ -36,7 +36,7 @@ def expected(rows: dict[bytes, bytes]) -> tuple[object, ...]:
 
 
 def seen(scan: RowScan) -> tuple[object, ...]:
-    return {group: each for group, each in scan.groups.items() if each.rows}, scan.misfits
+    return {group: each for group, each in scan.groups.items() if each.rows}, scan.violations
 
 
 def columns(changes: dict[bytes, bytes | None]) -> tuple[list[bytes], list[bytes | None]]:

@@ -139,7 +139,7 @@ def _engine(
     # Heavy: only Spark's side needs it.
     from tidelog.spark.session import session  # noqa: PLC0415
 
-    with session(master, {**_NAMED, **conf}, plugin=False) as spark:
+    with session(master, {**_NAMED, **conf}) as spark:
         yield SparkEngine(spark, invocation.effects, invocation.store.url, invocation.access)
 
 

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.cli.output import Cell, Output, fields_of
-from tidelog.verify.expected.comparison import TruthResult
 from tidelog.verify.report import CheckpointReport, Report
 
 _SHOWN: Final = 5
@@ -27,21 +26,16 @@ def fields(report: Report) -> dict[str, Any]:
             {"partition": partition, "reason": reason, "checkpoints": checkpoints}
             for partition, reason, checkpoints in report.unchecked
         ],
-        "truth": None if report.truth is None else _truth(report.truth),
     }
 
 
 def _checkpoint(checkpoint: CheckpointReport) -> dict[str, Any]:
-    ways = {key: getattr(checkpoint, key) for key in ("equal", "different", "unchecked")}
-    return {**fields_of(checkpoint, *ways), "redundancy": ways}
+    redundancy = {key: getattr(checkpoint, key) for key in ("equal", "different", "unchecked")}
+    return {**fields_of(checkpoint, *redundancy), "redundancy": redundancy}
 
 
 def _problem(report: Report, problem: Finding) -> dict[str, Any]:
     return {**fields_of(problem, "newer_format"), "action": action(report, problem)}
-
-
-def _truth(truth: TruthResult) -> dict[str, Any]:
-    return {**fields_of(truth), "equal": truth.equal}
 
 
 def action(report: Report, problem: Finding) -> str:
@@ -77,8 +71,6 @@ def show(output: Output, report: Report) -> None:
     for problem in report.problems:
         _show_problem(output, report, problem, kind)
     _show_reasons(output, report)
-    if report.truth is not None:
-        _show_truth(output, report.truth, kind)
     output.line()
     output.line(_summary(report))
 
@@ -116,22 +108,6 @@ def _show_reasons(output: Output, report: Report) -> None:
     for reason, found in partitions.items():
         output.line()
         output.line(f"not checked in two ways: {reason}: {_some(found)}")
-
-
-def _show_truth(output: Output, truth: TruthResult, kind: str) -> None:
-    output.line()
-    what = f"{kind} {truth.checkpoint}, operator {truth.operator}, state {truth.state}"
-    if truth.equal:
-        output.line(f"{what}: equals the truth ({truth.keys} keys)")
-        return
-    output.line(
-        f"{what}: DIFFERS from the truth in {truth.differing} keys "
-        f"({truth.keys} in the state, {truth.expected_keys} expected)"
-    )
-    output.table(
-        ["key", "state", "expected"],
-        [[each.key, each.state, each.expected] for each in truth.differences],
-    )
 
 
 def _summary(report: Report) -> str:

@@ -1,7 +1,7 @@
-"""One partition of checkpoints: the ways to its states are gone, and what they make is compared.
+"""One partition of checkpoints: the paths to its states are replayed and compared.
 
-Invariants: damage is a finding that names the object and the checkpoints; the way over an older
-materialization is judged only when the partition itself is sound, and damage on that way is
+Invariants: damage is a finding that names the object and the checkpoints; the path over an older
+materialization is judged only when the partition itself is sound, and damage on that path is
 reported by the partition that it belongs to.
 """
 
@@ -19,19 +19,19 @@ from tidelog.state.key_groups import KeyGroupRange
 from tidelog.verify.findings import Check, finding_of
 from tidelog.verify.fingerprint import combined, differing
 from tidelog.verify.job.alternate_history import OLDER_IS_DAMAGED, AlternateHistory
+from tidelog.verify.job.path_replayer import PathReplayer
+from tidelog.verify.job.restore_path import PathTree, RestorePath, path_trees
 from tidelog.verify.job.restoring import BOUNDS, Restoring
 from tidelog.verify.job.rows import RowScan
 from tidelog.verify.job.scanned_table import ScannedTable
-from tidelog.verify.job.walker import Walker
-from tidelog.verify.job.ways import Walk, Way, walks
-from tidelog.verify.unit import Redundancy, Restored, UnitResult, WayResult, Workspace
+from tidelog.verify.unit import PathResult, Redundancy, Restored, UnitResult, Workspace
 
 _SHOWN_GROUPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The state of one subtask below its own log, and the ways that begin there."""
+    """The state of one subtask below its own log, and the paths that begin there."""
 
     operator: str
     state: SubtaskState
@@ -39,7 +39,7 @@ class Base:
     """The objects that hold the files of its materialization, by the files' names."""
     key_groups: int
     states: tuple[StateInfo, ...]
-    ways: tuple[Way, ...]
+    paths: tuple[RestorePath, ...]
 
     def scan(self) -> RowScan:
         """A scan of its table that has taken nothing yet."""
@@ -49,14 +49,14 @@ class Base:
 
     @property
     def weight(self) -> int:
-        """Bytes of its table and of the log of its ways."""
-        log = {step.log: step.stored_bytes for way in self.ways for step in way.steps}
+        """Bytes of its table and of the log of its paths."""
+        log = {step.log: step.stored_bytes for path in self.paths for step in path.steps}
         return sum(map(layer_bytes, self.state.layers)) + sum(log.values())
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionUnit:
-    """Ways to states of one subtask; a file that several of the tables need is read once."""
+    """Paths to states of one subtask; a file that several of the tables need is read once."""
 
     subtask: SubtaskId
     bases: tuple[Base, ...]
@@ -68,44 +68,44 @@ class PartitionUnit:
 
     @property
     def weight(self) -> int:
-        """Table files and log of all ways."""
+        """Table files and log of all paths."""
         return sum(base.weight for base in self.bases)
 
     async def check(self, workspace: Workspace) -> UnitResult:
-        """Go all ways; raises errors that are no finding."""
-        found: dict[Way, WayResult] = {}
+        """Replay all paths; raises errors that are no finding."""
+        found: dict[RestorePath, PathResult] = {}
         kind = self.bases[0].state.table
         try:
             restoring = Restoring.of(workspace, self.label, kind, staged=len(self.bases) > 1)
         except UNREADABLE as error:
-            ways = [way for base in self.bases for way in base.ways]
-            return UnitResult(ways=tuple(way.failed(error) for way in ways))
+            paths = [path for base in self.bases for path in base.paths]
+            return UnitResult(paths=tuple(path.failed(error) for path in paths))
         try:
             for base in self.bases:
-                found |= await _go(base, restoring)
+                found |= await _replay(base, restoring)
         finally:
             await restoring.close()
-        return UnitResult(ways=tuple(found.values()))
+        return UnitResult(paths=tuple(found.values()))
 
 
-async def _go(base: Base, restoring: Restoring) -> dict[Way, WayResult]:
-    """What the ways from one table make."""
+async def _replay(base: Base, restoring: Restoring) -> dict[RestorePath, PathResult]:
+    """What the paths from one table make."""
     workspace = restoring.workspace
     reader = SegmentReader(workspace.store, 0, BOUNDS.concurrency)
-    found: dict[Way, WayResult] = {}
-    todo, scan = walks(base.ways), None
+    found: dict[RestorePath, PathResult] = {}
+    todo, scan = path_trees(base.paths), None
     while todo:
-        walker = Walker(todo.pop(), base.state.upto, reader, workspace.effects.offload)
+        replayer = PathReplayer(todo.pop(), base.state.upto, reader, workspace.effects.offload)
         try:
             async with restoring.table(base.state, base.files) as table:
                 scanned = ScannedTable(table, base.scan() if scan is None else scan.copy())
                 scanned.known = scan is not None
                 scan = await workspace.effects.offload.run(scanned.rows)
-                await walker.run(scanned, restoring.what)
+                await replayer.run(scanned, restoring.what)
         except UNREADABLE as error:
-            walker.failed(error)
-        found |= walker.found
-        todo += [Walk(way) for way in walker.left]
+            replayer.failed(error)
+        found |= replayer.found
+        todo += [PathTree(path) for path in replayer.left]
     return found
 
 
@@ -121,9 +121,9 @@ class Partition:
     files: Mapping[str, str]
     """The objects that hold the files of its materialization, by the files' names."""
     alternate: AlternateHistory | str
-    """Another way to the same state, or why there is none."""
+    """Another path to the same state, or why there is none."""
     older: tuple[Slot, ...]
-    """The checkpoints whose materialization the other way starts from."""
+    """The checkpoints whose materialization the other path starts from."""
     older_files: Mapping[str, str]
     """The objects of the files of that materialization, by the files' names."""
 
@@ -137,11 +137,11 @@ class Partition:
         """Whose state it is."""
         return SubtaskId(self.operator, self.state.index)
 
-    def judged(self, direct: WayResult, other: WayResult | None) -> UnitResult:
-        """What its ways have made, compared; `other` is that over the older materialization."""
+    def judged(self, direct: PathResult, other: PathResult | None) -> UnitResult:
+        """What its paths have made, compared; `other` is that over the older materialization."""
         if direct.error is not None:
             return UnitResult(findings=(self._unreadable(direct.error),))
-        findings = [*self._misfits(direct)]
+        findings = [*self._violations(direct)]
         redundancy: Redundancy = "not checked"
         reason: str | None = OLDER_IS_DAMAGED
         if not isinstance(self.alternate, AlternateHistory):
@@ -165,29 +165,29 @@ class Partition:
     def _contradiction(self, alternate: AlternateHistory, groups: list[int]) -> Finding:
         assert self.state.materialization is not None
         ref = alternate.older.materialization
-        way = f"materialization {ref.descriptor}" if ref else "no materialization"
+        start = f"materialization {ref.descriptor}" if ref else "no materialization"
         shown = ", ".join(map(str, groups[:_SHOWN_GROUPS]))
         more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
         return Finding(
             Check.REDUNDANCY,
             self.state.materialization.descriptor,
-            f"the state that {way} of slot {alternate.slot} makes with the log above it",
+            f"the state that {start} of slot {alternate.slot} makes with the log above it",
             f"other rows in key groups {shown}{more}",
             (self.label,),
             doubtful=tuple(sorted({*self.checkpoints, *self.older})),
-            action="one of the two is wrong; restore a checkpoint that uses neither, or find out "
-            "which one with --against",
+            action="one of the two is wrong; restore a checkpoint that uses neither, or compare "
+            "both with expected values: docs/guides/verify.md",
         )
 
-    def _misfits(self, direct: WayResult) -> Iterator[Finding]:
-        for misfit in direct.misfits:
+    def _violations(self, direct: PathResult) -> Iterator[Finding]:
+        for violation in direct.violations:
             ref = self.state.materialization
             where = f"the table of {self.label}" + (f", {ref.descriptor} and log" if ref else "")
             yield Finding(
                 Check.ROWS,
                 where,
-                misfit.expected,
-                misfit.found,
+                violation.expected,
+                violation.found,
                 (self.label,),
                 doubtful=self.checkpoints,
             )

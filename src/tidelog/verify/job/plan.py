@@ -1,8 +1,8 @@
-"""The work that a store makes: what is restored for which checkpoints, and by which other way.
+"""The work that a store makes: what is restored for which checkpoints, and by which other path.
 
 Invariants: a pure function of the inventory and the number of workers; every partition of every
-chosen checkpoint has one way in one unit, or a structural finding says why it cannot be restored;
-ways that begin at one table are in one unit.
+chosen checkpoint has one path in one unit, or a structural finding says why it cannot be restored;
+paths that begin at one table are in one unit.
 """
 
 from collections import defaultdict
@@ -18,8 +18,14 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState,
 from tidelog.ids import Slot, SubtaskId
 from tidelog.verify.job.alternate_history import AlternateHistory, Chain, alternate_history
 from tidelog.verify.job.partition import Base, Partition, PartitionUnit
+from tidelog.verify.job.restore_path import (
+    RestorePath,
+    alternate_path,
+    base_of,
+    direct_path,
+    table_of,
+)
 from tidelog.verify.job.segments import RangeUse, SegmentUnit
-from tidelog.verify.job.ways import Way, alternate_way, base_of, direct_way, table_of
 from tidelog.verify.unit import Unit
 
 _UNEVEN: Final = 1.25
@@ -114,7 +120,7 @@ def _partition(
 ) -> Partition:
     # States that were added since the first of them only add names.
     chain = same[0]
-    way = alternate_history(chain, (other for other in all_ if other.slot != chain.slot))
+    history = alternate_history(chain, (other for other in all_ if other.slot != chain.slot))
     return Partition(
         checkpoints=tuple(each.slot for each in same),
         operator=operator.id,
@@ -122,9 +128,11 @@ def _partition(
         states=operator.states,
         state=chain.state,
         files=_files(inventory, chain.state),
-        alternate=way,
-        older=_users(way, all_),
-        older_files=_files(inventory, way.older) if isinstance(way, AlternateHistory) else {},
+        alternate=history,
+        older=_users(history, all_),
+        older_files=_files(inventory, history.older)
+        if isinstance(history, AlternateHistory)
+        else {},
     )
 
 
@@ -135,10 +143,10 @@ def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
     return {file.name: file.object for descriptor in described for file in descriptor.shared}
 
 
-def _users(way: AlternateHistory | str, chains: Iterable[Chain]) -> tuple[Slot, ...]:
-    if not isinstance(way, AlternateHistory):
+def _users(history: AlternateHistory | str, chains: Iterable[Chain]) -> tuple[Slot, ...]:
+    if not isinstance(history, AlternateHistory):
         return ()
-    start = way.older.materialization
+    start = history.older.materialization
     return tuple(chain.slot for chain in chains if chain.state.materialization == start)
 
 
@@ -168,22 +176,24 @@ def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
 
 
 def _bases(partitions: Iterable[Partition]) -> list[Base]:
-    """The tables that ways begin at, each with all its ways."""
-    ways: dict[tuple[object, ...], list[Way]] = defaultdict(list)
+    """The tables that paths begin at, each with all its paths."""
+    paths: dict[tuple[object, ...], list[RestorePath]] = defaultdict(list)
     begun: dict[tuple[object, ...], Base] = {}
 
-    def add(partition: Partition, state: SubtaskState, files: Mapping[str, str], way: Way) -> None:
+    def add(
+        partition: Partition, state: SubtaskState, files: Mapping[str, str], path: RestorePath
+    ) -> None:
         state = base_of(state)
         key = partition.operator, partition.key_groups, partition.states, state
-        ways[key].append(way)
+        paths[key].append(path)
         begun[key] = Base(partition.operator, state, files, *key[1:3], ())
 
     for number, each in enumerate(partitions):
-        add(each, each.state, each.files, direct_way(number, each.state))
+        add(each, each.state, each.files, direct_path(number, each.state))
         if isinstance(each.alternate, AlternateHistory):
-            way = alternate_way(number, each.alternate)
-            add(each, each.alternate.older, each.older_files, way)
-    return [replace(base, ways=tuple(ways[key])) for key, base in begun.items()]
+            path = alternate_path(number, each.alternate)
+            add(each, each.alternate.older, each.older_files, path)
+    return [replace(base, paths=tuple(paths[key])) for key, base in begun.items()]
 
 
 def _segments(

@@ -34,7 +34,7 @@ class Restoring:
     restorer: Restorer
 
     @classmethod
-    def of(cls, workspace: Workspace, what: str, kind: str, *, staged: bool = False) -> "Restoring":
+    def of(cls, workspace: Workspace, what: str, kind: str, *, staged: bool) -> "Restoring":
         """For tables of a kind. `staged`: a file that several states need is fetched once, and kept
         until `close`. Raises RestoreError for a kind this release does not know.
         """

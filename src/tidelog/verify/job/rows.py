@@ -19,7 +19,7 @@ from tidelog.ids import KeyGroup
 from tidelog.state.key_groups import KeyGroupRange, key_group
 from tidelog.state.schema.msgpack import first_value
 from tidelog.verify.fingerprint import AT_ONCE, Fingerprint, combined, of_columns
-from tidelog.verify.unit import Misfit
+from tidelog.verify.unit import RowViolation
 
 Row = tuple[bytes, bytes]
 
@@ -36,7 +36,7 @@ class RowScan:
     states: Iterable[StateInfo]
     groups: dict[int, Fingerprint] = field(default_factory=dict)
     """Fingerprint of every key group that has rows."""
-    misfits: dict[str, Misfit] = field(default_factory=dict)
+    violations: dict[str, RowViolation] = field(default_factory=dict)
     _user_key: dict[int, Callable[[bytes], bytes] | None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,11 +49,11 @@ class RowScan:
 
     def copy(self) -> "RowScan":
         """The same rows so far; what either takes from now on is nothing to the other."""
-        return replace(self, groups=dict(self.groups), misfits=dict(self.misfits))
+        return replace(self, groups=dict(self.groups), violations=dict(self.violations))
 
     def empty(self) -> "RowScan":
         """A scan of the same partition that has taken nothing."""
-        return replace(self, groups={}, misfits={})
+        return replace(self, groups={}, violations={})
 
     def take(self, rows: Iterable[Row]) -> None:
         """Look at all rows; raises what reading them raises."""
@@ -71,7 +71,7 @@ class RowScan:
             self.groups[group] = self.groups.get(group, Fingerprint()) + found
 
     def remove(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Take rows out, in the order of their keys; misfits among them stay counted."""
+        """Take rows out, in the order of their keys; violations among them stay counted."""
         for prefix, start, end in _runs(keys):
             group = int.from_bytes(prefix[:2], "big")
             found = of_columns(keys[start:end], values[start:end])
@@ -83,11 +83,11 @@ class RowScan:
         state = int.from_bytes(prefix[2:], "big")
         rule = self._rule_of_run(prefix, group, state)
         if rule is not None:
-            self._misfit(rule, keys)
+            self._violation(rule, keys)
             return
         user_key = self._user_key[state]
         if user_key is not None and (astray := self._astray(user_key, keys, group)):
-            self._misfit("every key in the key group of its hash", astray)
+            self._violation("every key in the key group of its hash", astray)
 
     def _rule_of_run(self, prefix: bytes, group: KeyGroup, state: int) -> str | None:
         """The rule that all rows with this prefix break."""
@@ -114,10 +114,10 @@ class RowScan:
         except ValueError:  # no msgpack
             return False
 
-    def _misfit(self, rule: str, row_keys: Sequence[bytes]) -> None:
+    def _violation(self, rule: str, row_keys: Sequence[bytes]) -> None:
         first = f"row {row_keys[0][:64].hex()}"
-        known = self.misfits.get(rule, Misfit(rule, first, 0))
-        self.misfits[rule] = replace(known, rows=known.rows + len(row_keys))
+        known = self.violations.get(rule, RowViolation(rule, first, 0))
+        self.violations[rule] = replace(known, rows=known.rows + len(row_keys))
 
 
 def _runs(keys: Sequence[bytes]) -> Iterator[tuple[bytes, int, int]]:

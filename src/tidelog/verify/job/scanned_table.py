@@ -1,6 +1,6 @@
 """A table whose rows were looked at once, and whose fingerprint follows the changes to it.
 
-Invariants: what `rows` and `changed` answer is what a scan of all rows would find, to the misfits;
+Invariants: what `rows` and `changed` answer is what a scan of all rows would find, violations too;
 where that cannot be told from the changed rows alone, or costs more than a scan, all are scanned.
 """
 
@@ -43,15 +43,15 @@ class ScannedTable:
         self.known = self.known and _SHARE * len(keys) <= self.scan.total.rows
         if self.known:
             self._follow(self.scan, keys, values)
-            # A misfit may be one that was replaced.
-            self.known = not self.scan.misfits
+            # A violation may be one that was replaced.
+            self.known = not self.scan.violations
         self.table.load(keys, values)
 
     def changed(self, keys: Keys, values: Values) -> RowScan:
         """A scan of the rows as they would be after changes, which are not written."""
         found = self.rows()
         self._follow(found, keys, values)
-        if found.misfits:
+        if found.violations:
             found = found.empty()
             found.take(_merged(self.table.scan(b"", None), keys, values))
         return found

@@ -64,16 +64,16 @@ async def verify_store(
 
 
 def _judged(partitions: Sequence[Partition], found: Iterable[UnitResult]) -> Iterator[UnitResult]:
-    """What the ways to each partition's state come to, whatever unit went them."""
-    ways = {(way.partition, way.alternate): way for result in found for way in result.ways}
+    """What the paths to each partition's state come to, whatever unit replayed them."""
+    paths = {(path.partition, path.alternate): path for result in found for path in result.paths}
     for number, partition in enumerate(partitions):
-        yield partition.judged(ways[number, False], ways.get((number, True)))
+        yield partition.judged(paths[number, False], paths.get((number, True)))
 
 
 def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) -> Finding:
     """A contradiction without the checkpoints that a second restore of their own confirms.
 
-    `confirmed` are the partitions and checkpoints that were restored in two ways alike.
+    `confirmed` are the partitions and checkpoints that were restored over two paths alike.
     """
     if finding.check != Check.REDUNDANCY:
         return finding

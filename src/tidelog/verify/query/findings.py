@@ -18,8 +18,8 @@ FALL_BACK: Final = (
     "bring the object back from a backup; until then Spark has to fall back to an older snapshot"
 )
 TWO_WAYS: Final = (
-    "one of the two is wrong; restart the query from a batch that neither concerns, or find out "
-    "which one with --against"
+    "one of the two is wrong; restart the query from a batch that neither concerns, or compare "
+    "both with expected values: docs/guides/verify.md"
 )
 
 

@@ -17,7 +17,12 @@ from tidelog.verify.fingerprint import Fingerprint
 from tidelog.verify.query.changelogs import Changelogs, Version
 from tidelog.verify.query.findings import StoreFindings
 from tidelog.verify.query.followed_table import ChangingTable, FollowedTable
-from tidelog.verify.query.line import INTERRUPTED, ONLY_ONE, Line, LineFinder
+from tidelog.verify.query.version_chain import (
+    INTERRUPTED,
+    ONLY_ONE,
+    VersionChain,
+    VersionChainFinder,
+)
 from tidelog.verify.unit import Redundancy, Restored, UnitResult
 
 COMPRESSED: Final = "a changelog is compressed in a way that is not read here"
@@ -44,14 +49,14 @@ class Replay:
     """Up to this version, that of a damaged base, changelogs may be missing."""
     _restored: list[Restored] = field(default_factory=list)
 
-    async def run(self, finder: LineFinder) -> UnitResult:
-        """Make all versions of the line; raises errors that are no finding."""
+    async def run(self, finder: VersionChainFinder) -> UnitResult:
+        """Make all versions of the chain; raises errors that are no finding."""
         try:
-            line = await self._start(finder)
-            before = line.start
+            chain = await self._start(finder)
+            before = chain.start
             if before is not None:
                 self._reach(before)
-            for version in line.versions:
+            for version in chain.versions:
                 await self._follow(before, version)
                 if version in self.held.objects:
                     await self._meet(version)
@@ -61,38 +66,40 @@ class Replay:
             await self.held.let_go()
         return UnitResult(tuple(self._restored), tuple(self.findings.findings()))
 
-    async def _start(self, finder: LineFinder) -> Line:
-        """Find the line and make its base."""
+    async def _start(self, finder: VersionChainFinder) -> VersionChain:
+        """Find the chain and make its base."""
         bad: list[Version] = []
-        while (line := await finder.find(frozenset(bad))).start is not None:
-            made = await self._made_by(line.way)
-            base = await self._open(line.start)
+        while (chain := await finder.find(frozenset(bad))).start is not None:
+            made = await self._made_by(chain.alternate)
+            base = await self._open(chain.start)
             if base is None:
                 await self.held.let_go()
             else:
                 await self._go_on_from(base)
-                self._compare(line.start, made, base.fingerprint)
-                return line
-            bad.append(line.start)
+                self._compare(chain.start, made, base.fingerprint)
+                return chain
+            bad.append(chain.start)
             # What would lead there from an older one may be cleaned up.
             self._forgiven = bad[0][0]
-        if line.broken is not None and bad:
-            return line.behind(bad[0])
-        if line.broken is not None:
-            self.findings.breaks(line.broken)
+        if chain.broken is not None and bad:
+            return chain.after(bad[0])
+        if chain.broken is not None:
+            self.findings.breaks(chain.broken)
         else:
             await self._go_on_from(await self.held.empty())
-        return line
+        return chain
 
-    async def _made_by(self, way: Line | str) -> Fingerprint | None:
+    async def _made_by(self, alternate: VersionChain | str) -> Fingerprint | None:
         """What another way makes of the base; damage on it is reported where a batch needs it."""
-        if isinstance(way, str):
-            self._reason = way
+        if isinstance(alternate, str):
+            self._reason = alternate
             return None
         try:
-            older = self.held.empty() if way.start is None else self.held.open(way.start)
+            older = (
+                self.held.empty() if alternate.start is None else self.held.open(alternate.start)
+            )
             await self.held.hold(await older)
-            for version in way.versions:
+            for version in alternate.versions:
                 await self.held.apply(await self.changelogs.read(version))
         except (*UNREADABLE, UnreadableCodecError) as error:
             self._reason = COMPRESSED if isinstance(error, UnreadableCodecError) else INTERRUPTED

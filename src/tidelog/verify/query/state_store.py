@@ -13,9 +13,9 @@ from tidelog.verify.query.changelogs import Changelogs, Version
 from tidelog.verify.query.files import CheckedFiles
 from tidelog.verify.query.findings import StoreFindings
 from tidelog.verify.query.followed_table import FollowedTable
-from tidelog.verify.query.line import LineFinder
 from tidelog.verify.query.replay import Replay
 from tidelog.verify.query.snapshot import SnapshotFiles
+from tidelog.verify.query.version_chain import VersionChainFinder
 from tidelog.verify.unit import UnitResult, Workspace
 
 
@@ -64,7 +64,7 @@ class StateStoreUnit:
             return (await changelogs.read(version)).lineage
 
         first = any(version == 1 for version, _ in known)
-        finder = LineFinder(dict(self.wanted), frozenset(self.snapshots), lineage_of, first)
+        finder = VersionChainFinder(dict(self.wanted), frozenset(self.snapshots), lineage_of, first)
         return await replay.run(finder)
 
     def _zip(self, version: Version) -> str:

@@ -1,7 +1,7 @@
-"""The line of versions that leads to the retained batches of one Spark state store.
+"""The chain of versions that leads to the retained batches of one Spark state store.
 
 Invariants: a version's id comes from the commit of its batch, else from the lineage that a later
-changelog carries; the line starts at the newest snapshot that the oldest retained batch can be
+changelog carries; the chain starts at the newest snapshot that the oldest retained batch can be
 restored from, or at an empty store; where it cannot be followed further back, it says why.
 """
 
@@ -21,7 +21,7 @@ LineageOf = Callable[[Version], Awaitable[Sequence[LineageItem]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class VersionChain:
     """Versions in ascending order, without a hole."""
 
     base: int
@@ -31,18 +31,18 @@ class Line:
     versions: tuple[Version, ...]
     broken: TidelogError | None = None
     """Why it starts no earlier, where that leaves the oldest batches without a base."""
-    way: "Line | str" = ONLY_ONE
+    alternate: "VersionChain | str" = ONLY_ONE
     """Another way to its base, from the snapshot before or from the start; or why there is none."""
 
-    def behind(self, start: Version) -> "Line":
-        """The part of the line that comes after one of its versions."""
-        behind = tuple(version for version in self.versions if version[0] > start[0])
-        return Line(start[0], start, behind)
+    def after(self, start: Version) -> "VersionChain":
+        """The part of the chain that comes after one of its versions."""
+        later = tuple(version for version in self.versions if version[0] > start[0])
+        return VersionChain(start[0], start, later)
 
 
 @dataclass(slots=True)
-class LineFinder:
-    """Finds the line to `wanted`, the ids of retained batches by version.
+class VersionChainFinder:
+    """Finds the chain to `wanted`, the ids of retained batches by version.
 
     `snapshots` are the versions that have one; `from_the_start` says that the first changelog of
     the store is still there.
@@ -54,40 +54,46 @@ class LineFinder:
     from_the_start: bool = False
     _ids: dict[int, str] = field(default_factory=dict)
 
-    async def find(self, unusable: frozenset[Version] = frozenset()) -> Line:
-        """The line; snapshots in `unusable` are no base."""
+    async def find(self, unusable: frozenset[Version] = frozenset()) -> VersionChain:
+        """The chain; snapshots in `unusable` are no base."""
         self._ids = dict(self.wanted)
-        line = await self._back_from(max(self.wanted), min(self.wanted), unusable)
-        if line.start is None:
-            return line
-        return replace(line, way=await self._way_to(line.start, unusable))
+        chain = await self._back_from(max(self.wanted), min(self.wanted), unusable)
+        if chain.start is None:
+            return chain
+        return replace(chain, alternate=await self._alternate_to(chain.start, unusable))
 
-    async def _way_to(self, base: Version, unusable: frozenset[Version]) -> Line | str:
-        """The line that ends with a snapshot and starts from the one before, or from nothing."""
+    async def _alternate_to(
+        self, base: Version, unusable: frozenset[Version]
+    ) -> VersionChain | str:
+        """The chain that ends with a snapshot and starts from the one before, or from nothing."""
         older = [version for version, _ in self.snapshots - unusable if version < base[0]]
         if not older and not self.from_the_start:
             return ONLY_ONE
-        line = await self._back_from(base[0], base[0] - 1, unusable)
+        chain = await self._back_from(base[0], base[0] - 1, unusable)
         return (
-            INTERRUPTED if line.broken is not None or (line.start is None and line.base) else line
+            INTERRUPTED
+            if chain.broken is not None or (chain.start is None and chain.base)
+            else chain
         )
 
-    async def _back_from(self, newest: int, oldest: int, unusable: frozenset[Version]) -> Line:
-        """The line to version `newest` from a snapshot of `oldest` or before."""
+    async def _back_from(
+        self, newest: int, oldest: int, unusable: frozenset[Version]
+    ) -> VersionChain:
+        """The chain to version `newest` from a snapshot of `oldest` or before."""
         version = newest
-        behind: list[Version] = []
+        later: list[Version] = []
         while version > 0:
             here = version, self._ids[version]
             if version <= oldest and here in self.snapshots - unusable:
-                return Line(version, here, tuple(reversed(behind)))
-            behind.append(here)
+                return VersionChain(version, here, tuple(reversed(later)))
+            later.append(here)
             try:
                 if not await self._know_one_before(here):
                     break
             except UNREADABLE as error:
-                return Line(version - 1, None, tuple(reversed(behind)), error)
+                return VersionChain(version - 1, None, tuple(reversed(later)), error)
             version -= 1
-        return Line(behind[-1][0] - 1, None, tuple(reversed(behind)))
+        return VersionChain(later[-1][0] - 1, None, tuple(reversed(later)))
 
     async def _know_one_before(self, here: Version) -> bool:
         """Whether there is a version before this one; its id is known then."""

@@ -1,7 +1,7 @@
-"""The ways to states of one subtask: a materialization, and parts of logs applied to it in order.
+"""The paths to states of one subtask: a materialization, and parts of logs applied to it in order.
 
-Invariants: a pure function of manifests; a way makes exactly the state that its checkpoint names;
-what several ways from one materialization have in common is in one walk, so it is read once.
+Invariants: a pure function of manifests; a path makes exactly the state that its checkpoint names;
+what several paths from one materialization have in common is in one tree, so it is read once.
 """
 
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ from tidelog.errors import TidelogError
 from tidelog.ids import SeqNo
 from tidelog.verify.job.alternate_history import AlternateHistory
 from tidelog.verify.job.rows import RowScan
-from tidelog.verify.unit import WayResult
+from tidelog.verify.unit import PathResult
 
 _SIDE_BYTES: Final = 4 << 20
-"""A way that leaves the others for more log than this is walked by itself."""
+"""A path that leaves the others for more log than this is replayed by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +37,44 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RestorePath:
     """From a materialization to the state of partition number `partition` of a plan."""
 
     partition: int
     alternate: bool
-    """Whether the way begins at an older materialization than the one its checkpoint names."""
+    """Whether the path begins at an older materialization than the one its checkpoint names."""
     steps: tuple[Step, ...]
     seqno: SeqNo
     """The state is that after the changes below."""
 
-    def made(self, rows: RowScan) -> WayResult:
+    def made(self, rows: RowScan) -> PathResult:
         """The result when these are the rows of the state."""
-        misfits = tuple(rows.misfits.values())
-        return WayResult(self.partition, self.alternate, rows.groups, misfits)
+        violations = tuple(rows.violations.values())
+        return PathResult(self.partition, self.alternate, rows.groups, violations)
 
-    def failed(self, error: TidelogError) -> WayResult:
-        """The result when the way cannot be gone."""
-        return WayResult(self.partition, self.alternate, error=error)
+    def failed(self, error: TidelogError) -> PathResult:
+        """The result when the path cannot be replayed."""
+        return PathResult(self.partition, self.alternate, error=error)
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A way that goes along with a trunk for its first `after` steps."""
+    """A path that shares its first `after` steps with a trunk."""
 
-    way: Way
+    path: RestorePath
     after: int
 
     @property
     def own(self) -> tuple[Step, ...]:
         """The steps that the trunk does not take; without any it ends at a change of the trunk."""
-        return self.way.steps[self.after :]
+        return self.path.steps[self.after :]
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """Ways that are gone together; the trunk is the longest, and is no branch."""
+class PathTree:
+    """Paths that are replayed together; the trunk is the longest, and is no branch."""
 
-    trunk: Way
+    trunk: RestorePath
     branches: tuple[Branch, ...] = ()
 
 
@@ -97,22 +97,22 @@ def table_of(state: SubtaskState) -> SubtaskState:
     )
 
 
-def direct_way(partition: int, state: SubtaskState) -> Way:
-    """The way of a restore."""
-    return Way(partition, False, _steps(state), state.seqno)
+def direct_path(partition: int, state: SubtaskState) -> RestorePath:
+    """The path of a restore."""
+    return RestorePath(partition, False, _steps(state), state.seqno)
 
 
-def alternate_way(partition: int, history: AlternateHistory) -> Way:
-    """The way over an older materialization: the older log, then the newer one."""
+def alternate_path(partition: int, history: AlternateHistory) -> RestorePath:
+    """The path over an older materialization: the older log, then the newer one."""
     older, newer = history.older, history.newer
     meeting = older.seqno
     common = set(newer.log)
     for number, part in enumerate(older.log):
-        # Going over early is as good, and what follows is shared with the newer chain's own way.
+        # Going over early is as good, and what follows is shared with the newer chain's own path.
         if part in common and part.first <= meeting:
             begun = [Step(each) for each in older.log[:number]]
             rest = _steps(newer)[newer.log.index(part) :]
-            return Way(partition, True, (*begun, *rest), newer.seqno)
+            return RestorePath(partition, True, (*begun, *rest), newer.seqno)
     begun = [
         Step(part, meeting if part.end > meeting else None)
         for part in older.log
@@ -124,37 +124,37 @@ def alternate_way(partition: int, history: AlternateHistory) -> Way:
         for step in _steps(newer)
         if not isinstance(step.log, LogRange) or step.log.end > meeting
     )
-    return Way(partition, True, (*begun, *rest), newer.seqno)
+    return RestorePath(partition, True, (*begun, *rest), newer.seqno)
 
 
 def _steps(state: SubtaskState) -> tuple[Step, ...]:
     return (*(Step(part) for part in state.log), *(Step(block) for block in state.inline))
 
 
-def walks(ways: Iterable[Way]) -> list[Walk]:
-    """Ways from one materialization, those together that have most of their steps in common."""
-    left = list(ways)
+def path_trees(paths: Iterable[RestorePath]) -> list[PathTree]:
+    """Paths from one materialization, those together that have most of their steps in common."""
+    left = list(paths)
     found = []
     while left:
-        trunk = max(left, key=lambda way: (way.seqno, len(way.steps)))
-        branches = [_branch(way, trunk) for way in left if way is not trunk]
+        trunk = max(left, key=lambda path: (path.seqno, len(path.steps)))
+        branches = [_branch(path, trunk) for path in left if path is not trunk]
         short = [each for each in branches if _bytes(each.own) <= _SIDE_BYTES]
-        found.append(Walk(trunk, tuple(short)))
-        left = [each.way for each in branches if _bytes(each.own) > _SIDE_BYTES]
+        found.append(PathTree(trunk, tuple(short)))
+        left = [each.path for each in branches if _bytes(each.own) > _SIDE_BYTES]
     return found
 
 
-def _branch(way: Way, trunk: Way) -> Branch:
+def _branch(path: RestorePath, trunk: RestorePath) -> Branch:
     after = 0
-    for one, other in zip(way.steps, trunk.steps, strict=False):
+    for one, other in zip(path.steps, trunk.steps, strict=False):
         if one != other:
             break
         after += 1
-    if after < len(way.steps):
+    if after < len(path.steps):
         # All that the trunk has taken by then must count for the branch.
-        while after and not _counts(way.steps[after - 1], way.seqno):
+        while after and not _counts(path.steps[after - 1], path.seqno):
             after -= 1
-    return Branch(way, after)
+    return Branch(path, after)
 
 
 def _counts(step: Step, seqno: SeqNo) -> bool:

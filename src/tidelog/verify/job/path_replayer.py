@@ -1,8 +1,8 @@
-"""Goes the ways from one materialization over one table, and says what each makes.
+"""Replays the paths from one materialization over one table, and says what each makes.
 
 Invariants: the changes that make a state are exactly [materialized, seqno) without a gap; the trunk
-of a walk is read and applied once, whatever ends or branches off along it; damage costs the ways
-that need what is damaged, and no way that ends before.
+of a tree is read and applied once, whatever ends or branches off along it; damage costs the paths
+that need what is damaged, and no path that ends before.
 """
 
 from collections import deque
@@ -17,22 +17,22 @@ from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.effects import Offload
 from tidelog.errors import TidelogError
 from tidelog.ids import SeqNo
+from tidelog.verify.job.restore_path import Branch, PathTree, RestorePath, Step
 from tidelog.verify.job.restoring import BOUNDS
 from tidelog.verify.job.scanned_table import ScannedTable
-from tidelog.verify.job.ways import Branch, Step, Walk, Way
-from tidelog.verify.unit import WayResult
+from tidelog.verify.unit import PathResult
 
 
 @dataclass(slots=True)
-class Walker:
-    """Goes along one walk; its log begins at change `upto`."""
+class PathReplayer:
+    """Replays one tree; its log begins at change `upto`."""
 
-    walk: Walk
+    tree: PathTree
     upto: SeqNo
     reader: SegmentReader
     offload: Offload
-    found: dict[Way, WayResult] = field(default_factory=dict)
-    left: list[Way] = field(default_factory=list)
+    found: dict[RestorePath, PathResult] = field(default_factory=dict)
+    left: list[RestorePath] = field(default_factory=list)
     """Branches that change so much that they need a table of their own."""
 
     async def run(self, table: ScannedTable, what: str) -> None:
@@ -41,20 +41,20 @@ class Walker:
         Raises what the trunk meets; what was found until then stays.
         """
         log = _LogOf(self.reader, self.offload, what)
-        trunk, merge = self.walk.trunk, log.merge_from(self.upto)
+        trunk, merge = self.tree.trunk, log.merge_from(self.upto)
 
         async def branch(found: Branch) -> None:
             if not merge.empty:
                 await self.offload.run(lambda: table.apply(*merge.drain()))
             await self._branch(found, log, table, merge.next)
 
-        waiting = deque(sorted(self.walk.branches, key=lambda each: (each.after, each.way.seqno)))
+        waiting = deque(sorted(self.tree.branches, key=lambda each: (each.after, each.path.seqno)))
         cuts = frozenset(branch.after for branch in waiting)
         while waiting and waiting[0].after == 0:
             await branch(waiting.popleft())
         async for number, step, blocks in log.read(trunk.steps, cuts):
             for block in _counted(step, blocks, trunk.seqno):
-                while waiting and not waiting[0].own and waiting[0].way.seqno < block.end:
+                while waiting and not waiting[0].own and waiting[0].path.seqno < block.end:
                     await branch(waiting.popleft())
                 await log.add(block, merge)
                 if merge.full:
@@ -66,27 +66,27 @@ class Walker:
 
     def failed(self, error: TidelogError) -> None:
         """What is not found yet cannot be, but for branches that are left."""
-        for way in (self.walk.trunk, *(branch.way for branch in self.walk.branches)):
-            if way not in self.found and way not in self.left:
-                self.found[way] = way.failed(error)
+        for path in (self.tree.trunk, *(branch.path for branch in self.tree.branches)):
+            if path not in self.found and path not in self.left:
+                self.found[path] = path.failed(error)
 
     async def _branch(
         self, branch: Branch, log: "_LogOf", table: ScannedTable, first: SeqNo
     ) -> None:
-        """A way that ends or leaves the trunk before change `first`, where the table is now."""
-        way, merge = branch.way, log.merge_from(first)
+        """A path that ends or leaves the trunk before change `first`, where the table is now."""
+        path, merge = branch.path, log.merge_from(first)
         try:
             async for _, step, blocks in log.read(branch.own, frozenset()):
-                for block in _counted(step, blocks, way.seqno):
+                for block in _counted(step, blocks, path.seqno):
                     await log.add(block, merge)
                     if merge.full:
-                        self.left.append(way)
+                        self.left.append(path)
                         return
-            merge.check_end(way.seqno)
+            merge.check_end(path.seqno)
         except UNREADABLE as error:
-            self.found[way] = way.failed(error)
+            self.found[path] = path.failed(error)
             return
-        self.found[way] = way.made(await self.offload.run(table.changed, *merge.drain()))
+        self.found[path] = path.made(await self.offload.run(table.changed, *merge.drain()))
 
 
 @dataclass(frozen=True, slots=True)
