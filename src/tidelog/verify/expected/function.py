@@ -3,15 +3,13 @@
 Invariant: the function gets what the checkpoint covers, never what the state holds.
 """
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import ConfigError, TidelogError, UserFunctionError
+from tidelog.runtime.user_code import imported
 from tidelog.verify.expected.values import Shape, key_text
 
 if TYPE_CHECKING:
@@ -54,20 +52,7 @@ def load_function(name: str) -> Callable[[Request], Any]:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise _misnamed(name, "no colon with a name on both sides")
-    # As `python -m` does: an installed script alone would not find modules beside the user.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        function = getattr(importlib.import_module(module_name), attribute)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise _raised(f"module {module_name}", error) from error
-        raise _misnamed(name, f"no module {error.name!r}") from error
-    except AttributeError as error:
-        raise _misnamed(name, f"no {attribute!r} in it") from error
-    except Exception as error:
-        raise _raised(f"module {module_name}", error) from error
+    function = imported(f"--against {name}", module_name, attribute)
     if not callable(function):
         raise _misnamed(name, f"a {type(function).__name__}")
     takes = bool(inspect.signature(function).parameters)
