@@ -101,6 +101,16 @@ def optional_library(what: str, *, expected: str, action: str) -> Iterator[None]
         raise ConfigError(what, expected=expected, found=str(cause), action=action) from cause
 
 
+@contextmanager
+def usable_path(what: str, *, expected: str, action: str) -> Iterator[None]:
+    """Raise ConfigError when the system refuses a path of the user's in the block."""
+    try:
+        yield
+    except OSError as cause:
+        found = cause.strerror or str(cause)
+        raise ConfigError(what, expected=expected, found=found, action=action) from cause
+
+
 class StorageError(TidelogError):
     """The object store refused or failed; subclasses say how."""
 

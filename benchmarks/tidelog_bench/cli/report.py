@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from tidelog.cli.output import Output
+from tidelog.cli.output import Output, write_output
 from tidelog.cli.store.options import EXIT_OK, on_this_machine
-from tidelog.errors import ConfigError
 from tidelog_bench.cli.options import results_option
 from tidelog_bench.report.chapter import Report, report
 from tidelog_bench.report.document import document
@@ -70,12 +69,4 @@ def _lines(found: Report) -> list[str]:
 def _write(output: Output, target: Path, found: Report) -> None:
     with output.progress("drawing") as progress:
         text = page(found.sessions, found.chapters, found.unknown, progress)
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as cause:
-        raise ConfigError(
-            f"--output {target}",
-            expected="a file that can be written",
-            found=cause.strerror or str(cause),
-            action="choose another path",
-        ) from cause
+    write_output(target, text.encode())

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, usable_path
 from tidelog_bench.measurement import Points, Setting, Size, settings_key
 
 FORMAT = 1
@@ -131,15 +131,12 @@ def read(path: Path) -> Iterator[Record]:
 
     A last line without its end, as an interruption leaves it, is no record.
     """
-    try:
+    with usable_path(
+        f"results {path}",
+        expected="the file of a session, as `tidelog bench run` writes it",
+        action="see `tidelog bench sessions` for those there are",
+    ):
         data = path.read_bytes()
-    except OSError as cause:
-        raise ConfigError(
-            f"results {path}",
-            expected="the file of a session, as `tidelog bench run` writes it",
-            found=cause.strerror or str(cause),
-            action="see `tidelog bench sessions` for those there are",
-        ) from cause
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
             yield _DECODER.decode(line)

@@ -8,13 +8,14 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import click
 import msgspec
 
 from tidelog.credentials import masked
-from tidelog.errors import InvariantError, TidelogError
+from tidelog.errors import InvariantError, TidelogError, usable_path
 
 Cell = str | int | None
 
@@ -150,3 +151,10 @@ def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[boo
         all(row[at] is None or isinstance(row[at], int) for row in rows)
         for at in range(len(columns))
     ]
+
+
+def write_output(target: Path, data: bytes) -> None:
+    """Write the file of `--output`; raises ConfigError."""
+    expected, action = "a file that can be written", "choose another path"
+    with usable_path(f"--output {target}", expected=expected, action=action):
+        target.write_bytes(data)

@@ -19,6 +19,14 @@ def duration(text: str) -> float:
     return seconds
 
 
+def duration_text(seconds: float) -> str:
+    """A duration as the command line takes it: 500ms, 1.5s, 20s, 3m, 1.5h."""
+    for unit, length in (("h", 3_600.0), ("m", 60.0)):
+        if seconds >= length and (seconds / length * 2).is_integer():
+            return f"{seconds / length:g}{unit}"
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
+
+
 def count(text: str) -> float:
     """A number such as 20000, 20k or 1.5M; an option's type. Raises BadParameter."""
     found = parse_count(text)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, usable_path
 
 GOOD_FOR = timedelta(days=365)
 """A price book that names no last day is out of date after a year."""
@@ -90,15 +90,8 @@ def built_in_books() -> dict[str, PriceBook]:
 
 def read_book(path: Path) -> PriceBook:
     """A user's own book, TOML or JSON; raises ConfigError."""
-    try:
+    with usable_path(f"price book {path}", expected="a readable file", action="correct the path"):
         data = path.read_bytes()
-    except OSError as cause:
-        raise ConfigError(
-            f"price book {path}",
-            expected="a readable file",
-            found=cause.strerror or str(cause),
-            action="correct the path",
-        ) from cause
     return _decode(data, str(path))
 
 

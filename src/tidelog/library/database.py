@@ -10,7 +10,6 @@ import concurrent.futures
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Final
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
@@ -202,12 +201,7 @@ class Database:
     def __enter__(self) -> "Database":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:  # whatever broke the loop broke a step: the next start goes on from the last one

@@ -11,7 +11,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final
 
 from tidelog.catalog.application import Application, check_partition
@@ -161,12 +160,7 @@ class Partitions:
     def __enter__(self) -> "Partitions":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:  # whatever broke the loop broke a step: the next start goes on from the last one

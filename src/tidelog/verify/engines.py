@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidelog.concurrency import Progress, gather_bounded
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import TidelogError, usable_path
 from tidelog.spark.session import SparkJobs
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.unit import Unit, UnitResult, WorkerConfig, Workspace
@@ -56,15 +56,12 @@ async def _work(unit: Unit, config: WorkerConfig) -> UnitResult:
 @contextmanager
 def _scratch(parent: str | None) -> Iterator[Path]:
     """An empty directory, removed in the end; raises ConfigError where there can be none."""
-    try:
+    with usable_path(
+        f"directory {parent or 'for temporary files'}",
+        expected="one that can be written to, with room for the tables of a few partitions",
+        action="choose another --work-dir",
+    ):
         directory = TemporaryDirectory(prefix="tidelog-verify-", dir=parent)
-    except OSError as cause:
-        raise ConfigError(
-            f"directory {parent or 'for temporary files'}",
-            expected="one that can be written to, with room for the tables of a few partitions",
-            found=cause.strerror or str(cause),
-            action="choose another --work-dir",
-        ) from cause
     with directory as path:
         yield Path(path)
 

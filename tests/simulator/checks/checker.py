@@ -129,11 +129,7 @@ class Checker:
             self.blame(Property.FENCING, f"{process.name} deleted the newest start, slot {slot}")
 
     def committing(
-        self,
-        sink: str,
-        process: Process,
-        transaction: bytes,
-        records: Sequence[Any],
+        self, sink: str, process: Process, transaction: bytes, records: Sequence[Any]
     ) -> None:
         """A sink is about to make records visible."""
         told = transaction.decode()

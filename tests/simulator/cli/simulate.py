@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import click
 
-from tests.simulator.cli.scale import command as scale
 from tests.simulator.run.campaign import Campaign, replay, run_campaign
 from tests.simulator.run.run import Outcome
 from tests.simulator.run.scenario import SCENARIOS
@@ -24,7 +23,7 @@ _NAMED: Final = 20
 """Violating seeds that the end of a report names."""
 
 
-@click.group("simulate", invoke_without_command=True)
+@click.command("simulate")
 @click.pass_context
 @click.option("--seeds", default=100, show_default=True, type=click.IntRange(1), help="Runs to do.")
 @click.option("--first-seed", type=click.IntRange(0), help="Where to begin.  [default: 0]")
@@ -64,8 +63,6 @@ def command(
     A seed and a scenario decide a run alone: the same seed gives the same trace. Exits with 1 when
     a property was violated; the report names the command that repeats the run.
     """
-    if context.invoked_subcommand is not None:
-        return
     output = Output(as_json=as_json)
     if listing:
         _list(output)
@@ -77,9 +74,6 @@ def command(
     processes = 1 if trace else min(seeds, jobs or os.cpu_count() or 1)
     report = _Report(output, Campaign(scenarios, first, seeds), processes, new_seeds)
     context.exit(report.run(keep_going=keep_going, trace=trace))
-
-
-command.add_command(scale)
 
 
 def _list(output: Output) -> None:

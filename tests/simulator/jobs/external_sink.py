@@ -18,11 +18,7 @@ class CommitWatcher(Protocol):
     """Sees commits at the moment they take effect."""
 
     def committing(
-        self,
-        sink: str,
-        process: Process,
-        transaction: bytes,
-        records: Sequence[Any],
+        self, sink: str, process: Process, transaction: bytes, records: Sequence[Any]
     ) -> None: ...
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.simulator.jobs.job_plan import JobPlan
 from tests.simulator.jobs.source import Arrivals, Arriving, Record
+from tests.simulator.jobs.stages import one, plus
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink
 
@@ -39,7 +40,7 @@ class RulesPlan(JobPlan):
         )
         checked = records.with_broadcast(rules, on_rule=_learn, on_record=_check)
         if self.counted:
-            checked = checked.key_by(_class_of).aggregate(_one, _plus)
+            checked = checked.key_by(_class_of).aggregate(one, plus)
         checked.sink(sink("checked"), name="checked")
         return job
 
@@ -87,11 +88,3 @@ def _check(record: Record, known: Mapping[Any, Any]) -> Iterable[tuple[int, bool
 
 def _class_of(checked: tuple[int, bool]) -> tuple[int, bool]:
     return checked[0] % 7, checked[1]
-
-
-def _one(_: Any) -> int:
-    return 1
-
-
-def _plus(left: int, right: int) -> int:
-    return left + right

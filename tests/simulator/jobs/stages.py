@@ -100,7 +100,7 @@ class Totals:
     """The sum of values per key, at the end."""
 
     def apply(self, stream: Stream) -> Stream:
-        return stream.key_by(_key).aggregate(_value, _plus)
+        return stream.key_by(_key).aggregate(_value, plus)
 
     def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
         totals: dict[str, int] = defaultdict(int)
@@ -150,7 +150,7 @@ class Windows:
 
     def apply(self, stream: Stream) -> Stream:
         return stream.key_by(_key).window(
-            self.size_ms, self.slide_ms, value_of=_value, combine=_plus
+            self.size_ms, self.slide_ms, value_of=_value, combine=plus
         )
 
     def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
@@ -180,7 +180,7 @@ class Recount:
     """Behind another keyed operator: how many results fall into each of a few classes."""
 
     def apply(self, stream: Stream) -> Stream:
-        return stream.key_by(_class_of).aggregate(_one, _plus, name="recount")
+        return stream.key_by(_class_of).aggregate(one, plus, name="recount")
 
     def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
         counts: dict[int, int] = defaultdict(int)
@@ -239,11 +239,11 @@ def _value(record: Record) -> int:
     return record.value
 
 
-def _one(_: Any) -> int:
+def one(_: Any) -> int:
     return 1
 
 
-def _plus(left: int, right: int) -> int:
+def plus(left: int, right: int) -> int:
     return left + right
 
 

@@ -5,7 +5,7 @@ one more kind of misfortune is one more field.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -83,6 +83,21 @@ class Scenario:
     """Tables in RocksDB; without it in memory."""
 
 
+_FAULTS: Final = Scenario(
+    "",
+    "",
+    fail=0.02,
+    lose_answer=0.03,
+    slow=0.04,
+    twice=0.02,
+    crash=0.4,
+    supersede=0.3,
+    partition=0.5,
+)
+"""What every scenario of all faults at once has."""
+_RESTARTS: Final = Scenario("", "", slow=0.02, lose_answer=0.02, crash=0.4, rescale=0.4)
+"""What jobs as users write them meet: kills, rescales and a store that is slow."""
+
 _ALL: Final = (
     Scenario("calm", "no faults: graphs, settings and schedules alone"),
     Scenario(
@@ -134,16 +149,10 @@ _ALL: Final = (
         supersede=0.1,
         local_copies=1.0,
     ),
-    Scenario(
-        "everything",
-        "all of it at once, with clocks that differ",
-        fail=0.02,
-        lose_answer=0.03,
-        slow=0.04,
-        twice=0.02,
-        crash=0.4,
-        supersede=0.3,
-        partition=0.5,
+    replace(
+        _FAULTS,
+        name="everything",
+        about="all of it at once, with clocks that differ",
         skew=0.5,
         sink_fails=0.01,
         rescale=0.3,
@@ -151,18 +160,7 @@ _ALL: Final = (
         local_copies=0.3,
         chaos_s=8.0,
     ),
-    Scenario(
-        "rocksdb",
-        "everything, over RocksDB tables",
-        fail=0.02,
-        lose_answer=0.03,
-        slow=0.04,
-        twice=0.02,
-        crash=0.4,
-        supersede=0.3,
-        partition=0.5,
-        rocksdb=True,
-    ),
+    replace(_FAULTS, name="rocksdb", about="everything, over RocksDB tables", rocksdb=True),
     Scenario(
         "held",
         "processes stand still at any step, also of their start, and go on beside a successor",
@@ -209,15 +207,12 @@ _ALL: Final = (
         timeouts=(0.3, 3.0),
         jobs=with_rules,
     ),
-    Scenario(
-        "shop",
-        "a union of rows, tuples and dicts over every kind of state, time to live included",
-        slow=0.02,
-        lose_answer=0.02,
-        crash=0.4,
+    replace(
+        _RESTARTS,
+        name="shop",
+        about="a union of rows, tuples and dicts over every kind of state, time to live included",
         supersede=0.2,
         suspend=0.2,
-        rescale=0.4,
         savepoints=0.3,
         sinks_on_disk=True,
         timeouts=(0.3, 3.0),
@@ -235,14 +230,11 @@ _ALL: Final = (
         sinks_on_disk=True,
         jobs=relay,
     ),
-    Scenario(
-        "expiry",
-        "endless sources over state that expires and timers of processing time, and a drain",
-        slow=0.02,
-        lose_answer=0.02,
-        crash=0.4,
+    replace(
+        _RESTARTS,
+        name="expiry",
+        about="endless sources over state that expires and timers of processing time, and a drain",
         suspend=0.2,
-        rescale=0.4,
         savepoints=0.3,
         endless=True,
         timeouts=(0.3, 3.0),
@@ -258,13 +250,10 @@ _ALL: Final = (
         savepoints=0.3,
         jobs=evolving,
     ),
-    Scenario(
-        "lifecycle",
-        "jobs that are drained, moved to another store, or forked from a savepoint there",
-        slow=0.02,
-        lose_answer=0.02,
-        crash=0.4,
-        rescale=0.4,
+    replace(
+        _RESTARTS,
+        name="lifecycle",
+        about="jobs that are drained, moved to another store, or forked from a savepoint there",
         savepoints=1.0,
         drains=0.2,
         moves=0.7,

@@ -2,7 +2,6 @@
 
 import json
 from datetime import date
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -114,27 +113,6 @@ def test_json_has_every_candidate_and_the_decision() -> None:
     instead = one["candidates"][binding["instead"]]
     assert binding["target"] == "restore" and instead["restore_s"] > 20
     assert one["candidates"][-1]["materialize_interval_s"] is None
-
-
-def test_a_plot_is_written(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    for name, start in (("plan.png", b"\x89PNG"), ("plan.svg", b"<?xml")):
-        plan("--plot", str(tmp_path / name))
-        assert (tmp_path / name).read_bytes().startswith(start)
-
-
-def test_a_chart_is_drawn_when_asked_for_and_not_into_a_pipe_by_itself() -> None:
-    pytest.importorskip("plotext")
-    assert "cost, USD a month (left)" in plan("--chart")
-    assert "(left)" not in plan() and "(left)" not in plan("--no-chart")
-
-
-def test_a_plot_needs_intervals_to_choose_from(tmp_path: Path) -> None:
-    result = tidelog(
-        "plan", *JOB, *S3, "--checkpoint-interval", "30h", "--plot", tmp_path / "plan.png"
-    )
-    assert result.exit_code == 2
-    assert "at least two intervals" in result.stderr
 
 
 def test_wrong_values_are_refused_by_the_command_line() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.support.cli import tidelog
 from tidelog.cli.run.loading import load_job
 from tidelog.cli.values import duration
 from tidelog.errors import ConfigError, UserFunctionError
@@ -102,3 +103,22 @@ def test_what_is_no_job_is_refused_with_its_name(here: Path, name: str, says: st
 def test_a_failure_in_the_users_code_is_the_users(here: Path, name: str, says: str) -> None:
     with pytest.raises(UserFunctionError, match=says):
         load_job(name, JobArguments())
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import not_installed_anywhere", "ModuleNotFoundError: No module named"),
+        ("from tidelog import nothing_of_it", "ImportError: cannot import name"),
+        ("import sys; sys.nothing_of_it", "AttributeError: module 'sys' has no"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_says_so_and_what_to_do(
+    here: Path, code: str, found: str
+) -> None:
+    (here / "unimportable.py").write_text(f"{code}\n")
+    ran = tidelog("run", "unimportable:job", "--store", "store")
+    assert ran.exit_code == 1
+    said = f"module unimportable; expected to be imported; found {found}"
+    assert said in ran.stderr and "Next: fix the import and start again" in ran.stderr
+    assert "checkpoint" not in ran.stderr

@@ -1,7 +1,7 @@
 """What `estimate` and `plan` begin with: a job and the prices to use.
 
-Invariants: those of `tidelog.cli.store.options`; no store is opened, nothing is written but plots
-and which warnings were printed today.
+Invariants: those of `tidelog.cli.store.options`; no store is opened, nothing is written but
+which warnings were printed today.
 """
 
 import functools

@@ -18,13 +18,12 @@ from tidelog.cli.estimate.prices import (
 from tidelog.cli.options import option
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK
-from tidelog.cli.values import amount, duration, short, size, span
+from tidelog.cli.values import amount, duration, duration_text, short, size, span
 from tidelog.cost.model.bill import Bill, bill
 from tidelog.cost.model.estimate import Estimate, Strategy
 from tidelog.cost.model.spark import SparkOptions
 from tidelog.cost.model.strategies import estimate_all
 from tidelog.cost.model.usage import DAY_S
-from tidelog.cost.plan.chart import duration_text
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.options.units import show_duration
 

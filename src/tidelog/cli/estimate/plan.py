@@ -1,11 +1,7 @@
 """`tidelog plan`: the settings that reach a restore time and a budget, and why these."""
 
 import re
-import shutil
-import sys
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 import click
@@ -23,11 +19,8 @@ from tidelog.cli.estimate.prices import (
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.values import duration
-from tidelog.cost.plan.chart import Chart, chart_of
-from tidelog.cost.plan.planning import Plan, focus, in_currency, make_plans
-from tidelog.cost.plan.plots import draw, save
+from tidelog.cost.plan.planning import focus, in_currency, make_plans
 from tidelog.cost.plan.targets import Money, Targets
-from tidelog.errors import ConfigError
 from tidelog.options.units import NUMBER
 
 _MONEY: Final = re.compile(rf"{NUMBER} ?([A-Z]{{3}})")
@@ -52,24 +45,8 @@ def money(text: str) -> Money:
 @click.option(
     "--budget", type=money, metavar="MONEY", help="Target: a month costs no more, such as 200CNY."
 )
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Draw cost and restore time over the interval into a .png or .svg file.",
-)
-@click.option(
-    "--chart/--no-chart",
-    default=None,
-    help="Draw the same as text.  [default: on a terminal, if plotext is installed]",
-)
 def command(
-    output: Output,
-    described: Described,
-    restore: float | None,
-    budget: Money | None,
-    plot: Path | None,
-    chart: bool | None,
+    output: Output, described: Described, restore: float | None, budget: Money | None
 ) -> int:
     """Find the settings that reach targets at the least cost, and explain what binds them.
 
@@ -85,35 +62,11 @@ def command(
         described.workload, described.settings, books, targets, egress=described.egress
     )
     shown = focus(plans, targets)
-    if plot is not None:
-        save(_chart(shown, targets), plot)
     if output.as_json:
         output.document(plan_fields(described, targets, plans, day, [*warnings, *left_out]))
     else:
         print_plans(output, plans, shown, targets)
-        if _wants_chart(chart):
-            output.line()
-            output.line(draw(_chart(shown, targets), min(100, shutil.get_terminal_size().columns)))
         print_prices(output, described.books, notes=described.notes)
         print_price_warnings(output, warnings, day)
         print_warnings(output, left_out)
     return EXIT_OK if shown.decision.recommended else EXIT_PROBLEM
-
-
-def _wants_chart(asked: bool | None) -> bool:
-    if asked is None:
-        return sys.stdout.isatty() and find_spec("plotext") is not None
-    return asked
-
-
-def _chart(plan: Plan, targets: Targets) -> Chart:
-    title = f"Cost and restore time: {plan.book.title}, {plan.book.region}"
-    chart = chart_of(title, plan.candidates, plan.decision, targets)
-    if chart is None:
-        raise ConfigError(
-            "a plot over the materialization interval",
-            expected="at least two intervals to choose from",
-            found=f"checkpoints every {targets.checkpoint_s:g} s, longer than all others",
-            action="leave the plot out, or take checkpoints more often",
-        )
-    return chart

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidelog.cli.output import Cell, Output
-from tidelog.cli.values import amount, short, size, span
+from tidelog.cli.values import amount, duration_text, short, size, span
 from tidelog.cost.model.bill import Bill
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.plan.candidates import Candidate
-from tidelog.cost.plan.chart import duration_text
 from tidelog.cost.plan.decision import Binding, Decision, Obstacle
 from tidelog.cost.plan.planning import Plan
 from tidelog.cost.plan.targets import Target, Targets, excess

@@ -1,15 +1,12 @@
 """From the name of a job on the command line to the job."""
 
-import importlib
 import inspect
-import sys
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tidelog.errors import ConfigError
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job
-from tidelog.runtime.user_code import blame
+from tidelog.runtime.user_code import blame, imported
 
 EXAMPLES: Final = ("wordcount", "sessions", "outages")
 
@@ -28,7 +25,7 @@ def load_job(name: str, arguments: JobArguments) -> Job:
             expected=f"{', '.join(EXAMPLES)} or module:attribute",
             action="name one of these",
         )
-    found = _attribute(module_name, attribute)
+    found = imported(f"job {path}", module_name, attribute)
     if not isinstance(found, Job) and callable(found):
         with blame(path):
             found = found(arguments) if inspect.signature(found).parameters else found()
@@ -40,25 +37,3 @@ def load_job(name: str, arguments: JobArguments) -> Job:
             action="correct the name or the function",
         )
     return found
-
-
-def _attribute(module_name: str, attribute: str) -> Any:
-    # As `python -m` does: an installed script alone would not find modules beside the user.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    with blame(f"module {module_name}"):
-        try:
-            return getattr(importlib.import_module(module_name), attribute)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # an import within the module
-            missing = f"no module {error.name!r}"
-        except AttributeError:
-            missing = f"no {attribute!r} in it"
-    raise ConfigError(
-        f"job {module_name}:{attribute}",
-        expected="a module here or on PYTHONPATH, with this attribute",
-        found=missing,
-        action="correct the name, or run from the directory that holds the module",
-    )

@@ -9,7 +9,7 @@ from tidelog.cli.options import encryption_key_option, endpoint_option, key_plac
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK, on_this_machine, opened
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, usable_path
 from tidelog.storage.access import StoreAccess
 from tidelog.storage.log_store import log_place
 from tidelog.storage.open import encryption_library
@@ -33,17 +33,14 @@ def new(output: Output, file: Path) -> int:
         from tidelog.storage.encryption.sealed import KEY  # noqa: PLC0415
     key = Effects().rng.randbytes(KEY)
     text = f"# The key local:{key_id(key)} of tidelog stores. Keep a copy in another place.\n"
-    try:
+    with usable_path(
+        f"key file {file}",
+        expected="a new file in a directory that can be written to",
+        action="choose another name; a key is never overwritten",
+    ):
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as opened:
             opened.write(f"{text}{key_line(key)}\n")
-    except OSError as cause:
-        raise ConfigError(
-            f"key file {file}",
-            expected="a new file in a directory that can be written to",
-            found=cause.strerror or str(cause),
-            action="choose another name; a key is never overwritten",
-        ) from cause
     if output.as_json:
         output.document({"file": str(file), "key": f"local:{key_id(key)}"})
     else:

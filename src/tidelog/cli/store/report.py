@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
+from tidelog.cli.output import write_output
 from tidelog.cli.spark.options import on_store_or_checkpoint
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
-from tidelog.errors import ConfigError
 from tidelog.ui.page import page
 from tidelog.ui.query import watcher_of
 from tidelog.ui.watch import JOB_S
@@ -41,7 +41,7 @@ async def command(invocation: StoreCommand, target: Path) -> int:
         await watcher.look_at_job()
         document = await watcher.document()
     data = page(document).encode()
-    _write(target, data)
+    write_output(target, data)
     output, problems = invocation.output, len(document.problems)
     if output.as_json:
         fields = {"output": str(target), "bytes": len(data), "problems": problems}
@@ -52,15 +52,3 @@ async def command(invocation: StoreCommand, target: Path) -> int:
             output.line(f"  next: {problem.action}")
         output.line(f"{target}: {len(data) / 1e6:.2f} MB")
     return EXIT_PROBLEM if problems else EXIT_OK
-
-
-def _write(target: Path, data: bytes) -> None:
-    try:
-        target.write_bytes(data)
-    except OSError as cause:
-        raise ConfigError(
-            f"--output {target}",
-            expected="a file that can be written",
-            found=cause.strerror or str(cause),
-            action="choose another path",
-        ) from cause

@@ -18,7 +18,7 @@ from tidelog.cli.options import option
 from tidelog.cli.output import Step
 from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_number
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, usable_path
 from tidelog.ids import Slot
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
@@ -113,16 +113,13 @@ def _target(directory: Path) -> Iterator[None]:
             action="choose another --to",
         )
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as cause:
-        _empty(directory, existed=existed)
-        raise ConfigError(
+        with usable_path(
             f"target {directory}",
             expected="a directory that can be written to, with room for the state",
-            found=cause.strerror or str(cause),
             action="choose another --to",
-        ) from cause
+        ):
+            directory.mkdir(parents=True, exist_ok=True)
+            yield
     except BaseException:
         _empty(directory, existed=existed)
         raise

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidelog.connectors.sql.postgres_connection import PostgresConnection
 from tidelog.connectors.sql.records import quoted
-from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError
+from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError, require
 from tidelog.events import Event
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.state.schema.row import Row
@@ -54,10 +54,7 @@ class PostgresOutbox(Source):
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         for option, value in (("poll", poll), ("batch_rows", batch_rows)):
-            if value <= 0:
-                raise ConfigError(
-                    option, expected="more than 0", found=str(value), action="raise it"
-                )
+            require(option, value, value > 0, "more than 0")
         if columns is not None and (isinstance(columns, str) or not columns):
             raise ConfigError(
                 "columns", expected="names of columns", found=repr(columns), action="pass a list"

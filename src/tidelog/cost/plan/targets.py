@@ -6,7 +6,7 @@ Invariant: a target is met or missed by a share of itself, so targets of differe
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidelog.errors import ConfigError
+from tidelog.errors import require
 
 
 class Target(StrEnum):
@@ -42,8 +42,7 @@ class Targets:
             ("--restore", self.restore_s),
             ("--budget", self.budget.amount if self.budget else None),
         ):
-            if value is not None and value <= 0:
-                raise ConfigError(what, expected="more than 0", found=str(value), action="raise it")
+            require(what, value, value is None or value > 0, "more than 0")
 
 
 @dataclass(frozen=True, slots=True)

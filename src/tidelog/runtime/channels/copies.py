@@ -32,9 +32,13 @@ _BY_NAME: Final = frozenset(
 
 def copy_of(batch: Batch) -> Batch:
     """A buffer with copies of the records; raises UserFunctionError for one that has none."""
-    if unchanging(batch.records):
-        return batch
-    return replace(batch, records=list(map(copied, batch.records)))
+    records = copies_of(batch.records)
+    return batch if records is batch.records else replace(batch, records=records)
+
+
+def copies_of(values: list[Any]) -> list[Any]:
+    """The values, copied if anybody can change one; raises UserFunctionError as `copy_of`."""
+    return values if unchanging(values) else list(map(_copied, values))
 
 
 def unchanging(values: Iterable[Any]) -> bool:
@@ -69,19 +73,19 @@ def _parts(value: Any) -> Iterable[Any]:
     return [getattr(value, name, None) for name in names]
 
 
-def copied(value: Any) -> Any:
+def _copied(value: Any) -> Any:
     """A copy of a value with all that can be changed in it."""
     kind = type(value)
     if kind in _UNCHANGING or _is_fixed(kind):
         return value
     if kind is list:
-        return list(map(copied, value))
+        return list(map(_copied, value))
     if kind is dict:
-        return {key: copied(held) for key, held in value.items()}
+        return {key: _copied(held) for key, held in value.items()}
     if isinstance(value, Row):
-        return Row.of(value._fields, map(copied, value))
+        return Row.of(value._fields, map(_copied, value))
     if isinstance(value, tuple) and not hasattr(value, "__dict__"):
-        return tuple.__new__(kind, map(copied, value))
+        return tuple.__new__(kind, map(_copied, value))
     try:
         return deepcopy(value)
     except Exception as error:  # whatever the copying of a class raises

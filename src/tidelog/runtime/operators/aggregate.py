@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from tidelog.changelog.buffered_rows import BufferedRow
 from tidelog.changelog.change import prefix_end
 from tidelog.runtime.channels.buffers import next_values
-from tidelog.runtime.channels.copies import copied, unchanging
+from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE
@@ -72,9 +72,7 @@ class Aggregate(Operator):
         if not self._emit_updates:
             return ()
         newest = {row.key: row.value for row in updated}
-        values = list(newest.values())
-        if not unchanging(values):
-            values = list(map(copied, values))  # what follows may change them, and state stays
+        values = copies_of(list(newest.values()))  # what follows may change them, and state stays
         return (Batch(list(zip(_keys_of(newest), values, strict=True))),)
 
     def finish(self) -> Iterable[Batch]:

@@ -9,7 +9,6 @@ from tidelog.cost.model.changelog import estimate_changelog
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.workload import Workload
 from tidelog.cost.plan.candidates import INTERVALS, Candidate, candidates, estimates
-from tidelog.cost.plan.chart import chart_of, duration_text
 from tidelog.cost.plan.decision import decide
 from tidelog.cost.plan.planning import focus, in_currency, make_plans
 from tidelog.cost.plan.targets import Money, Target, Targets
@@ -139,48 +138,3 @@ def test_a_budget_leaves_other_currencies_out_and_says_so() -> None:
     with pytest.raises(ConfigError, match="EUR"):
         in_currency(choose_books([], []), Money(200, "EUR"))
     assert in_currency(books, None) == (books, [])
-
-
-def test_a_chart_has_both_curves_the_targets_and_the_point() -> None:
-    targets = Targets(1.0, restore_s=30, budget=usd(60))
-    found = candidates(estimates(WORKLOAD, SETTINGS), S3)
-    decision = decide(found, targets)
-    chart = chart_of("title", found, decision, targets)
-    assert chart is not None and chart.mark is not None
-    assert len(chart.intervals_s) == len(chart.costs) == len(chart.restores_s) == len(found) - 1
-    assert (chart.budget, chart.restore_target_s) == (60, 30)
-    assert chart.mark.label == "recommended"
-    assert chart.mark.interval_s == decision.nearest.interval_s
-    assert chart.mark.cost == decision.nearest.bill.total
-    other = chart_of("title", found, decision, Targets(1.0, budget=Money(9, "CNY")))
-    assert other is not None and other.budget is None
-
-
-def test_a_chart_of_the_changelog_off_has_no_point_and_one_interval_no_chart() -> None:
-    found = candidates(estimates(WORKLOAD, SETTINGS), S3)
-    off = next(one for one in found if one.interval_s is None)
-    targets = Targets(1.0, restore_s=off.estimate.restore_s)
-    decision = decide([off], targets)
-    assert decision.nearest.interval_s is None
-    chart = chart_of("title", found, decision, targets)
-    assert chart is not None and chart.mark is None
-    assert chart_of("title", found[-2:], decision, targets) is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.5, "500ms"),
-        (1, "1s"),
-        (1.5, "1.5s"),
-        (45, "45s"),
-        (60, "1m"),
-        (70, "70s"),
-        (90, "1.5m"),
-        (3_600, "1h"),
-        (5_400, "1.5h"),
-        (86_400, "24h"),
-    ],
-)
-def test_durations_read_as_the_command_line_takes_them(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text

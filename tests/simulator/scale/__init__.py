@@ -1,1 +1,0 @@
-"""The scale model: jobs of thousands of subtasks on the real schedulers, sizes instead of bytes."""
