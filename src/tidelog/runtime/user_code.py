@@ -1,16 +1,13 @@
 """Calls into user code: their errors are wrapped once, at the innermost place with a name."""
 
-import importlib
 import logging
-import sys
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from tidelog.errors import ConfigError, TidelogError, UserFunctionError
+from tidelog.errors import TidelogError, UserFunctionError
 from tidelog.events import Event
 
 logger = logging.getLogger(__name__)
@@ -48,45 +45,6 @@ class blame:
                 found=f"{type(cause).__name__}: {cause}",
                 action=self.action,
             ) from cause
-
-
-class _importing(blame):
-    """The same for what runs while a module is imported."""
-
-    __slots__ = ()
-    expected = "to be imported"
-    action = "fix the import and start again"
-
-
-def imported(what: str, module_name: str, attribute: str) -> Any:
-    """An attribute of a user's module.
-
-    Raises ConfigError, which names `what`, when there is none, and UserFunctionError when the
-    module cannot be imported.
-    """
-    # As `python -m` does: an installed script alone would not find modules beside the user.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    with _importing(f"module {module_name}"):
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # an import within the module
-            raise _nowhere(what, f"no module {error.name!r}") from error
-        if not hasattr(module, attribute):
-            raise _nowhere(what, f"no {attribute!r} in it")
-        return getattr(module, attribute)
-
-
-def _nowhere(what: str, found: str) -> ConfigError:
-    return ConfigError(
-        what,
-        expected="a module here or on PYTHONPATH, with this attribute",
-        found=found,
-        action="correct the name, or run from the directory that holds the module",
-    )
 
 
 def blamed(what: str, function: Callable[P, T]) -> Callable[P, T]:
