@@ -122,7 +122,7 @@ MOST: Final = 300
 
 
 def downsampled(points: Sequence[tuple[float, float]], most: int = MOST) -> Points:
-    """At most so many points: the lowest and the highest of each stretch, in order.
+    """At most so many points: the lowest and the highest of each range, in order.
 
     What is left out lies between two points that are kept, so no peak and no dip is lost.
     """
@@ -131,8 +131,8 @@ def downsampled(points: Sequence[tuple[float, float]], most: int = MOST) -> Poin
     length = -(-len(points) // (most // 2))
     kept: Points = []
     for start in range(0, len(points), length):
-        stretch = points[start : start + length]
-        low = min(stretch, key=lambda point: point[1])
-        high = max(stretch, key=lambda point: point[1])
+        part = points[start : start + length]
+        low = min(part, key=lambda point: point[1])
+        high = max(part, key=lambda point: point[1])
         kept += sorted({low, high})
     return kept
