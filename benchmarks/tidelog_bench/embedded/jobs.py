@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from tidelog.runtime.graph import Job, Stream
+from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import Source, SplitReader
 from tidelog_bench.embedded.workload import counted
@@ -88,14 +88,6 @@ def _once(_: str) -> int:
     return 1
 
 
-def direct_count(read: Read, update: Callable[[list[Any]], list[Any]]) -> Job:
-    """The same pipeline, with `update` in the place of the aggregate."""
-    job = Job("direct-count")
-    stream: Stream = job.source(ListSource(read)).map_batches(counted)
-    stream.key_by(operator.itemgetter(0)).map_batches(update, name="count").sink(NullSink())
-    return job
-
-
 def timed(read: Read, per_s: float = 1000.0) -> Read:
     """Words as records (word, event time in ms, payload of 100 bytes), `per_s` a second."""
     noise = random.Random(0).randbytes(1 << 16).hex()
@@ -112,15 +104,6 @@ def timed(read: Read, per_s: float = 1000.0) -> Read:
         ]
 
     return records
-
-
-def large_rows(read: Read, row_bytes: int) -> Job:
-    """Keeps for each word the newest of its rows, which no codec shrinks."""
-    job, noise = Job("large-rows"), random.Random(0)
-    words = job.source(ListSource(read)).key_by(str)
-    rows = words.aggregate(lambda _: noise.randbytes(row_bytes), lambda _, newest: newest)
-    rows.sink(NullSink())
-    return job
 
 
 def sliding_window(read: Read, *, slides: int, slide_ms: int) -> Job:

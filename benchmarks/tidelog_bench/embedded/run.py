@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS, JobConfig
-from tidelog.runtime.memory import DEFAULT_MEMORY
 from tidelog.runtime.runner import JobRunner
 from tidelog_bench.embedded.jobs import word_count
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.running import BuildJob, Running, Watch, figures
 from tidelog_bench.embedded.stages import Stages
-from tidelog_bench.embedded.stores import Archive, behind, encrypted, open_local
+from tidelog_bench.embedded.stores import Archive, behind, open_local
 from tidelog_bench.embedded.workload import Words, Workload, draw
 from tidelog_bench.measurement import Trial
 from tidelog_bench.store.latency import LatencyProfile
@@ -48,10 +46,6 @@ class RunSpec:
     link: LatencyProfile | None = None
     """The network to the store; None: the store is as fast as the disk."""
     in_memory_store: bool = False
-    encrypted: bool = False
-    """Objects are encrypted with a key that is made for the run."""
-    limit_bytes: int | None = None
-    memory_bytes: int | None = None
     copies: str | None = None
     """A directory for local recovery."""
     filled: bool = True
@@ -77,7 +71,6 @@ class RunSpec:
             key_groups=self.key_groups,
             retain=self.retain,
             changelog=self.changelog,
-            memory=self.memory_bytes or DEFAULT_MEMORY,
             work_dir=work_dir,
             local_recovery=Path(self.copies) if self.copies else None,
             checkpoint=Schedule(interval=self.checkpoint_s),
@@ -85,7 +78,6 @@ class RunSpec:
                 interval=self.materialize_s or default.interval,
                 replay_target=self.replay_s or default.replay_target,
             ),
-            upload=UploadConfig(limit_bytes=self.limit_bytes or UploadConfig().limit_bytes),
         )
 
 
@@ -167,8 +159,7 @@ async def _measure(
     local = open_local(None if spec.in_memory_store else store_dir, effects)
     archive = Archive(local) if after is not None else None
     store = behind(archive or local, spec.link, effects)
-    seen = encrypted(store, effects) if spec.encrypted else store
-    runner = JobRunner(build(stages), seen, spec.config(work_dir), effects)
+    runner = JobRunner(build(stages), store, spec.config(work_dir), effects)
     running = Running(runner, store, stages, archive)
     running_job = asyncio.ensure_future(runner.run())
     watching = asyncio.ensure_future(watch(running)) if watch else None

@@ -1,4 +1,4 @@
-"""Stores of the benchmarks: local or in memory, behind the model of a network, stalled, archived.
+"""Stores of the benchmarks: local or in memory, behind the model of a network, archived.
 
 Invariant: whatever a run asks of its store is counted in one `ModelledStore`.
 """
@@ -97,37 +97,16 @@ async def _collected(infos: AsyncIterator[ObjectInfo]) -> list[ObjectInfo]:
 
 
 class ObservedStore(ForwardingStore):
-    """The store of a run: stalled while nothing may pass; `model` counts what passes."""
+    """The store of a run; `model` counts what passes."""
 
     def __init__(self, inner: ObjectStore, model: ModelledStore) -> None:
         super().__init__(inner)
         self.model = model
-        self._open = asyncio.Event()
-        self._open.set()
 
     @property
     def writes(self) -> list[Write]:
         """All that have succeeded, with their times."""
         return self.model.writes
-
-    def stall(self) -> None:
-        """Let every later request hang."""
-        self._open.clear()
-
-    def release(self) -> None:
-        """Let all requests go on."""
-        self._open.set()
-
-    async def call(self, request: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Make a request when nothing is stalled."""
-        await self._open.wait()
-        return await request(*arguments)
-
-    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        """List names when nothing is stalled."""
-        await self._open.wait()
-        async for info in super().list(prefix, start_after):
-            yield info
 
 
 _KEPT: Final = (object_names.CHECKPOINTS, object_names.SEGMENTS, object_names.MATERIALIZATIONS)
@@ -195,16 +174,6 @@ def behind(store: ObjectStore, profile: LatencyProfile | None, effects: Effects)
     """A store as the job sees it: counted, behind a network if there is one."""
     model = ModelledStore(store, effects.clock, profile or NONE)
     return ObservedStore(ThreadedStore(model) if profile else model, model)
-
-
-def encrypted(store: ObjectStore, effects: Effects) -> ObjectStore:
-    """The store as an encrypted one, with a key of its own."""
-    from tidelog.storage.encryption.keys import LocalKeys  # noqa: PLC0415  # an optional library
-    from tidelog.storage.encryption.sealed import KEY  # noqa: PLC0415
-    from tidelog.storage.encryption.store import EncryptedStore  # noqa: PLC0415
-
-    keys = LocalKeys((effects.rng.randbytes(KEY),), "a key for one run", effects)
-    return EncryptedStore(store, keys, effects)
 
 
 def open_store(

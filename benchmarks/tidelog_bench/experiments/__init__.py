@@ -19,17 +19,11 @@ _MODULES: Final[tuple[str, ...]] = (
     "throughput",
     "unaligned",
     "fanout",
-    "store_latency",
     "spark_commit",
     "spark_restore",
     "spark_bill",
     "peers",
-    "changes_view",
-    "write_buffer",
-    "encryption",
-    "memory_limit",
     "rescale",
-    "verify",
 )
 """In the order of `tidelog bench list`, and of a session."""
 

@@ -22,7 +22,6 @@ from tidelog_bench.spark.counts import Counts, Sum, by_kind, requests
 from tidelog_bench.spark.prerequisites import missing
 from tidelog_bench.spark.stores import (
     CHANGELOG_STORE,
-    CORES,
     QUERIES_JVM,
     QUICK_JVM,
     RATIOS,
@@ -71,7 +70,6 @@ def _cell(
         "partitions": 20,
         "latency_ms": 0,
         "mb_per_s": 0,
-        "slots": CORES,
         "warm": warm,
         "batches": batches,
         "limit_s": 3600,

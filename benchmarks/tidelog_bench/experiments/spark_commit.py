@@ -11,7 +11,6 @@ from tidelog_bench.experiment import Against, Bars, Experiment, Figure, OverTime
 from tidelog_bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
 from tidelog_bench.spark.prerequisites import missing
 from tidelog_bench.spark.stores import (
-    CORES,
     QUERIES_JVM,
     QUICK_JVM,
     RATIOS,
@@ -52,15 +51,6 @@ def cells(size: Size) -> Sequence[Cell]:
     ] + [_cell(("long_keys",), 2, 30, warm=15, batches=60, limit_s=90)]
 
 
-def cells_of_many_slots(size: Size) -> Sequence[Cell]:
-    """With eight task slots whatever the machine has: one query, or all with 64 partitions."""
-    if size is Size.STANDARD:
-        chosen = [_cell(("aggregation",), 64, 30, warm=6, batches=20, limit_s=10)]
-    else:
-        chosen = [c for c in cells(size) if size is Size.QUICK or c.settings["partitions"] == 64]
-    return [Cell({**each.settings, "slots": 8}, each.variants, each.expected_s) for each in chosen]
-
-
 def _cell(
     queries: Sequence[str],
     partitions: int,
@@ -76,7 +66,6 @@ def _cell(
         "partitions": partitions,
         "latency_ms": latency_ms,
         "mb_per_s": 50,
-        "slots": CORES,
         "warm": warm,
         "batches": batches,
         "limit_s": limit_s,
@@ -149,7 +138,6 @@ _SHOWN: Final = [
 ]
 
 MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing, QUERIES_JVM)
-MANY_SLOTS: Final = Measurement("spark-slots", cells_of_many_slots, measure, missing, QUERIES_JVM)
 
 EXPERIMENTS: Final = (
     Experiment(
@@ -158,16 +146,6 @@ EXPERIMENTS: Final = (
         question="What does making state durable add to a batch of a Spark query?",
         group="spark",
         measurement=MEASUREMENT,
-        figures=_SHOWN,
-        ratios=RATIOS,
-        plots=_plots(),
-    ),
-    Experiment(
-        name="spark-slots",
-        title="Batches of Spark queries with eight task slots",
-        question="How much of the waiting for a store is hidden by more task slots than cores?",
-        group="more",
-        measurement=MANY_SLOTS,
         figures=_SHOWN,
         ratios=RATIOS,
         plots=_plots(),

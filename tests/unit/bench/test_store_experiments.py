@@ -1,11 +1,11 @@
-"""store-latency and fanout in their smallest cells: counts of real runs."""
+"""fanout in its smallest cells: counts of real runs."""
 
 from pathlib import Path
 
 import pytest
 
-from tidelog_bench.experiments import fanout, store_latency
-from tidelog_bench.measurement import Cell, Setting, Size, Trial
+from tidelog_bench.experiments import fanout
+from tidelog_bench.measurement import Setting, Size, Trial
 
 WIDE: dict[str, Setting] = dict(fanout.cells(Size.QUICK)[0].settings) | {
     "latency_ms": 1.0,
@@ -13,14 +13,6 @@ WIDE: dict[str, Setting] = dict(fanout.cells(Size.QUICK)[0].settings) | {
     "materialize_s": 60.0,
     "checkpoints": 3,
     "seconds": 30.0,
-}
-LATE: dict[str, Setting] = dict(store_latency.cells(Size.QUICK)[0].settings) | {
-    "keys": 2_000,
-    "rate": 4_000.0,
-    "checkpoint_s": 0.1,
-    "warm_s": 0.3,
-    "seconds": 1.0,
-    "latency_ms": 5.0,
 }
 
 
@@ -55,32 +47,13 @@ def test_with_the_log_all_subtasks_share_one_object_or_the_manifest(tmp_path: Pa
     assert figures["kb_per_checkpoint"] > 0
 
 
-@pytest.mark.parametrize("variant", ["on", "off"])
-def test_a_reading_behind_a_latency_has_its_checkpoints_and_requests(
-    variant: str, tmp_path: Path
-) -> None:
-    reading = store_latency.measure_latency(Trial(LATE, variant, 1, tmp_path))
-    figures = reading.figures
-    assert figures["checkpoints"] == len(reading.series["duration_ms"]) >= 2
-    assert figures["requests"] == figures["requests_per_checkpoint"] * figures["checkpoints"]
-    assert figures["requests_per_checkpoint"] >= figures["objects_per_checkpoint"] >= 1
-    # No request is faster than half the median of a PUT, and a manifest is one.
-    assert figures["manifest_p50_ms"] >= 2.5
-    assert figures["p50_ms"] <= figures["p99_ms"]
-
-
 @pytest.mark.parametrize("size", Size)
-def test_cells_differ_in_what_is_asked_and_cover_it(size: Size) -> None:
-    def values(cells: list[Cell], setting: str) -> list[Setting]:
-        assert len({cell.key for cell in cells}) == len(cells)
-        return [cell.settings[setting] for cell in cells]
-
-    latencies = values(list(store_latency.cells(size)), "latency_ms")
-    widths = values(list(fanout.cells(size)), "parallelism")
-    assert {0.0, 100.0} <= set(latencies)
+def test_cells_differ_in_parallelism_and_cover_it(size: Size) -> None:
+    cells = fanout.cells(size)
+    widths = [cell.settings["parallelism"] for cell in cells]
+    assert len({cell.key for cell in cells}) == len(cells)
     assert {1, 50} <= set(widths)
     if size is not Size.QUICK:
-        assert 30.0 in latencies and 200 in widths
+        assert 200 in widths
     if size is Size.FULL:
-        assert set(latencies) == {0.0, 10.0, 30.0, 100.0}
         assert widths == [1, 2, 5, 10, 20, 50, 100, 200]

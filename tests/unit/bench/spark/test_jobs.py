@@ -12,12 +12,11 @@ from tidelog_bench.experiments import spark_bill, spark_commit, spark_restore
 from tidelog_bench.measurement import Cell, Measurement, Size, Trial
 from tidelog_bench.spark import job as jobs
 from tidelog_bench.spark.job import Job
-from tidelog_bench.spark.stores import CORES, STORES, store_settings, unsupported
+from tidelog_bench.spark.stores import STORES, store_settings, unsupported
 
 CHOOSE = {PROVIDER, CHANGELOG, FORMAT, FILE_MANAGER, "spark.plugins", "spark.jars"}
 MEASUREMENTS = [
     spark_commit.MEASUREMENT,
-    spark_commit.MANY_SLOTS,
     spark_restore.MEASUREMENT,
     spark_bill.MEASUREMENT,
 ]
@@ -56,17 +55,6 @@ def test_a_cell_s_knobs_become_settings_of_spark_and_of_the_store() -> None:
     assert float(settings["spark.hadoop.fs.counted.mb.per.s"]) == 50
     assert settings["spark.hadoop.fs.counted.seed"] == "7"
     assert settings["spark.sql.streaming.stateStore.maintenanceInterval"] == "60000ms"
-
-
-def test_more_task_slots_than_cores_are_cells_of_their_own() -> None:
-    many, cores = spark_commit.cells_of_many_slots(Size.STANDARD), spark_commit.cells(Size.STANDARD)
-    assert {job_of(cell, "changelog").settings(Path("r"))["spark.master"] for cell in many} == {
-        "local[8]"
-    }
-    assert {cell.settings["slots"] for cell in cores} == {CORES}
-    of_64 = [cell.settings for cell in cores if cell.settings["partitions"] == 64]
-    only = {"queries": "aggregation", "slots": 8}
-    assert [{**settings, **only} for settings in of_64] == [cell.settings for cell in many]
 
 
 def test_a_store_without_latency_has_no_limit_of_bandwidth_either() -> None:
