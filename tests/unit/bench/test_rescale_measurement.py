@@ -1,4 +1,4 @@
-"""The group `more`: each measurement's smallest run, checked where its values are determined."""
+"""rescale in its smallest run, and the group that it is in."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,16 +8,17 @@ import pytest
 from tests.support.depth import more_in_depth
 from tidelog_bench.embedded.workload import Workload
 from tidelog_bench.experiments import chosen, rescale
-from tidelog_bench.measurement import Reading, Setting, Size, Trial
+from tidelog_bench.measurement import Setting, Size, Trial
 
 SMALL = Workload(2_000, 16, draws=20_000)
-
-
-def reading(tmp_path: Path, measure: object, variant: str, **settings: Setting) -> Reading:
-    assert callable(measure)
-    found = measure(Trial(asdict(SMALL) | settings, variant, 1, tmp_path))
-    assert isinstance(found, Reading)
-    return found
+SETTINGS: dict[str, Setting] = asdict(SMALL) | {
+    "parallelism": 2,
+    "log_records": 12_000,
+    "upload_s": 2.0,
+    "checkpoint_s": 0.5,
+    "latency_ms": 0.0,
+    "mb_per_s": 0.0,
+}
 
 
 def test_more_is_a_group_and_part_of_all() -> None:
@@ -42,17 +43,7 @@ def test_every_cell_compares_something_and_a_full_session_has_every_ratio(size: 
 def test_a_restore_with_fewer_subtasks_fetches_tables_and_log_once(
     tmp_path: Path, variant: str
 ) -> None:
-    figures = reading(
-        tmp_path,
-        rescale.run,
-        variant,
-        parallelism=2,
-        log_records=12_000,
-        upload_s=2.0,
-        checkpoint_s=0.5,
-        latency_ms=0.0,
-        mb_per_s=0.0,
-    ).figures
+    figures = rescale.run(Trial(SETTINGS, variant, 1, tmp_path)).figures
     state, table, fetched = (figures[f"{name}_mb"] for name in ("state", "table", "downloaded"))
     assert 0 < table < state
     # Besides the state only manifests and descriptors are read: some kilobytes.
