@@ -11,7 +11,6 @@ from tidelog_bench.experiment import Against, Bars, Experiment, Figure, OverTime
 from tidelog_bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
 from tidelog_bench.spark.prerequisites import missing
 from tidelog_bench.spark.stores import (
-    QUERIES_JVM,
     QUICK_JVM,
     RATIOS,
     STORES,
@@ -137,7 +136,7 @@ _SHOWN: Final = [
     for query in QUERIES
 ]
 
-MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing, QUERIES_JVM)
+MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing, shares_jvm=True)
 
 EXPERIMENTS: Final = (
     Experiment(

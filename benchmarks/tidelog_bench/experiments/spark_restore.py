@@ -17,7 +17,6 @@ from tidelog_bench.spark.counts import Counts, by_kind, difference, requests, tr
 from tidelog_bench.spark.prerequisites import missing
 from tidelog_bench.spark.stores import (
     CHANGELOG_STORE,
-    QUERIES_JVM,
     QUICK_JVM,
     RATIOS,
     STORES,
@@ -136,7 +135,7 @@ def _loading(progress: Any) -> dict[str, int]:
     return found
 
 
-MEASUREMENT: Final = Measurement("spark-restore", cells, measure, missing, QUERIES_JVM)
+MEASUREMENT: Final = Measurement("spark-restore", cells, measure, missing, shares_jvm=True)
 
 EXPERIMENTS: Final = (
     Experiment(
