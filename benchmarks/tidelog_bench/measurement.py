@@ -96,8 +96,8 @@ class Measurement:
     measure: Callable[[Trial], Reading]
     missing: Callable[[str], str | None] = always
     """Why a variant cannot run on this machine, and what to install; None when it can."""
-    quick_jvm: str | None = None
-    """Measurements with the same one share a process, so a JVM, in a quick session."""
+    shares_jvm: bool = False
+    """In a quick session its trials share a process, so a JVM, with those of others like it."""
 
 
 def common(cells: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:

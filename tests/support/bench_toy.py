@@ -68,7 +68,7 @@ EXPERIMENTS = (
         "Trials that share a process",
         "Whose process is it?",
         "more",
-        Measurement("jvm", cells, measure, quick_jvm="toy"),
+        Measurement("jvm", cells, measure, shares_jvm=True),
         figures=(Figure("value_ms", "value", "ms"),),
     ),
 )

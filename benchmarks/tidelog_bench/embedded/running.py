@@ -5,7 +5,6 @@ Invariant: only what happened between the first and the last moment of the measu
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
@@ -39,7 +38,7 @@ class Running:
         incarnation = self.runner.incarnation
         assert incarnation is not None
         self.started_checkpoints = len(incarnation.driver.metrics.durations_s)
-        self.started_materializations = materializations(self.runner)[0]
+        self.started_materializations = materializations(self.runner)
         if incarnation.uploader is not None:
             self.started_backpressured_s = incarnation.uploader.metrics.backpressured_s
         self.before = self.store.model.totals()
@@ -52,37 +51,29 @@ class Running:
 
 Watch = Callable[[Running], Awaitable[None]]
 BuildJob = Callable[[Stages], Job]
-_SHARES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "max_ms": 1.0}
 
 
-def materializations(runner: JobRunner) -> tuple[int, int]:
-    """Completed so far, and their bytes; checkpoints of the table when the changelog is off."""
+def materializations(runner: JobRunner) -> int:
+    """Completed so far; checkpoints of the table when the changelog is off."""
     assert runner.incarnation is not None
     subtasks = runner.incarnation.deployment.states.subtasks.values()
-    metrics = [subtask.snapshots.metrics for subtask in subtasks]
-    return sum(m.completed for m in metrics), sum(m.bytes_uploaded for m in metrics)
+    return sum(subtask.snapshots.metrics.completed for subtask in subtasks)
 
 
 def figures(running: Running) -> dict[str, float]:
     """Throughput, cost, checkpoints, uploads, memory."""
     incarnation, stages = running.runner.incarnation, running.stages
-    assert stages.start and stages.end and stages.filled
+    assert stages.start and stages.end
     assert incarnation is not None
     metrics = incarnation.driver.metrics
-    count, uploaded = materializations(running.runner)
     tables = [task.parts.backend.table.size_bytes() for task in incarnation.deployment.tasks]
     found = rates(stages.start, stages.end)
-    found["fill_s"] = round(stages.filled.wall - (stages.began or stages.filled).wall, 1)
     durations = metrics.durations_s[running.started_checkpoints :]
     found["checkpoints"] = len(durations)
     if durations:
-        found |= {
-            f"checkpoint_{name}": round(percentile(durations, share) * 1e3, 1)
-            for name, share in _SHARES.items()
-        }
+        found["checkpoint_p50_ms"] = round(percentile(durations, 0.5) * 1e3, 1)
     found["checkpoints_failed"] = metrics.failed
-    found["snapshots"] = count - running.started_materializations
-    found["table_mb_uploaded"] = round(uploaded / 1e6, 1)
+    found["snapshots"] = materializations(running.runner) - running.started_materializations
     found["table_mb"] = round(sum(tables) / 1e6, 1)
     found["rss_mb"] = round(rss_mb())
     if running.traffic is not None and running.traffic.seconds:
@@ -90,7 +81,6 @@ def figures(running: Running) -> dict[str, float]:
         found["uploaded_mb_per_s"] = round(moved / 1e6, 3)
     if incarnation.uploader is not None:
         upload = incarnation.uploader.metrics
-        found["log_mb"] = round(upload.bytes / 1e6, 1)
         found["backpressured_s"] = round(
             upload.backpressured_s - running.started_backpressured_s, 3
         )

@@ -41,7 +41,6 @@ class Stages:
         self._on_start = on_start
         self._on_end = on_end
         self._finished = False
-        self.began: Mark | None = None
         self.filled: Mark | None = None
         self.start: Mark | None = None
         self.end: Mark | None = None
@@ -50,8 +49,6 @@ class Stages:
         """The buffer at a position; empty: none yet, None: the run is over."""
         fill = self._words.fill
         if position < len(fill):
-            if self.began is None:
-                self.began = Mark.now(position)
             return fill[position : position + BUFFER]
         if self.filled is None:
             self.filled = Mark.now(position)

@@ -20,20 +20,6 @@ class Workload:
     draws: int = 8_000_000
     """Length of the pre-drawn stream; a run that needs more goes round."""
 
-    def scaled(self, divisor: int) -> "Workload":
-        """The same with fewer keys (50,000 at least) and draws, for a quick look."""
-        keys = max(min(self.keys, 50_000), self.keys // divisor)
-        return Workload(keys, self.key_bytes, self.skewed, max(500_000, self.draws // divisor))
-
-
-WORKLOADS = {
-    "16x5M": Workload(5_000_000, 16),
-    "200x1M": Workload(1_000_000, 200, draws=4_000_000),
-    "200x0.95M": Workload(950_000, 200, draws=4_000_000),
-    "16x50k": Workload(50_000, 16, draws=3_000_000),
-    "zipf50k": Workload(50_000, 16, skewed=True, draws=3_000_000),
-}
-
 
 @dataclass(frozen=True)
 class Words:

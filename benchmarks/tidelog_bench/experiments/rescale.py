@@ -10,7 +10,7 @@ from typing import Final
 from tidelog_bench.embedded.jobs import word_count
 from tidelog_bench.embedded.restoring import restore
 from tidelog_bench.embedded.run import RunSpec, measure, spec_of
-from tidelog_bench.embedded.workload import WORKLOADS, Workload
+from tidelog_bench.embedded.workload import Workload
 from tidelog_bench.experiment import Bars, Experiment, Figure, Ratio
 from tidelog_bench.measurement import Cell, Measurement, Reading, Size, Trial
 from tidelog_bench.session.children import in_child
@@ -32,7 +32,7 @@ def cells(size: Size) -> list[Cell]:
     workload, records, upload_s, variants = {
         Size.QUICK: (Workload(20_000, 200, draws=20_000), 20_000, 1.5, (_SAME, "to 8")),
         Size.STANDARD: (Workload(200_000, 200, draws=200_000), 200_000, 3.0, (_SAME, *_FAR)),
-        Size.FULL: (WORKLOADS["200x1M"], 1_000_000, 10.0, (_SAME, *_OTHERS)),
+        Size.FULL: (Workload(1_000_000, 200, draws=4_000_000), 1_000_000, 10.0, (_SAME, *_OTHERS)),
     }[size]
     settings = asdict(workload) | {
         "parallelism": _BEFORE,

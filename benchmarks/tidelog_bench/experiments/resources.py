@@ -135,7 +135,7 @@ def _read(running: Running, samples: Sequence[Sample], step_s: float) -> Reading
     if durations:
         figures["checkpoint_mean_ms"] = fmean(durations) * 1e3
         figures["checkpoint_p99_ms"] = round(percentile(durations, 0.99) * 1e3, 1)
-    uploads = materializations(running.runner)[0] - running.started_materializations
+    uploads = materializations(running.runner) - running.started_materializations
     return Reading(figures, series, {"table_uploads": uploads})
 
 

@@ -22,8 +22,6 @@ from tidelog_bench.spark.counts import Counts, Sum, by_kind, requests
 from tidelog_bench.spark.prerequisites import missing
 from tidelog_bench.spark.stores import (
     CHANGELOG_STORE,
-    CORES,
-    QUERIES_JVM,
     QUICK_JVM,
     RATIOS,
     STORES,
@@ -71,7 +69,6 @@ def _cell(
         "partitions": 20,
         "latency_ms": 0,
         "mb_per_s": 0,
-        "slots": CORES,
         "warm": warm,
         "batches": batches,
         "limit_s": 3600,
@@ -131,7 +128,7 @@ def by_class(counts: Counts, batches: int) -> dict[str, float]:
     }
 
 
-MEASUREMENT: Final = Measurement("spark-bill", cells, measure, missing, QUERIES_JVM)
+MEASUREMENT: Final = Measurement("spark-bill", cells, measure, missing, shares_jvm=True)
 
 EXPERIMENTS: Final = (
     Experiment(

@@ -11,8 +11,6 @@ from tidelog_bench.experiment import Against, Bars, Experiment, Figure, OverTime
 from tidelog_bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
 from tidelog_bench.spark.prerequisites import missing
 from tidelog_bench.spark.stores import (
-    CORES,
-    QUERIES_JVM,
     QUICK_JVM,
     RATIOS,
     STORES,
@@ -67,7 +65,6 @@ def _cell(
         "partitions": partitions,
         "latency_ms": latency_ms,
         "mb_per_s": 50,
-        "slots": CORES,
         "warm": warm,
         "batches": batches,
         "limit_s": limit_s,
@@ -139,7 +136,7 @@ _SHOWN: Final = [
     for query in QUERIES
 ]
 
-MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing, QUERIES_JVM)
+MEASUREMENT: Final = Measurement("spark-commit", cells, measure, missing, shares_jvm=True)
 
 EXPERIMENTS: Final = (
     Experiment(

@@ -17,8 +17,6 @@ from tidelog_bench.spark.counts import Counts, by_kind, difference, requests, tr
 from tidelog_bench.spark.prerequisites import missing
 from tidelog_bench.spark.stores import (
     CHANGELOG_STORE,
-    CORES,
-    QUERIES_JVM,
     QUICK_JVM,
     RATIOS,
     STORES,
@@ -58,7 +56,6 @@ def _cell(query: str, partitions: int, last: int, *, expected_s: float, jvm: str
         "last_batch": last,
         "latency_ms": 30,
         "mb_per_s": 50,
-        "slots": CORES,
         "maintenance_ms": 20_000,
         "jvm": jvm,
     }
@@ -138,7 +135,7 @@ def _loading(progress: Any) -> dict[str, int]:
     return found
 
 
-MEASUREMENT: Final = Measurement("spark-restore", cells, measure, missing, QUERIES_JVM)
+MEASUREMENT: Final = Measurement("spark-restore", cells, measure, missing, shares_jvm=True)
 
 EXPERIMENTS: Final = (
     Experiment(

@@ -85,7 +85,6 @@ class Session:
     _measurement_ends: float | None = field(default=None, init=False)
     _cut: set[PairKey] = field(default_factory=set, init=False)
     _shared: Child | None = field(default=None, init=False)
-    _shared_name: str | None = field(default=None, init=False)
 
     def begin(self, asked: SessionRecord, gaps: Iterable[Missing]) -> None:
         """Record what was asked for, and what of it cannot run here."""
@@ -194,15 +193,12 @@ class Session:
     @contextmanager
     def _process(self, step: Step, room: Path) -> Iterator[Child]:
         """A process for a trial: a fresh one, but where there is a limit those with a JVM share."""
-        shared = step.measurement.quick_jvm if self.limit_s is not None else None
-        if shared is None:
+        if self.limit_s is None or not step.measurement.shares_jvm:
             self._leave_shared()
             with Child(output=room / "output", own_group=True) as child:
                 yield child
             return
-        if self._shared is None or self._shared_name != shared:
-            self._leave_shared()
-            self._shared_name = shared
+        if self._shared is None:
             self._shared = Child(own_group=True, output=Path(os.devnull))
         try:
             yield self._shared

@@ -53,8 +53,6 @@ class Job:
     """One application; times in milliseconds."""
 
     store: str
-    slots: int
-    """Tasks that run at once, or CORES for as many as the machine has cores."""
     partitions: int
     latency_ms: float
     """Median of a PUT; 0: a store that answers at once."""
@@ -78,7 +76,9 @@ class Job:
 
     def _machine(self, directory: Path) -> dict[str, str]:
         return {
-            "spark.master": f"local[{self.slots or '*'}]",
+            # As many task slots as cores, as executors of clusters have: with more of them a
+            # store's waiting hides behind other tasks.
+            "spark.master": "local[*]",
             "spark.driver.memory": "2g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

@@ -24,12 +24,6 @@ STORES: Final = (HDFS, ROCKSDB, CHANGELOG_STORE, TIDELOG)
 RATIOS: Final = tuple(Ratio(TIDELOG, store) for store in (CHANGELOG_STORE, ROCKSDB, HDFS))
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Compiles little, so that short runs measure less of the compiler; the same for all stores."""
-QUERIES_JVM: Final = "queries"
-"""In a quick session the measurements of queries share a JVM, whose options are those above."""
-CORES: Final = 0
-"""As many task slots as the machine has cores, as executors of clusters have. With more of them
-a store's waiting hides behind other tasks, so it seems cheaper than it is.
-"""
 
 CHECKSUMS: Final = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 _HDFS_CLASS: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

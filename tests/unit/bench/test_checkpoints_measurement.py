@@ -147,6 +147,8 @@ def test_each_size_has_its_jobs_and_several_materializations(size: Size) -> None
     wanted |= {("wordcount", 16)} if size is not Size.QUICK else set()
     wanted |= {("window", 5)} if size is Size.FULL else set()
     assert jobs == wanted
+    latencies = {c.settings["latency_ms"] for c in found}
+    assert latencies == ({0.0, 30.0, 100.0} if size is Size.FULL else {30.0})
     for cell in [*found, *loads.non_stop_cells(size)]:
         settings = {name: float(value) for name, value in cell.settings.items() if name != "job"}  # type: ignore[arg-type]
         assert settings["seconds"] >= 2 * settings["materialize_s"]

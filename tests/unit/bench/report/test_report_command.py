@@ -95,6 +95,25 @@ def test_the_summary_is_printed_on_request_and_writes_nothing(
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.parametrize("shown", ["--json", "--terminal", "--output"])
+def test_a_session_of_an_experiment_that_was_removed_has_a_report(
+    tmp_path: Path, shown: str
+) -> None:
+    if shown == "--output":
+        pytest.importorskip("matplotlib", reason="plots need matplotlib")
+    old = tmp_path / "old.jsonl"
+    for each in [session(session="old", names=["gone"]), *five([1] * 5, [3] * 5)]:
+        append(old, each)
+    target = [tmp_path / "page.html"] if shown == "--output" else []
+    result = tidelog("bench", "report", old, shown, *target)
+    assert result.exit_code == 0, result.output
+    if shown == "--json":
+        document = json.loads(result.stdout)
+        assert (document["experiments"], document["unknown"]) == ([], ["gone"])
+    if target:
+        assert "gone: not known to this version." in target[0].read_text()
+
+
 def test_a_session_that_is_not_there_and_a_file_that_cannot_be_written_are_errors(
     results: Path, tmp_path: Path
 ) -> None:
