@@ -33,7 +33,7 @@ RUN_ELSEWHERE = {
     "monitoring 1": "tests/unit/runtime/test_status_opentelemetry.py",
     "spark 1": "tests/spark/test_metrics.py",
     "operations 0": "tests/process/test_running_for_a_year.py",
-    "verify 0": "tests/unit/verify/test_cli_verify.py",
+    "verify 0": "tests/spark/test_documented_blocks.py",
     "sinks 1": "tests/unit/connectors/sinks/test_postgres_sink.py",
     "sinks 2": "tests/first_jobs/test_killed_iceberg.py",
     "sinks 3": "tests/first_jobs/test_killed_iceberg.py",
@@ -42,7 +42,6 @@ RUN_ELSEWHERE = {
     "processor 0": "tests/spark/test_documented_blocks.py",
     "processor 2": "tests/spark/test_documented_blocks.py",
     "spark 0": "tests/spark/test_notebook.py",
-    "verify 1": "tests/spark/test_documented_blocks.py",
 }
 MINUTE_MS = 60_000
 

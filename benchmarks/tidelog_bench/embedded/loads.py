@@ -14,8 +14,6 @@ from tidelog_bench.measurement import Cell, Reading, Setting, Size, Trial
 
 ON, OFF, OFF_RARE = "on", "off", "off-rare"
 _STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
-_OTHER_LATENCIES_MS: Final = (0.0, 10.0, 100.0)
-"""Of the stores that short words are counted behind in a full session, too."""
 _TIMES: Final[dict[Size, dict[str, Setting]]] = {
     # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
     Size.QUICK: {"checkpoint_s": 0.4, "materialize_s": 1.5, "warm_s": 1.8, "seconds": 4.0},
@@ -67,8 +65,6 @@ def cells(size: Size) -> Sequence[Cell]:
         {**_STORE, **_TIMES[size], "job": "window", "slides": slides, **_WINDOWS[size]}
         for slides in _SLIDES[size]
     ]
-    if size is Size.FULL:
-        settings += [settings[0] | {"latency_ms": latency} for latency in _OTHER_LATENCIES_MS]
     return [Cell(each, ("on", "off"), _expected_s(each)) for each in settings]
 
 
@@ -82,9 +78,7 @@ def non_stop_cells(size: Size) -> Sequence[Cell]:
             continue
         few_bytes = cell.settings.get("key_bytes") == 16
         windows = cell.settings["job"] == "window"
-        other_store = cell.settings["latency_ms"] != _STORE["latency_ms"]
-        small = (few_bytes and size is not Size.FULL) or (windows and size is Size.QUICK)
-        if small or other_store:
+        if (few_bytes and size is not Size.FULL) or (windows and size is Size.QUICK):
             continue
         settings = {**cell.settings, **_NON_STOP[size], "checkpoint_s": _AT_ONCE_S}
         found.append(Cell(settings, cell.variants, _expected_s(settings)))
