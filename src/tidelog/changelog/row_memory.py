@@ -10,7 +10,7 @@ from sys import getsizeof
 from typing import Any, Final
 
 ROW_SLOT_BYTES: Final = 140
-"""A row's places in the dict of values and in the set of changes."""
+"""A row's object and key without their content, its places in the dict of rows and in a list."""
 _KEPT: Final = 3 / 4
 """Share of the limit up to which every state keeps its rows."""
 _DEPTH: Final = 4
