@@ -10,7 +10,7 @@ import signal
 from types import FrameType
 from typing import Final
 
-NEW_OBJECTS: Final = 50_000
+_NEW_OBJECTS: Final = 50_000
 """After so many the garbage collector looks at them, which by default it does after each 700:
 modules stay, and records of several buffers are gone before it would find that they are in use."""
 
@@ -24,7 +24,7 @@ def start() -> None:
     """Run the command that the arguments name."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored
         signal.signal(signal.SIGINT, end_at_once)
-    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     from tidelog.cli import main  # noqa: PLC0415  # takes a while, in which interrupts may come
 
     main()

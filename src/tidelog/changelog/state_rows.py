@@ -206,6 +206,19 @@ class StateRows:
 
     def put(self, key: bytes, value: Any) -> None:
         """Set a row."""
+        self._set(key, value)
+        if self.updates % SAMPLE_EVERY == 0:
+            self._size.sample(key, value)
+        self.updates += 1
+
+    def put_many(self, values: Mapping[bytes, Any]) -> None:
+        """Set many rows at once."""
+        for key, value in values.items():
+            self._set(key, value)
+        if values:
+            self._count(len(values), *next(iter(values.items())))
+
+    def _set(self, key: bytes, value: Any) -> None:
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = BufferedRow(key, value)
@@ -214,24 +227,6 @@ class StateRows:
         if not row.changed:
             row.changed = True
             self._changed.append(row)
-        if self.updates % SAMPLE_EVERY == 0:
-            self._size.sample(key, value)
-        self.updates += 1
-
-    def put_many(self, values: Mapping[bytes, Any]) -> None:
-        """Set many rows at once."""
-        found, changed = self._rows, self._changed
-        for key, value in values.items():
-            row = found.get(key)
-            if row is None:
-                row = found[key] = BufferedRow(key, value)
-            else:
-                row.value = value
-            if not row.changed:
-                row.changed = True
-                changed.append(row)
-        if values:
-            self._count(len(values), *next(iter(values.items())))
 
     def delete(self, key: bytes) -> None:
         """Remove a row; removing an absent one is no error."""

@@ -25,7 +25,7 @@ from tidelog.spark.source.job.changes import ChangeRange, ranges_of
 def ranges(
     upto: int, seqno: int, log: Sequence[LogRange] = (), inline: Sequence[bytes] = ()
 ) -> list[ChangeRange]:
-    """Those of a subtask that is materialized up to `upto`, in the checkpoint in slot 3."""
+    """The ranges of changes in a checkpoint's log for a subtask whose table ends at `upto`."""
     ref = MaterializationRef(MaterializationId(1), "d", 1, SeqNo(upto), 1) if upto else None
     state = SubtaskState(0, 0, 7, SeqNo(seqno), "memory", ref, log=tuple(log), inline=tuple(inline))
     operator = OperatorState("count", 8, (), (state,))

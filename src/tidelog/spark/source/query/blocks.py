@@ -39,7 +39,8 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
 
 
 _Batches = Mapping[int, tuple[int, int | None]]
-"""Of the committed blocks of a segment, by offset: the batch, and when it started in ms."""
+"""Maps the offset of a committed block in its segment to the number of its batch and the start of
+that batch in milliseconds since the epoch, None where it is not known."""
 
 
 def _committed(checkpoint: Checkpoint, started: Mapping[int, int | None]) -> Mapping[str, _Batches]:
