@@ -56,9 +56,6 @@ def test_a_url_with_credentials_is_refused_and_not_shown(url: str) -> None:
         lambda: open_store(url, Effects()),
         lambda: open_store("memory://tables", Effects(), log_url=url),
         lambda: open_store("s3://bucket", Effects(), options={"endpoint_url": url}),
-        lambda: open_store(
-            "s3://bucket", Effects(), options={"client_kwargs": {"endpoint_url": url}}
-        ),
         lambda: parse_origin(f"{url}@latest"),
         lambda: parse_origin(url),
     ):

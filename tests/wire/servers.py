@@ -73,7 +73,7 @@ class S3Server:
             "endpoint_url": self.endpoint,
             "key": self.key,
             "secret": self.secret,
-            "client_kwargs": {"region_name": self.region},
+            "region": self.region,
         }
 
     def client(self) -> Any:

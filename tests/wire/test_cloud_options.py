@@ -57,14 +57,6 @@ def asked_by(url: str, options: dict[str, Any]) -> Asked:
             },
         ),
         ({"request_payer": "requester"}, {"x-amz-request-payer": "requester"}),
-        (
-            {"s3_additional_kwargs": {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "key-2"}},
-            {
-                "x-amz-server-side-encryption": "aws:kms",
-                "x-amz-server-side-encryption-aws-kms-key-id": "key-2",
-            },
-        ),
-        ({"requester_pays": True}, {"x-amz-request-payer": "requester"}),
     ],
 )
 def test_an_option_of_s3_is_in_the_request_and_signed(

@@ -179,18 +179,13 @@ class ObstoreStore:
 
 
 def client_options(
-    url: str,
-    common: CloudOptions,
-    *,
-    connect_s: float = 5,
-    read_s: float = 60,
-    headers: Mapping[str, str] | None = None,
+    url: str, common: CloudOptions, *, headers: Mapping[str, str] | None = None
 ) -> Any:
     """How the library connects, and what each request carries; raises ConfigError."""
     options: dict[str, Any] = {
         "allow_http": True,
-        "connect_timeout": timedelta(seconds=connect_s),
-        "read_timeout": timedelta(seconds=read_s),
+        "connect_timeout": timedelta(seconds=5),
+        "read_timeout": timedelta(minutes=1),
         "timeout": _REQUEST,
     }
     if headers:

@@ -113,7 +113,7 @@ class Connections:
 
 
 def _check_endpoints(options: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    for given in (options, options.get("client_kwargs") or {}, environment):
+    for given in (options, environment):
         for name in _ENDPOINTS:
             check_url(name, str(given.get(name) or ""))
 

@@ -33,6 +33,8 @@ from tidelog.storage.obstore_store import NO_RETRIES, ObstoreStore, Writing, cli
 _DEFAULT_REGION: Final = "us-east-1"
 _EXPRESS: Final = "--x-s3"
 """How the names of buckets of the class S3 Express One Zone end."""
+_CREDENTIALS: Final = {"key": "access_key_id", "secret": "secret_access_key", "token": "token"}
+"""Options with a credential, and what the library calls it."""
 
 
 def open_s3_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
@@ -49,7 +51,7 @@ def open_s3_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """Options under the names that s3fs has given them, read."""
+    """The options of a store, read."""
 
     common: CloudOptions
     static: Mapping[str, str]
@@ -57,9 +59,6 @@ class _Settings:
     anonymous: bool
     profile: str | None
     region: str | None
-    connect_s: float
-    read_s: float
-    bucket_key: bool
 
 
 class _Connection:
@@ -126,8 +125,6 @@ class _Connection:
             config["server_side_encryption"] = common.server_side_encryption or "aws:kms"
         if common.kms_key:
             config["sse_kms_key_id"] = common.kms_key
-        if settings.bucket_key:
-            config["sse_bucket_key_enabled"] = True
         if self._bucket.endswith(_EXPRESS):
             config["s3_express"] = True
         if common.request_payer:
@@ -138,12 +135,7 @@ class _Connection:
                 config=config,
                 # As settings they would be mixed with those of the environment.
                 credential_provider=(lambda: given) if credentials else None,
-                client_options=client_options(
-                    self._url,
-                    common,
-                    connect_s=settings.connect_s,
-                    read_s=settings.read_s,
-                ),
+                client_options=client_options(self._url, common),
                 retry_config=NO_RETRIES,
             )
         except TidelogError:
@@ -180,49 +172,19 @@ class _Connection:
 
 def _read(url: str, options: Mapping[str, Any]) -> _Settings:
     common, rest = cloud_options(url, options, os.environ, without=frozenset())
-    client, config = dict(rest.pop("client_kwargs", {})), dict(rest.pop("config_kwargs", {}))
-    extra = dict(rest.pop("s3_additional_kwargs", {}))
-    style = dict(config.pop("s3", {})).get("addressing_style", "auto")
-    proxies = dict(config.pop("proxies", {}))
-    payer = extra.pop("RequestPayer", None)
-    if rest.pop("requester_pays", False):
-        payer = "requester"
-    verify = client.pop("verify", None)
-    legacy = {
-        "endpoint_url": client.pop("endpoint_url", None),
-        "storage_class": extra.pop("StorageClass", None),
-        "server_side_encryption": extra.pop("ServerSideEncryption", None),
-        "kms_key": extra.pop("SSEKMSKeyId", None),
-        "request_payer": payer,
-        "ca_file": (verify if isinstance(verify, str) else None) or os.environ.get("AWS_CA_BUNDLE"),
-        "proxy": proxies.get("https") or proxies.get("http"),
-        "path_style": {"path": True, "virtual": False}.get(style),
-    }
-    unset = {name: value for name, value in legacy.items() if getattr(common, name) is None}
+    if common.ca_file is None:
+        common = replace(common, ca_file=os.environ.get("AWS_CA_BUNDLE") or None)
     static = {
-        library: str(value)
-        for library, names in {
-            "access_key_id": (rest.pop("key", None), client.pop("aws_access_key_id", None)),
-            "secret_access_key": (
-                rest.pop("secret", None),
-                client.pop("aws_secret_access_key", None),
-            ),
-            "token": (rest.pop("token", None), client.pop("aws_session_token", None)),
-        }.items()
-        for value in [next(filter(None, names), None)]
-        if value is not None
+        name: str(value)
+        for option, name in _CREDENTIALS.items()
+        if (value := rest.pop(option, None)) is not None
     }
     settings = _Settings(
-        common=replace(common, **unset),
-        static=static,
+        common,
+        static,
         anonymous=bool(rest.pop("anon", False)),
         profile=rest.pop("profile", None),
-        region=rest.pop("region", None) or client.pop("region_name", None),
-        connect_s=float(config.pop("connect_timeout", 5)),
-        read_s=float(config.pop("read_timeout", 60)),
-        bucket_key=bool(extra.pop("BucketKeyEnabled", False)),
+        region=rest.pop("region", None),
     )
-    config.pop("signature_version", None)
-    client.pop("region_name", None)
-    refuse_rest(url, {**rest, **client, **config, **extra})
+    refuse_rest(url, rest)
     return settings

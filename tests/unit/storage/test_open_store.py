@@ -97,7 +97,7 @@ def test_a_local_store_has_no_options(tmp_path: Path) -> None:
 
 
 def test_an_s3_option_that_does_not_exist_is_named() -> None:
-    store = open_store("s3://bucket", INLINE, options={"config_kwargs": {"retires": 3}})
+    store = open_store("s3://bucket", INLINE, options={"retires": 3})
     with pytest.raises(ConfigError, match="retires"):
         asyncio.run(store.head("name"))
 
