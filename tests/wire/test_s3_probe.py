@@ -11,8 +11,7 @@ from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server, free_port
 from tidelog.effects import Effects
 from tidelog.storage.open import open_store
-from tidelog.storage.probe import probe_store
-from tidelog.storage.probe_report import ProbeReport
+from tidelog.storage.probe import ProbeReport, probe_store
 from tidelog.storage.retry_policy import RetryPolicy
 
 

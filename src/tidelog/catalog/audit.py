@@ -5,22 +5,34 @@ restorable only when no finding concerns what it needs. With `deep` that is cert
 the bytes of segments and table files are taken on trust.
 """
 
-from collections.abc import Collection, Container
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tidelog.catalog.findings import checkpoint_findings
 from tidelog.catalog.inventory import Inventory, Slots, read_inventory
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.finding import UNREADABLE, Finding, Findings, without_changes
-from tidelog.checkpoint.invariants import slot_violations, unreadable
-from tidelog.checkpoint.manifest import Checkpoint, Savepoint, TableObject
-from tidelog.checkpoint.retention import subtask_objects
+from tidelog.checkpoint.invariants import (
+    descriptor_violations,
+    manifest_violations,
+    object_violations,
+    slot_violations,
+    unreadable,
+)
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    InheritedState,
+    MaterializationRef,
+    Savepoint,
+    TableObject,
+)
+from tidelog.checkpoint.retention import descriptor_objects, subtask_objects
 from tidelog.checkpoint.slots import list_slots
 from tidelog.checkpoint.table_file import check_table_file
 from tidelog.concurrency import Progress, gather_bounded, no_progress
-from tidelog.ids import CheckpointId, Slot
+from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
@@ -129,3 +141,45 @@ def _verdict(slots: Slots, slot: Slot, unusable: Container[int]) -> SlotVerdict:
     if entry is None:
         return SlotVerdict(slot, "unreadable", None, False)
     return SlotVerdict(slot, "start", None, None)
+
+
+def checkpoint_findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:
+    """All findings about a checkpoint; each makes it unusable."""
+    for finding in _findings(inventory, checkpoint):
+        yield replace(finding, unusable=(checkpoint.slot,))
+
+
+def _findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:
+    yield from manifest_violations(checkpoint)
+    for operator, subtask in checkpoint.subtasks():
+        owner = SubtaskId(operator.id, subtask.index)
+        for layer in subtask.layers:
+            if layer.materialization is not None:
+                for finding in _layer_findings(inventory, owner, layer, layer.materialization):
+                    yield replace(finding, partitions=(str(owner),))
+    owners = _owners(inventory, checkpoint)
+    for finding in object_violations(inventory.needs(checkpoint), inventory.sizes):
+        yield replace(finding, partitions=tuple(sorted(map(str, owners[finding.where]))))
+
+
+def _layer_findings(
+    inventory: Inventory, owner: SubtaskId, layer: InheritedState, ref: MaterializationRef
+) -> Iterator[Finding]:
+    descriptor = inventory.descriptors.get(ref.descriptor)
+    error = inventory.unreadable.get(ref.descriptor)
+    if descriptor is not None:
+        yield from descriptor_violations(owner.operator, layer, ref, descriptor)
+    # One that is missing, or has another size, is among the objects.
+    elif error is not None and inventory.sizes.get(ref.descriptor) == ref.size:
+        yield unreadable(ref.descriptor, error)
+
+
+def _owners(inventory: Inventory, checkpoint: Checkpoint) -> Mapping[str, set[SubtaskId]]:
+    """The subtasks of a checkpoint that need an object, by the object's name."""
+    owners: dict[str, set[SubtaskId]] = defaultdict(set)
+    for operator, subtask in checkpoint.subtasks():
+        names = subtask_objects(subtask)
+        described = [inventory.descriptors.get(name) for name in names]
+        for name in names.union(*(descriptor_objects(d) for d in described if d is not None)):
+            owners[name].add(SubtaskId(operator.id, subtask.index))
+    return owners

@@ -23,8 +23,7 @@ from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
 from tidelog.changelog.chain import ChainCapture, ChainState, Piece, SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import BlockGroup, SegmentAuthor, pack
-from tidelog.changelog.upload_config import UploadConfig
-from tidelog.changelog.upload_metrics import UploadMetrics
+from tidelog.changelog.upload_config import UploadConfig, UploadMetrics
 from tidelog.effects import Effects, wait_for
 from tidelog.errors import TidelogError
 from tidelog.events import Event

@@ -1,15 +1,103 @@
-"""What a cloud's refusal means: the errors of `tidelog.errors` for answers over HTTP.
+"""What a cloud's refusal means and what to do: errors of `tidelog.errors` for answers over HTTP.
 
 Invariant: the status and the cloud's error code decide, never the exception that a library chose
 for them. Only 412, and Azure's 409 that names the object as taken, say that a create has lost; any
-other conflict is a trouble that passes.
+other conflict is a trouble that passes. The answer to a HEAD has no code; its status decides.
 """
 
 from typing import Final
 
-from tidelog.errors import ConfigError
+from tidelog.errors import AccessDeniedError, ConfigError, TidelogError
 from tidelog.storage import errors
-from tidelog.storage.s3_refusals import UNSUPPORTED, refused
+
+_UNSUPPORTED: Final = 501
+
+_WRONG_REGION: Final = frozenset(
+    {"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"}
+)
+_MOVED: Final = frozenset({301, 307})
+_DENIED: Final = frozenset({401, 403})
+_OF_HEAD: Final = "400"
+"""What stands for the code of a HEAD that was refused as malformed: its signature, most often."""
+_TRANSIENT: Final = frozenset({200, 408, 409, 425, 429})
+"""200 with an error inside is how S3 reports a failure after it began to answer."""
+_FULL: Final = frozenset({507})
+
+_RENEW: Final = (
+    "get new credentials and start again: keys in variables or files are read once, at the start; "
+    "those of a role, an instance or a credential_process are renewed meanwhile"
+)
+_CREDENTIALS: Final = {
+    "ExpiredToken": ("credentials that have not expired", _RENEW),
+    "ExpiredTokenException": ("credentials that have not expired", _RENEW),
+    "TokenRefreshRequired": ("credentials that have not expired", _RENEW),
+    "InvalidToken": (
+        "a session token that belongs to the access key",
+        "correct AWS_SESSION_TOKEN, or unset it beside keys that do not expire",
+    ),
+    "InvalidAccessKeyId": (
+        "an access key that the server knows",
+        "correct AWS_ACCESS_KEY_ID, the profile or the endpoint",
+    ),
+    # versitygw, as a 404.
+    "XAdminUserNotFound": (
+        "an access key that the server knows",
+        "correct AWS_ACCESS_KEY_ID: these credentials are not of this server",
+    ),
+    "SignatureDoesNotMatch": (
+        "the secret key of this access key",
+        "correct AWS_SECRET_ACCESS_KEY: these credentials do not belong together",
+    ),
+    "RequestTimeTooSkewed": (
+        "a clock that differs from the server's by less than 15 minutes",
+        "set this machine's clock (NTP); the credentials may be right",
+    ),
+}
+"""What was expected and what to do, by the error code of a request whose signature was refused."""
+
+
+def _refused(status: int, code: str, url: str, what: str, found: str) -> TidelogError:
+    """The error for the answer with this HTTP status and S3's error code, if it has one.
+
+    `what` names the object, `url` its store, `found` is the answer as messages have it.
+    """
+    if code == "NoSuchBucket":
+        return _no_bucket(url, found)
+    if code in _WRONG_REGION or status in _MOVED:
+        return _wrong_region(url, found)
+    if code in _CREDENTIALS or status in _DENIED or (status == 400 and code == _OF_HEAD):
+        return _denied(code, what, found)
+    if status in _FULL:
+        return errors.store_full(what, found)
+    if status in _TRANSIENT or (status >= 500 and status != _UNSUPPORTED):
+        return errors.store_unreachable(what, found)
+    return errors.storage_failed(what, found)
+
+
+def _no_bucket(url: str, found: str) -> ConfigError:
+    return ConfigError(
+        f"store {url}",
+        expected="an existing bucket",
+        found=found,
+        action="create the bucket or correct the URL or endpoint",
+    )
+
+
+def _denied(code: str, what: str, found: str) -> AccessDeniedError:
+    if code not in _CREDENTIALS:
+        return errors.access_denied(what, found)
+    expected, action = _CREDENTIALS[code]
+    return AccessDeniedError(what, expected=expected, found=found, action=action)
+
+
+def _wrong_region(url: str, found: str) -> ConfigError:
+    return ConfigError(
+        f"region of {url}",
+        expected="the bucket's own",
+        found=found,
+        action="set AWS_DEFAULT_REGION to it, or the region of the profile",
+    )
+
 
 _NO_CONTAINER: Final = "ContainerNotFound"
 _ABSENT: Final = frozenset(
@@ -36,9 +124,9 @@ def from_answer(
         return EmptyRangeError()
     if status == 412 or code in _TAKEN:
         return errors.object_exists(url, name)
-    if status == UNSUPPORTED and creates:
+    if status == _UNSUPPORTED and creates:
         return errors.no_conditional_put(url, found)
-    return refused(status, "NoSuchBucket" if code == _NO_CONTAINER else code, url, what, found)
+    return _refused(status, "NoSuchBucket" if code == _NO_CONTAINER else code, url, what, found)
 
 
 def wrong_settings(url: str, found: str) -> ConfigError:

@@ -7,7 +7,7 @@ options and environment are masked wherever they would show.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Final
@@ -20,7 +20,8 @@ from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
 from tidelog.storage.metrics import RequestMetrics
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.object_names import check_name
+from tidelog.storage.port import Cipher, ObjectInfo, ObjectStore
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 
@@ -102,7 +103,7 @@ class Connections:
         above = url.removesuffix(f"/{path}")
         if above not in self._made:
             self._made[above] = connect(above)
-        from tidelog.storage.below import StoreBelow  # noqa: PLC0415  # for partitions
+        from tidelog.storage.open import StoreBelow  # noqa: PLC0415  # for partitions
 
         return StoreBelow(self._made[above], path)
 
@@ -208,3 +209,43 @@ def _refuse_options(url: str, options: Mapping[str, Any]) -> None:
             found=", ".join(sorted(options)),
             action="remove them; only remote stores have options",
         )
+
+
+class StoreBelow:
+    """The objects of `whole` below a path, under their names without it."""
+
+    cipher: Final[Cipher | None] = None
+
+    def __init__(self, whole: ObjectStore, path: str) -> None:
+        check_name(path)
+        self.url = f"{whole.url.rstrip('/')}/{path}"
+        self._whole = whole
+        self._path = f"{path}/"
+
+    @property
+    def request_metrics(self) -> RequestMetrics | None:
+        """The metrics of all requests to the underlying store."""
+        return self._whole.request_metrics
+
+    async def put(self, name: str, data: bytes) -> None:
+        await self._whole.put(self._path + name, data)
+
+    async def create(self, name: str, data: bytes) -> None:
+        await self._whole.create(self._path + name, data)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        return await self._whole.get(self._path + name, start, length)
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        after = self._path + start_after if start_after else ""
+        async for info in self._whole.list(self._path + prefix, after):
+            yield ObjectInfo(info.name.removeprefix(self._path), info.size)
+
+    async def head(self, name: str) -> ObjectInfo:
+        return ObjectInfo(name, (await self._whole.head(self._path + name)).size)
+
+    async def delete(self, name: str) -> None:
+        await self._whole.delete(self._path + name)
+
+    async def close(self) -> None:
+        """The connections are those of the whole store, which stays open."""

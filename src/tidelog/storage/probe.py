@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
+from statistics import median
 from typing import Final, TypeVar
 
 from tidelog.effects import Effects
@@ -16,7 +17,47 @@ from tidelog.errors import ObjectExistsError, ObjectNotFoundError, TidelogError
 from tidelog.storage import object_names
 from tidelog.storage.create_once import create_once
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.probe_report import Check, Latency, ProbeReport
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question and its answer; `message` says what was found."""
+
+    name: str
+    passed: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long calls of one operation took, in milliseconds."""
+
+    operation: str
+    calls: int
+    min_ms: float
+    median_ms: float
+    max_ms: float
+
+    @classmethod
+    def of(cls, operation: str, seconds: Sequence[float]) -> "Latency":
+        """Summary of one or more durations in seconds."""
+        low, middle, high = min(seconds), median(seconds), max(seconds)
+        return cls(operation, len(seconds), low * 1000, middle * 1000, high * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """The answers in the order they were asked."""
+
+    url: str
+    checks: tuple[Check, ...]
+    latencies: tuple[Latency, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True when every check did."""
+        return all(check.passed for check in self.checks)
+
 
 T = TypeVar("T")
 

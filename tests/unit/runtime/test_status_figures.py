@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tidelog.changelog.upload_metrics import UploadMetrics
+from tidelog.changelog.upload_config import UploadMetrics
 from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
 from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects

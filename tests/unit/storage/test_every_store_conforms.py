@@ -11,11 +11,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance
 from tidelog.effects import Effects, InlineOffload, SystemClock
-from tidelog.storage.below import StoreBelow
 from tidelog.storage.faulty import FaultyStore
 from tidelog.storage.fsspec_store import FsspecStore
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.open import StoreBelow
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 from tidelog_bench.store.latency import LatencyProfile

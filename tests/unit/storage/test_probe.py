@@ -15,8 +15,7 @@ from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo, ObjectStore
-from tidelog.storage.probe import probe_store
-from tidelog.storage.probe_report import ProbeReport
+from tidelog.storage.probe import ProbeReport, probe_store
 
 EFFECTS = Effects(rng=Random(3), offload=InlineOffload())
 

@@ -4,8 +4,7 @@ import click
 
 from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
-from tidelog.storage.probe import probe_store
-from tidelog.storage.probe_report import ProbeReport
+from tidelog.storage.probe import ProbeReport, probe_store
 
 
 @click.command("doctor")

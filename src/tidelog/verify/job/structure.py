@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from tidelog.catalog.findings import checkpoint_findings
+from tidelog.catalog.audit import checkpoint_findings
 from tidelog.catalog.inventory import Inventory
 from tidelog.checkpoint.finding import Finding, Findings
 from tidelog.checkpoint.invariants import slot_violations, unreadable
