@@ -1,6 +1,8 @@
-"""S3 servers for tests, started once per run and shared."""
+"""S3 servers for tests, started once per run and shared; a test that is a coroutine has a loop."""
 
+import asyncio
 import gc
+import inspect
 import logging
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -47,6 +49,15 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     begin_with_long_tests(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    return True
 
 
 @pytest.fixture(scope="session")

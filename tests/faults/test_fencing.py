@@ -75,35 +75,27 @@ async def wakes_up_fenced(world: World, older: "asyncio.Task[JobResult]") -> Non
 
 @pytest.mark.parametrize("at", [object_names.CHECKPOINTS, object_names.SEGMENTS])
 @pytest.mark.parametrize("successors", [1, 3])
-def test_a_zombie_commits_nothing_however_late_it_wakes(at: str, successors: int) -> None:
-    async def scenario() -> None:
-        world = World()
-        older = await world.fall_asleep(at)
-        for number in range(successors - 1):
-            newer = asyncio.ensure_future(world.run(world.objects, 10 + number))
-            await world.clock.sleep(2.5)
-            newer.cancel()
-            await asyncio.gather(newer, return_exceptions=True)
-        await world.run(world.objects, 20)
-        assert Counter(world.sink.records) == EXPECTED
-        assert object_names.checkpoint(Slot(3)) not in world.objects._objects, (
-            "retention was at work"
-        )
-        await wakes_up_fenced(world, older)
-        assert Counter(world.sink.records) == EXPECTED
-
-    asyncio.run(scenario())
+async def test_a_zombie_commits_nothing_however_late_it_wakes(at: str, successors: int) -> None:
+    world = World()
+    older = await world.fall_asleep(at)
+    for number in range(successors - 1):
+        newer = asyncio.ensure_future(world.run(world.objects, 10 + number))
+        await world.clock.sleep(2.5)
+        newer.cancel()
+        await asyncio.gather(newer, return_exceptions=True)
+    await world.run(world.objects, 20)
+    assert Counter(world.sink.records) == EXPECTED
+    assert object_names.checkpoint(Slot(3)) not in world.objects._objects, "retention was at work"
+    await wakes_up_fenced(world, older)
+    assert Counter(world.sink.records) == EXPECTED
 
 
-def test_a_zombie_of_this_release_knows_that_a_newer_release_took_over() -> None:
-    async def scenario() -> None:
-        world = World()
-        older = await world.fall_asleep(object_names.CHECKPOINTS)
-        name, taken = await start_of_newer_release(world)
-        await wakes_up_fenced(world, older)
-        assert await world.objects.get(name) == taken
-
-    asyncio.run(scenario())
+async def test_a_zombie_of_this_release_knows_that_a_newer_release_took_over() -> None:
+    world = World()
+    older = await world.fall_asleep(object_names.CHECKPOINTS)
+    name, taken = await start_of_newer_release(world)
+    await wakes_up_fenced(world, older)
+    assert await world.objects.get(name) == taken
 
 
 class FencingSink(Outside):
@@ -127,21 +119,18 @@ class FencingSink(Outside):
         return writer
 
 
-def test_a_job_whose_checkpoints_all_fail_since_its_successor_started_ends_fenced() -> None:
-    async def scenario() -> None:
-        world = World()
-        world.sink = FencingSink()
-        older = asyncio.ensure_future(world.run(world.objects, 1))
-        while object_names.checkpoint(Slot(1)) not in world.objects_named(object_names.CHECKPOINTS):
-            await world.pause(older)
-        newer = asyncio.ensure_future(world.run(world.objects, 2))
-        # None of its checkpoints gets as far as its slot, and as many as these may fail.
-        with pytest.raises(FencedError, match="generation 0 was fenced"):
-            await older
-        await newer
-        assert Counter(world.sink.records) == EXPECTED
-
-    asyncio.run(scenario())
+async def test_a_job_whose_checkpoints_all_fail_since_its_successor_started_ends_fenced() -> None:
+    world = World()
+    world.sink = FencingSink()
+    older = asyncio.ensure_future(world.run(world.objects, 1))
+    while object_names.checkpoint(Slot(1)) not in world.objects_named(object_names.CHECKPOINTS):
+        await world.pause(older)
+    newer = asyncio.ensure_future(world.run(world.objects, 2))
+    # None of its checkpoints gets as far as its slot, and as many as these may fail.
+    with pytest.raises(FencedError, match="generation 0 was fenced"):
+        await older
+    await newer
+    assert Counter(world.sink.records) == EXPECTED
 
 
 async def start_of_newer_release(world: World) -> tuple[str, bytes]:

@@ -2,7 +2,8 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -62,16 +63,16 @@ class Rig:
         return len([c for c in self.store.calls if c[0] == "put"])
 
 
-def scenario(rig: Rig, steps: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        running = asyncio.ensure_future(rig.uploader.run())
-        try:
-            await steps()
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def running(rig: Rig | None = None, **config: float) -> AsyncIterator[Rig]:
+    """An uploader that runs meanwhile."""
+    rig = rig or Rig(**config)
+    task = asyncio.ensure_future(rig.uploader.run())
+    try:
+        yield rig
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def changes(state: ChainState) -> list[tuple[int, int]]:
@@ -80,10 +81,8 @@ def changes(state: ChainState) -> list[tuple[int, int]]:
     return [(r.first, r.end) for r in state.ranges] + [(b.first, b.end) for b in inline]
 
 
-def test_the_linger_packs_the_blocks_of_all_subtasks_into_one_object() -> None:
-    rig = Rig(linger=0.010)
-
-    async def steps() -> None:
+async def test_the_linger_packs_the_blocks_of_all_subtasks_into_one_object() -> None:
+    async with running(linger=0.010) as rig:
         chains = [rig.chain(n) for n in range(8)]
         answers = []
         for chain in chains:
@@ -97,13 +96,9 @@ def test_the_linger_packs_the_blocks_of_all_subtasks_into_one_object() -> None:
         assert {entry.subtask for entry in segment.entries} == set(range(8))
         assert all(changes(state) == [(0, 1)] for state in states)
 
-    scenario(rig, steps)
 
-
-def test_nothing_lingers_once_all_subtasks_have_taken_their_parts() -> None:
-    rig = Rig(linger=10.0)
-
-    async def steps() -> None:
+async def test_nothing_lingers_once_all_subtasks_have_taken_their_parts() -> None:
+    async with running(linger=10.0) as rig:
         rig.cadence.triggered(2)
         answers = []
         for number in range(2):
@@ -115,13 +110,9 @@ def test_nothing_lingers_once_all_subtasks_have_taken_their_parts() -> None:
         assert [changes(answer.result()) for answer in answers] == [[(0, 1)], [(0, 1)]]
         assert len(rig.segments) == 1
 
-    scenario(rig, steps)
 
-
-def test_a_small_tail_lives_in_the_manifest_and_costs_no_upload() -> None:
-    rig = Rig(inline_bytes=1000)
-
-    async def steps() -> None:
+async def test_a_small_tail_lives_in_the_manifest_and_costs_no_upload() -> None:
+    async with running(inline_bytes=1000) as rig:
         chain = rig.chain()
         for expected in ([(0, 1)], [(0, 1), (1, 2)]):
             rig.write(chain, 50)
@@ -135,13 +126,9 @@ def test_a_small_tail_lives_in_the_manifest_and_costs_no_upload() -> None:
         assert changes(answer.result()) == [(0, 3)]
         assert len(rig.segments) == 1
 
-    scenario(rig, steps)
 
-
-def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> None:
-    rig = Rig(inline_bytes=1000, max_age=0.25)
-
-    async def steps() -> None:
+async def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> None:
+    async with running(inline_bytes=1000, max_age=0.25) as rig:
         chain = rig.chain()
         rig.write(chain, 900)
         answer = rig.persist(chain)
@@ -154,23 +141,15 @@ def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> None:
         assert len(rig.segments) == 1
         assert changes(chain.capture().state()) == [(0, 2)]
 
-    scenario(rig, steps)
 
-
-def test_an_idle_chain_is_persistent_already() -> None:
-    rig = Rig()
-
-    async def steps() -> None:
+async def test_an_idle_chain_is_persistent_already() -> None:
+    async with running() as rig:
         state = await rig.uploader.persist(rig.chain().capture())
         assert state == ChainState((), ())
 
-    scenario(rig, steps)
 
-
-def test_changes_travel_between_checkpoints_when_they_are_old_or_many() -> None:
-    rig = Rig(inline_bytes=100, max_age=0.25, segment_bytes=5000)
-
-    async def steps() -> None:
+async def test_changes_travel_between_checkpoints_when_they_are_old_or_many() -> None:
+    async with running(inline_bytes=100, max_age=0.25, segment_bytes=5000) as rig:
         chain = rig.chain()
         rig.write(chain, 50)
         await rig.clock.advance(10)
@@ -187,14 +166,10 @@ def test_changes_travel_between_checkpoints_when_they_are_old_or_many() -> None:
         await rig.clock.advance(0.0)
         assert rig.attempts == 3, "a full segment does not wait"
 
-    scenario(rig, steps)
-
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_failed_upload_keeps_its_bytes_for_the_next_checkpoint(after: bool) -> None:
-    rig = Rig()
-
-    async def steps() -> None:
+async def test_a_failed_upload_keeps_its_bytes_for_the_next_checkpoint(after: bool) -> None:
+    async with running() as rig:
         chain = rig.chain()
         rig.write(chain, 100)
         rig.store.fail(Failure("put", object_names.SEGMENTS, after))
@@ -210,25 +185,17 @@ def test_a_failed_upload_keeps_its_bytes_for_the_next_checkpoint(after: bool) ->
         assert rig.ledger.busy == frozenset()
         assert set(rig.segments) <= rig.ledger.names, "what nobody refers to can be collected"
 
-    scenario(rig, steps)
 
-
-def test_a_store_that_fails_at_once_is_not_asked_in_a_tight_loop() -> None:
-    rig = Rig(segment_bytes=1000, max_age=0.25)
-
-    async def steps() -> None:
+async def test_a_store_that_fails_at_once_is_not_asked_in_a_tight_loop() -> None:
+    async with running(segment_bytes=1000, max_age=0.25) as rig:
         rig.store.fail(*(Failure("put", nth=n) for n in range(1, 1000)))
         rig.write(rig.chain(), 5000)
         await rig.clock.advance(1.0)
         assert 2 <= rig.attempts <= 5
 
-    scenario(rig, steps)
 
-
-def test_a_checkpoint_does_not_wait_for_the_pause_behind_a_failure() -> None:
-    rig = Rig(max_age=100.0, segment_bytes=1000)
-
-    async def steps() -> None:
+async def test_a_checkpoint_does_not_wait_for_the_pause_behind_a_failure() -> None:
+    async with running(max_age=100.0, segment_bytes=1000) as rig:
         chain = rig.chain()
         rig.store.fail(Failure("put"))
         rig.write(chain, 5000)
@@ -237,13 +204,9 @@ def test_a_checkpoint_does_not_wait_for_the_pause_behind_a_failure() -> None:
         await rig.clock.advance(0.02)
         assert changes(answer.result()) == [(0, 1)]
 
-    scenario(rig, steps)
 
-
-def test_uploads_that_finish_out_of_order_leave_the_log_in_order() -> None:
-    rig = Rig(segment_bytes=100)
-
-    async def steps() -> None:
+async def test_uploads_that_finish_out_of_order_leave_the_log_in_order() -> None:
+    async with running(segment_bytes=100) as rig:
         chain = rig.chain()
         rig.store.hold(f"{object_names.SEGMENTS}00000000-process-0000000001")
         rig.write(chain, 500)
@@ -259,14 +222,10 @@ def test_uploads_that_finish_out_of_order_leave_the_log_in_order() -> None:
         assert changes(answer.result()) == [(0, 1), (1, 2)]
         assert [r.segment for r in answer.result().ranges] == sorted(rig.segments)
 
-    scenario(rig, steps)
 
-
-def test_changes_before_durable_ones_are_uploaded_never_inlined() -> None:
+async def test_changes_before_durable_ones_are_uploaded_never_inlined() -> None:
     """The manifest's inline blocks lie behind its ranges: a restore goes on from their end."""
-    rig = Rig(segment_bytes=100, inline_bytes=90)
-
-    async def steps() -> None:
+    async with running(segment_bytes=100, inline_bytes=90) as rig:
         chain = rig.chain()
         first = f"{object_names.SEGMENTS}00000000-process-0000000001"
         # Many zeros: big enough to start an upload, small enough to be inlined once sealed.
@@ -284,13 +243,9 @@ def test_changes_before_durable_ones_are_uploaded_never_inlined() -> None:
         assert answer.result().inline == ()
         assert changes(answer.result()) == [(0, 1), (1, 2)]
 
-    scenario(rig, steps)
 
-
-def test_uploads_that_fail_out_of_order_go_back_in_order() -> None:
-    rig = Rig(segment_bytes=100, max_age=1000.0)
-
-    async def steps() -> None:
+async def test_uploads_that_fail_out_of_order_go_back_in_order() -> None:
+    async with running(segment_bytes=100, max_age=1000.0) as rig:
         chain = rig.chain()
         names = [f"{object_names.SEGMENTS}00000000-process-000000000{n}" for n in (1, 2)]
         for name in names:
@@ -310,17 +265,13 @@ def test_uploads_that_fail_out_of_order_go_back_in_order() -> None:
         await rig.clock.advance(0.02)
         assert changes(answer.result()) == [(0, 2)]
 
-    scenario(rig, steps)
 
-
-def test_a_range_never_reaches_over_metadata_that_another_segment_has() -> None:
+async def test_a_range_never_reaches_over_metadata_that_another_segment_has() -> None:
     """A materialization covers the changes before the metadata; they are on their way all the same.
 
     Packed with the changes behind it, they would begin the log below where the metadata begins it.
     """
-    rig = Rig(segment_bytes=100)
-
-    async def steps() -> None:
+    async with running(segment_bytes=100) as rig:
         chain = rig.chain()
         first = f"{object_names.SEGMENTS}00000000-process-0000000001"
         rig.store.hold(first)
@@ -339,13 +290,9 @@ def test_a_range_never_reaches_over_metadata_that_another_segment_has() -> None:
         await rig.clock.advance(0.5)
         assert changes(answer.result()) == [(1, 1), (1, 2)]
 
-    scenario(rig, steps)
 
-
-def test_a_stalled_store_holds_writers_back_until_it_moves() -> None:
-    rig = Rig(limit_bytes=10_000, segment_bytes=1000, concurrency=2)
-
-    async def steps() -> None:
+async def test_a_stalled_store_holds_writers_back_until_it_moves() -> None:
+    async with running(limit_bytes=10_000, segment_bytes=1000, concurrency=2) as rig:
         chain = rig.chain()
         rig.store.hold(object_names.SEGMENTS)
         written = 0
@@ -372,13 +319,9 @@ def test_a_stalled_store_holds_writers_back_until_it_moves() -> None:
         assert rig.uploader.metrics.backpressured_s >= 100
         assert rig.uploader.metrics.queued_bytes == 0
 
-    scenario(rig, steps)
 
-
-def test_uploads_go_on_side_by_side_while_writers_are_held_back() -> None:
-    rig = Rig(limit_bytes=20_000, segment_bytes=1000, concurrency=4)
-
-    async def steps() -> None:
+async def test_uploads_go_on_side_by_side_while_writers_are_held_back() -> None:
+    async with running(limit_bytes=20_000, segment_bytes=1000, concurrency=4) as rig:
         chain = rig.chain()
         segments = [f"{object_names.SEGMENTS}00000000-process-{n:010}" for n in range(1, 40)]
         for name in segments:
@@ -399,25 +342,17 @@ def test_uploads_go_on_side_by_side_while_writers_are_held_back() -> None:
             await rig.clock.advance(0.01)
         writing.cancel()
 
-    scenario(rig, steps)
 
-
-def test_a_limit_below_the_inline_size_cannot_lock_writers_out() -> None:
-    rig = Rig(limit_bytes=100, inline_bytes=10_000)
-
-    async def steps() -> None:
+async def test_a_limit_below_the_inline_size_cannot_lock_writers_out() -> None:
+    async with running(limit_bytes=100, inline_bytes=10_000) as rig:
         rig.write(rig.chain(), 500)
         admitted = asyncio.ensure_future(rig.uploader.admit())
         await rig.clock.advance(1.0)
         assert admitted.done()
 
-    scenario(rig, steps)
 
-
-def test_a_cancelled_waiter_hurts_nobody() -> None:
-    rig = Rig()
-
-    async def steps() -> None:
+async def test_a_cancelled_waiter_hurts_nobody() -> None:
+    async with running() as rig:
         chain = rig.chain()
         rig.write(chain, 100)
         rig.store.hold(object_names.SEGMENTS)
@@ -431,13 +366,9 @@ def test_a_cancelled_waiter_hurts_nobody() -> None:
         assert given_up.cancelled()
         assert not rig.cadence.busy
 
-    scenario(rig, steps)
 
-
-def test_a_capture_survives_the_truncation_of_its_chain() -> None:
-    rig = Rig()
-
-    async def steps() -> None:
+async def test_a_capture_survives_the_truncation_of_its_chain() -> None:
+    async with running() as rig:
         chain = rig.chain()
         rig.write(chain, 100)
         answer = rig.persist(chain)
@@ -448,13 +379,9 @@ def test_a_capture_survives_the_truncation_of_its_chain() -> None:
         assert (first.first, first.segment) == (0, rig.segments[0])
         assert chain.objects() == set()
 
-    scenario(rig, steps)
 
-
-def test_only_the_checkpoints_whose_bytes_failed_hear_of_it() -> None:
-    rig = Rig(segment_bytes=100)
-
-    async def steps() -> None:
+async def test_only_the_checkpoints_whose_bytes_failed_hear_of_it() -> None:
+    async with running(segment_bytes=100) as rig:
         failing, fine = rig.chain(0), rig.chain(1)
         name = f"{object_names.SEGMENTS}00000000-process-0000000001"
         rig.store.hold(name)
@@ -470,10 +397,8 @@ def test_only_the_checkpoints_whose_bytes_failed_hear_of_it() -> None:
         assert isinstance(answers[0].exception(), StorageError)
         assert changes(answers[1].result()) == [(0, 1)]
 
-    scenario(rig, steps)
 
-
-def test_a_defect_within_an_upload_ends_the_uploader() -> None:
+async def test_a_defect_within_an_upload_ends_the_uploader() -> None:
     rig = Rig()
 
     async def steps() -> None:
@@ -489,10 +414,7 @@ def test_a_defect_within_an_upload_ends_the_uploader() -> None:
         waiting.cancel()
         assert isinstance(running.exception(), ZeroDivisionError)
 
-    async def main() -> None:
-        await steps()
-
-    asyncio.run(main())
+    await steps()
 
 
 class SubmitsWhileSealing(InlineOffload):
@@ -509,7 +431,7 @@ class SubmitsWhileSealing(InlineOffload):
         return result
 
 
-def test_metadata_submitted_during_a_sealing_does_not_overtake_the_changes_before_it() -> None:
+async def test_metadata_submitted_during_a_sealing_does_not_overtake_changes_before_it() -> None:
     rig = Rig()
     chain = rig.chain()
 
@@ -522,7 +444,7 @@ def test_metadata_submitted_during_a_sealing_does_not_overtake_the_changes_befor
         rig.uploader.effects, offload=SubmitsWhileSealing(go_on)
     )
 
-    async def steps() -> None:
+    async with running(rig):
         rig.write(chain, SHORT_WORK_BYTES + 1)  # more goes to a thread
         first = rig.persist(chain)
         await rig.clock.advance(0.02)
@@ -531,13 +453,9 @@ def test_metadata_submitted_during_a_sealing_does_not_overtake_the_changes_befor
         await rig.clock.advance(0.02)
         assert changes(second.result()) == [(0, 1), (1, 3)]
 
-    scenario(rig, steps)
 
-
-def test_what_was_flushed_before_a_checkpoint_is_uploaded_ahead_of_it() -> None:
-    rig = Rig(max_age=60.0)
-
-    async def steps() -> None:
+async def test_what_was_flushed_before_a_checkpoint_is_uploaded_ahead_of_it() -> None:
+    async with running(max_age=60.0) as rig:
         rig.cadence.expect(1.0)
         rig.write(rig.chain(), 100)
         await rig.clock.advance(1.0 - UPLOAD_LEAD_S - 0.01)
@@ -545,14 +463,12 @@ def test_what_was_flushed_before_a_checkpoint_is_uploaded_ahead_of_it() -> None:
         await rig.clock.advance(0.02)
         assert len(rig.segments) == 1
 
-    scenario(rig, steps)
 
-
-def test_an_upload_that_ends_makes_room_for_the_one_that_waits() -> None:
+async def test_an_upload_that_ends_makes_room_for_the_one_that_waits() -> None:
     rig = Rig(concurrency=1, limit_bytes=150, segment_bytes=100)
     chain = rig.chain()
 
-    async def steps() -> None:
+    async with running(rig):
         rig.store.hold(object_names.SEGMENTS)
         rig.write(chain, 120)
         await rig.clock.advance(0.3)
@@ -567,19 +483,15 @@ def test_an_upload_that_ends_makes_room_for_the_one_that_waits() -> None:
         assert admitted.done()
         assert len(rig.segments) == 2
 
-    scenario(rig, steps)
 
-
-def test_a_backlog_goes_out_in_segments_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_backlog_goes_out_in_segments_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(uploader, "LARGEST_SEGMENT", 1000)
-    rig = Rig()
-
-    async def steps() -> None:
+    async with running() as rig:
         chain = rig.chain()
         for _ in range(20):
             rig.write(chain, 200)
         answer = rig.persist(chain)
         await rig.clock.advance(1.0)
         assert changes(answer.result()) == [(n, n + 4) for n in range(0, 20, 4)]
-
-    scenario(rig, steps)

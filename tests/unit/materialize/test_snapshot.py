@@ -118,45 +118,33 @@ def test_a_snapshot_under_way_is_protected_until_it_is_in_use(rig: Rig) -> None:
     assert rig.ledger.closure({ref.descriptor}) == files | {ref.descriptor}
 
 
-def test_table_files_wait_while_a_checkpoint_moves_its_bytes(rig: Rig) -> None:
+async def test_table_files_wait_while_a_checkpoint_moves_its_bytes(rig: Rig) -> None:
     rig.fill(0, 5000)
-
-    async def steps() -> None:
-        cadence = Cadence(rig.clock)
-        rig.snapshots.upload_slots = UploadSlots(rig.clock, cadence)
-        cadence.expect(100.0)
-        with cadence.moving():
-            taking = asyncio.ensure_future(rig.take(5000, finish_by=60.0))
-            await rig.clock.advance(1.0)
-            assert rig.puts == []
-        await taking
-
-    asyncio.run(steps())
+    cadence = Cadence(rig.clock)
+    rig.snapshots.upload_slots = UploadSlots(rig.clock, cadence)
+    cadence.expect(100.0)
+    with cadence.moving():
+        taking = asyncio.ensure_future(rig.take(5000, finish_by=60.0))
+        await rig.clock.advance(1.0)
+        assert rig.puts == []
+    await taking
 
 
-def test_files_of_a_table_that_is_late_wait_for_no_checkpoint(rig: Rig) -> None:
+async def test_files_of_a_table_that_is_late_wait_for_no_checkpoint(rig: Rig) -> None:
     rig.fill(0, 5000)
-
-    async def steps() -> None:
-        cadence = Cadence(rig.clock)
-        rig.snapshots.upload_slots = UploadSlots(rig.clock, cadence)
-        with cadence.moving():
-            await rig.take(5000, finish_by=rig.clock.monotonic())
-
-    asyncio.run(steps())
+    cadence = Cadence(rig.clock)
+    rig.snapshots.upload_slots = UploadSlots(rig.clock, cadence)
+    with cadence.moving():
+        await rig.take(5000, finish_by=rig.clock.monotonic())
     assert rig.clock.monotonic() == 0.0
 
 
-def test_a_cancelled_upload_leaves_no_files_and_no_protection(rig: Rig) -> None:
+async def test_a_cancelled_upload_leaves_no_files_and_no_protection(rig: Rig) -> None:
     rig.fill(0, 5000)
-
-    async def steps() -> None:
-        rig.store.hold(object_names.TABLES)
-        taking = asyncio.ensure_future(rig.take(5000))
-        await rig.clock.advance(1.0)
-        taking.cancel()
-        await asyncio.gather(taking, return_exceptions=True)
-
-    asyncio.run(steps())
+    rig.store.hold(object_names.TABLES)
+    taking = asyncio.ensure_future(rig.take(5000))
+    await rig.clock.advance(1.0)
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
     assert rig.ledger.busy == frozenset()
     assert list(rig.directory.iterdir()) == []

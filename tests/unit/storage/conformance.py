@@ -270,17 +270,14 @@ class RaceConformance:
     def opener(self) -> Opener:
         raise NotImplementedError("a subclass opens the store under test")
 
-    def test_a_create_has_exactly_one_winner(self, opener: Opener) -> None:
-        async def main() -> None:
-            stores = [opener() for _ in range(4)]
-            try:
-                for round_ in range(8):
-                    await self._race(stores, f"checkpoints/{round_:08d}.json")
-            finally:
-                for store in stores:
-                    await store.close()
-
-        asyncio.run(main())
+    async def test_a_create_has_exactly_one_winner(self, opener: Opener) -> None:
+        stores = [opener() for _ in range(4)]
+        try:
+            for round_ in range(8):
+                await self._race(stores, f"checkpoints/{round_:08d}.json")
+        finally:
+            for store in stores:
+                await store.close()
 
     async def _race(self, stores: list[ObjectStore], name: str) -> None:
         authors = [f"author {author}".encode() * 1000 for author in range(16)]

@@ -189,7 +189,7 @@ def test_what_an_earlier_store_of_this_url_left_in_the_log_store_is_not_taken_ov
 
 
 @pytest.mark.parametrize("broken", ["main", "log"])
-def test_a_start_that_was_cut_short_is_completed_by_the_next_one(broken: str) -> None:
+async def test_a_start_that_was_cut_short_is_completed_by_the_next_one(broken: str) -> None:
     main, log = MemoryStore("memory://main"), MemoryStore("memory://log")
     numbers = iter(["1" * 16, "2" * 16])
     faults = [Fault(FaultKind.FAIL, "create", after=broken == "log")]
@@ -198,16 +198,13 @@ def test_a_start_that_was_cut_short_is_completed_by_the_next_one(broken: str) ->
     def opened(first: ObjectStore, second: ObjectStore) -> StoreWithLog:
         return StoreWithLog(first, lambda url: second, lambda: next(numbers), second)
 
-    async def scenario() -> None:
-        cut = opened(failing, log) if broken == "main" else opened(main, failing)
-        with pytest.raises(StoreUnreachableError):
-            await cut.put("segments/a", b"1")
-        store = opened(main, log)
-        await store.put("segments/a", b"1")
-        assert await names(log) == ["log-of.json", "segments/a"]
-        assert await log_place(store)
-
-    asyncio.run(scenario())
+    cut = opened(failing, log) if broken == "main" else opened(main, failing)
+    with pytest.raises(StoreUnreachableError):
+        await cut.put("segments/a", b"1")
+    store = opened(main, log)
+    await store.put("segments/a", b"1")
+    assert await names(log) == ["log-of.json", "segments/a"]
+    assert await log_place(store)
 
 
 def test_two_first_starts_at_once_agree_on_one_log_store() -> None:

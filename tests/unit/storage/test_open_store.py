@@ -143,17 +143,13 @@ def test_a_server_that_cannot_be_asked_is_out_of_reach(
         open_store("ftp://nowhere/x", INLINE)
 
 
-def test_a_scheme_without_an_atomic_create_is_refused_for_create(tmp_path: Path) -> None:
+async def test_a_scheme_without_an_atomic_create_is_refused_for_create(tmp_path: Path) -> None:
     store = open_store(f"local://{tmp_path}", INLINE)
-
-    async def scenario() -> None:
-        await store.put("a/b", b"x")
-        assert await store.get("a/b") == b"x"
-        with pytest.raises(ConditionalPutError, match="LocalFileSystem"):
-            await store.create("a/c", b"x")
-        assert await names(store) == ["a/b"]
-
-    asyncio.run(scenario())
+    await store.put("a/b", b"x")
+    assert await store.get("a/b") == b"x"
+    with pytest.raises(ConditionalPutError, match="LocalFileSystem"):
+        await store.create("a/c", b"x")
+    assert await names(store) == ["a/b"]
 
 
 def test_opening_a_local_store_imports_no_remote_library() -> None:

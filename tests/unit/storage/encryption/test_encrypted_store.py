@@ -174,19 +174,16 @@ def test_a_damaged_document_of_keys_is_told_as_such(damage: Callable[[bytes], by
     run(scenario)
 
 
-def test_ranges_of_an_object_ask_for_its_header_once() -> None:
-    async def scenario() -> None:
-        inner = Requests()
-        data = bytes(range(256)) * 1024
-        await encrypted(inner).put("a", data)
-        reader = encrypted(inner)
-        assert await reader.get("a", 100_000, 50_000) == data[100_000:150_000]
-        assert await reader.get("a", 3, 4) == data[3:7]
-        asked = [each for each in inner.asked if each.startswith("get a")]
-        stored = CHUNK + 16
-        assert asked == ["get a 0 64", f"get a {64 + stored} {2 * stored}", f"get a 64 {stored}"]
-
-    asyncio.run(scenario())
+async def test_ranges_of_an_object_ask_for_its_header_once() -> None:
+    inner = Requests()
+    data = bytes(range(256)) * 1024
+    await encrypted(inner).put("a", data)
+    reader = encrypted(inner)
+    assert await reader.get("a", 100_000, 50_000) == data[100_000:150_000]
+    assert await reader.get("a", 3, 4) == data[3:7]
+    asked = [each for each in inner.asked if each.startswith("get a")]
+    stored = CHUNK + 16
+    assert asked == ["get a 0 64", f"get a {64 + stored} {2 * stored}", f"get a 64 {stored}"]
 
 
 def test_a_range_of_an_object_that_somebody_overwrote_is_of_the_new_one() -> None:
@@ -308,45 +305,35 @@ def test_a_beginning_or_a_rotation_that_fails_at_any_call_leaves_a_store_that_op
 class TestOpened:
     """Through `open_store`, as users open stores."""
 
-    def test_objects_are_encrypted_with_a_key_and_opened_by_it_alone(self, tmp_path: Path) -> None:
-        place, key = str(tmp_path / "store"), key_file(tmp_path / "key", FIRST)
-
-        async def scenario() -> None:
-            store = open_store(place, EFFECTS, encryption_key=key)
-            await store.create(SLOT, b"content of the slot")
-            assert await open_store(place, EFFECTS, encryption_key=key).get(SLOT)
-            assert b"content" not in (tmp_path / "store" / SLOT).read_bytes()
-            other = key_file(tmp_path / "other", SECOND)
-            with pytest.raises(ConfigError, match="found another key"):
-                await open_store(place, EFFECTS, encryption_key=other).get(SLOT)
-
-        asyncio.run(scenario())
-
-    def test_nothing_is_begun_without_a_key_where_an_encrypted_store_was_begun(
+    async def test_objects_are_encrypted_with_a_key_and_opened_by_it_alone(
         self, tmp_path: Path
     ) -> None:
         place, key = str(tmp_path / "store"), key_file(tmp_path / "key", FIRST)
+        store = open_store(place, EFFECTS, encryption_key=key)
+        await store.create(SLOT, b"content of the slot")
+        assert await open_store(place, EFFECTS, encryption_key=key).get(SLOT)
+        assert b"content" not in (tmp_path / "store" / SLOT).read_bytes()
+        other = key_file(tmp_path / "other", SECOND)
+        with pytest.raises(ConfigError, match="found another key"):
+            await open_store(place, EFFECTS, encryption_key=other).get(SLOT)
 
-        async def scenario() -> None:
-            store = open_store(place, EFFECTS, encryption_key=key)
-            await store.put("segments/00000000-p-0000000000.seg", b"a start that came no further")
-            with pytest.raises(ConfigError, match="no encryption key was given"):
-                await open_store(place, EFFECTS).create(SLOT, b"{}")
+    async def test_nothing_is_begun_without_a_key_where_an_encrypted_store_was_begun(
+        self, tmp_path: Path
+    ) -> None:
+        place, key = str(tmp_path / "store"), key_file(tmp_path / "key", FIRST)
+        store = open_store(place, EFFECTS, encryption_key=key)
+        await store.put("segments/00000000-p-0000000000.seg", b"a start that came no further")
+        with pytest.raises(ConfigError, match="no encryption key was given"):
+            await open_store(place, EFFECTS).create(SLOT, b"{}")
 
-        asyncio.run(scenario())
-
-    def test_the_log_in_a_store_of_its_own_is_encrypted_too(self, tmp_path: Path) -> None:
+    async def test_the_log_in_a_store_of_its_own_is_encrypted_too(self, tmp_path: Path) -> None:
         place, key = str(tmp_path / "store"), key_file(tmp_path / "key", FIRST)
         segment = "segments/00000000-p-0000000000.seg"
-
-        async def scenario() -> None:
-            log = str(tmp_path / "log")
-            store = open_store(place, EFFECTS, log_url=log, encryption_key=key)
-            await store.create(SLOT, b"{}")
-            await store.put(segment, b"words of the log")
-            assert b"words" not in (tmp_path / "log" / segment).read_bytes()
-            assert b"log" not in (tmp_path / "store" / "log-store.json").read_bytes()
-            again = open_store(place, EFFECTS, encryption_key=key)
-            assert await again.get(segment) == b"words of the log"
-
-        asyncio.run(scenario())
+        log = str(tmp_path / "log")
+        store = open_store(place, EFFECTS, log_url=log, encryption_key=key)
+        await store.create(SLOT, b"{}")
+        await store.put(segment, b"words of the log")
+        assert b"words" not in (tmp_path / "log" / segment).read_bytes()
+        assert b"log" not in (tmp_path / "store" / "log-store.json").read_bytes()
+        again = open_store(place, EFFECTS, encryption_key=key)
+        assert await again.get(segment) == b"words of the log"

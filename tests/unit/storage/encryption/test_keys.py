@@ -1,6 +1,5 @@
 """Where keys come from, and what a wrong one says."""
 
-import asyncio
 import base64
 import logging
 from pathlib import Path
@@ -22,33 +21,26 @@ def key_file(path: Path, *keys: bytes, mode: int = 0o600) -> str:
     return str(path)
 
 
-def test_the_first_key_of_a_file_wraps_and_every_one_opens(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        old = key_source(key_file(tmp_path / "old", FIRST), EFFECTS)
-        both = key_source(key_file(tmp_path / "both", SECOND, FIRST), EFFECTS)
-        wrapped = await old.wrap(b"s" * 32, "context")
-        assert await both.unwrap(wrapped, "context") == b"s" * 32
-        newer = await both.wrap(b"s" * 32, "context")
-        assert newer.by == f"local:{key_id(SECOND)}"
-        assert await old.unwrap(newer, "context") is None
-        assert await both.unwrap(wrapped, "another context") is None
-
-    asyncio.run(scenario())
+async def test_the_first_key_of_a_file_wraps_and_every_one_opens(tmp_path: Path) -> None:
+    old = key_source(key_file(tmp_path / "old", FIRST), EFFECTS)
+    both = key_source(key_file(tmp_path / "both", SECOND, FIRST), EFFECTS)
+    wrapped = await old.wrap(b"s" * 32, "context")
+    assert await both.unwrap(wrapped, "context") == b"s" * 32
+    newer = await both.wrap(b"s" * 32, "context")
+    assert newer.by == f"local:{key_id(SECOND)}"
+    assert await old.unwrap(newer, "context") is None
+    assert await both.unwrap(wrapped, "another context") is None
 
 
-def test_a_key_can_be_in_the_environment_or_come_from_openssl(
+async def test_a_key_can_be_in_the_environment_or_come_from_openssl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STATE_KEY", base64.b64encode(FIRST).decode())
     path = tmp_path / "key"
     path.write_text(base64.b64encode(FIRST).decode() + "\n")
     path.chmod(0o600)
-
-    async def scenario() -> None:
-        wrapped = await key_source("env:STATE_KEY", EFFECTS).wrap(b"s" * 32, "context")
-        assert await key_source(f"file:{path}", EFFECTS).unwrap(wrapped, "context") == b"s" * 32
-
-    asyncio.run(scenario())
+    wrapped = await key_source("env:STATE_KEY", EFFECTS).wrap(b"s" * 32, "context")
+    assert await key_source(f"file:{path}", EFFECTS).unwrap(wrapped, "context") == b"s" * 32
 
 
 @pytest.mark.parametrize(
