@@ -21,7 +21,7 @@ from tests.support.depth import more_in_depth, one_by_one, only_in_depth
 from tests.support.postgres import Server, query
 from tests.unit.storage.conformance import names
 from tests.wire.servers import CloudServer, S3Server
-from tidelog.connectors.sql.postgres_tables import Tables
+from tidelog.connectors.sql.postgres import TableNames
 from tidelog.effects import Effects
 from tidelog.examples.sessions import event
 from tidelog.storage.open import open_store
@@ -161,7 +161,7 @@ def test_a_reader_of_a_postgres_table_sees_every_line_once_and_none_out_of_turn(
         return [line for (line,) in query(database, "SELECT line FROM lines")]
 
     copied_under_the_eyes_of_a_reader(tmp_path, "copy_to_postgres", database, read, parallelism)
-    pending = Tables("lines", {"line": "text"}).pending
+    pending = TableNames("lines", {"line": "text"}).pending
     assert query(database, f"SELECT count(*) FROM {pending}") == [(0,)]
 
 

@@ -37,6 +37,11 @@ class TransactionId(NamedTuple):
     attempt: str
     checkpoint: int
 
+    @classmethod
+    def of(cls, context: SinkContext, checkpoint: int, sink: str) -> "TransactionId":
+        """The name of the transaction that a writer pre-commits for a checkpoint."""
+        return cls(sink, context.subtask, context.generation, context.attempt, checkpoint)
+
     @property
     def start(self) -> Start:
         """The start of the job that wrote the transaction."""
@@ -45,14 +50,6 @@ class TransactionId(NamedTuple):
     def __str__(self) -> str:
         name = f"{self.generation}-{self.attempt}-{self.checkpoint}"
         return f"transaction {name} of sink {self.sink!r}, subtask {self.subtask}"
-
-
-def sink_name(context: SinkContext, table: str) -> str:
-    """The name of a sink in what all jobs share that write to a database or a table.
-
-    Jobs that share a database and a sink's name differ at least in their tables.
-    """
-    return f"{context.job}/{context.name}/{table}"
 
 
 def decode(sink: str, kind: type[T], transaction: bytes) -> T:

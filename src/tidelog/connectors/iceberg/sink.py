@@ -82,10 +82,7 @@ class IcebergWriter(SinkWriter):
         """Write the data files."""
         if not self._batches:
             return None
-        context = self._context
-        tx = TransactionId(
-            self._table.sink, context.subtask, context.generation, context.attempt, checkpoint
-        )
+        tx = TransactionId.of(self._context, checkpoint, self._table.sink)
         data = import_module("pyarrow").Table.from_batches(self._batches)
         staged = self._table.write(tx, data.combine_chunks())
         self._batches = []

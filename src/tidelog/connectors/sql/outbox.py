@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.connectors.sql.postgres_connection import PostgresConnection
-from tidelog.connectors.sql.records import quoted
+from tidelog.connectors.sql.staging import quoted
 from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError, require
 from tidelog.events import Event
 from tidelog.runtime.source import Source, SplitReader
@@ -105,7 +105,7 @@ class OutboxReader(SplitReader):
         self._away = False
         self.position = _START if position is None else tuple(position)
         self._deleted: tuple[int, int] | None = None
-        # Of the checkpoint that was restored, whatever an earlier run of this process had.
+        # That of the restored checkpoint, not of an earlier run in this process.
         source.completed = None if position is None else self.position
         try:
             self._names = self._checked()
@@ -130,7 +130,7 @@ class OutboxReader(SplitReader):
         if self._away:
             Event.SOURCE_BACK.log(logger, source=self._server.where)
         self._away = False
-        # Who listens has waited already.
+        # With a channel, `_notified` has waited already.
         self.delay_s = self._source.poll if self._source.channel is None else 0.001
         if rows:
             *_, xid, number = rows[-1]
@@ -156,15 +156,15 @@ class OutboxReader(SplitReader):
         if not source.delete or upto is None or upto == self._deleted:
             return
         with self._server.transaction() as connection:
-            place = f"({quoted(source.xid)}, {quoted(source.id)})"
+            key = f"({quoted(source.xid)}, {quoted(source.id)})"
             connection.execute(
-                f"DELETE FROM {source.target} WHERE {place} <= ($1::text::xid8, $2::bigint)",
+                f"DELETE FROM {source.target} WHERE {key} <= ($1::text::xid8, $2::bigint)",
                 (str(upto[0]), upto[1]),
             )
         self._deleted = upto
 
     def _statement(self) -> str:
-        # Told apart from what is selected: by its name alone the text would be the order.
+        # With the table's name: alone it would mean the column of the result, which is text.
         xid, number = f"o.{quoted(self._source.xid)}", f"o.{quoted(self._source.id)}"
         names = "".join(f"o.{quoted(name)}, " for name in self._names)
         # Transactions below the snapshot's xmin have ended, so none of them adds rows any more.
@@ -182,12 +182,8 @@ class OutboxReader(SplitReader):
         with self._server.transaction() as connection:
             version = connection.info.server_version // 10_000
             if version < _OLDEST_VERSION:
-                raise ConfigError(
-                    self._server.where,
-                    expected=f"PostgreSQL {_OLDEST_VERSION} or newer",
-                    found=str(version),
-                    action="upgrade the server",
-                )
+                expected = f"PostgreSQL {_OLDEST_VERSION} or newer"
+                raise _refused(self._server.where, expected, version, "upgrade the server")
             rows = connection.execute(
                 "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
                 "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped "
@@ -199,33 +195,20 @@ class OutboxReader(SplitReader):
             ).fetchone()
         found = dict(rows)
         if not found:
-            raise ConfigError(
-                where, expected="an outbox table", found="none", action="create it, or correct it"
-            )
+            raise _refused(where, "an outbox table", "none", "create it, or correct it")
         if found.get(source.xid) != "xid8":
-            raise ConfigError(
-                where,
-                expected=f"a column {source.xid!r} of type xid8 that defaults to "
-                "pg_current_xact_id()",
-                found=str(found),
-                action=f"ALTER TABLE {source.target} ADD COLUMN {quoted(source.xid)} xid8 NOT NULL "
-                "DEFAULT pg_current_xact_id(), or name it in xid=",
-            )
+            default = "xid8 that defaults to pg_current_xact_id()"
+            action = f"ALTER TABLE {source.target} ADD COLUMN {quoted(source.xid)} xid8 NOT NULL "
+            action += "DEFAULT pg_current_xact_id(), or name it in xid="
+            raise _refused(where, f"a column {source.xid!r} of type {default}", found, action)
         if found.get(source.id) not in _IDS:
-            raise ConfigError(
-                where,
-                expected=f"a column {source.id!r} of type bigint, integer or smallint",
-                found=str(found),
-                action="name the one that orders rows within a transaction in id=",
-            )
+            expected = f"a column {source.id!r} of type bigint, integer or smallint"
+            action = "name the one that orders rows within a transaction in id="
+            raise _refused(where, expected, found, action)
         missing = [name for name in source.columns or () if name not in found]
         if missing:
-            raise ConfigError(
-                where,
-                expected=f"the columns {source.columns}",
-                found=f"no {missing}",
-                action="correct columns=",
-            )
+            expected = f"the columns {source.columns}"
+            raise _refused(where, expected, f"no {missing}", "correct columns=")
         if int(next_xid) <= self.position[0]:
             raise RestoreError(
                 where,
@@ -235,3 +218,7 @@ class OutboxReader(SplitReader):
                 "start without this checkpoint then, with a table of what is not handled yet",
             )
         return source.columns or tuple(name for name in found if name != source.xid)
+
+
+def _refused(where: str, expected: str, found: object, action: str) -> ConfigError:
+    return ConfigError(where, expected=expected, found=str(found), action=action)

@@ -1,20 +1,30 @@
 """A PostgreSQL table as a sink, exactly once: two-phase commit through a staging table.
 
 Invariants: as `staging` says; every transaction holds the row of `_tidelog_writers` that names our
-generation, so nothing of an older one happens after a newer one has begun.
+generation, so nothing of an older one happens after a newer one has begun; staging has the declared
+columns of the target, so a value that does not fit is refused when it is staged and never when it
+is moved; all names are quoted.
 """
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-from tidelog.connectors.sql.postgres_database import Database
-from tidelog.connectors.sql.postgres_tables import Tables
-from tidelog.connectors.sql.records import RowShape
-from tidelog.connectors.sql.staging import StagingTables, StagingWriter
-from tidelog.connectors.transactions import Start, TransactionId, sink_name
-from tidelog.errors import FencedError
+from tidelog.connectors.sql.postgres_connection import PostgresConnection
+from tidelog.connectors.sql.staging import RowShape, StagingTables, StagingWriter, quoted
+from tidelog.connectors.transactions import TransactionId
+from tidelog.errors import ConfigError, FencedError
 from tidelog.runtime.sink import Sink, SinkContext
+
+_TYPE: Final = re.compile(
+    r"(double precision|(character|bit) varying|\w+(\.\w+)?)"
+    r"(\(\d+(, ?\d+)?\))?( with(out)? time zone)?(\[\])?",
+    re.IGNORECASE,
+)
+_CREATE_LOCK: Final = 0x7469_6465_6C6F_6701
+"""One creator of tables at a time: PostgreSQL lets two that race fail."""
 
 
 class Postgres(Sink):
@@ -30,80 +40,158 @@ class Postgres(Sink):
         self, conninfo: str, table: str, columns: Mapping[str, str], *, schema: str | None = None
     ) -> None:
         self._conninfo = conninfo
-        self._tables = Tables(table, columns, schema)
+        self._names = TableNames(table, columns, schema)
 
     def open(self, context: SinkContext) -> StagingWriter:
-        """Raises ConfigError for a table with other columns, FencedError when a newer start of
-        the job writes already, and as `Database.transaction`.
+        """Raises ConfigError when the driver is missing or a table has other columns, FencedError
+        when a newer start of the job writes already, and as `PostgresConnection.transaction`.
         """
-        database = Database(self._conninfo, self._tables)
+        server = PostgresConnection(
+            self._conninfo,
+            "a PostgreSQL sink",
+            "grant the user CREATE on the schema, TEMP on the database and access to the table",
+        )
         try:
-            return StagingWriter(_PostgresTables(database, self._tables, context), context)
+            self._names.prepare(server)
+            return StagingWriter(_PostgresTables(server, self._names, context), context)
         except BaseException:
-            database.close()
+            server.close()
             raise
 
 
-class _PostgresTables(StagingTables):
-    """The target, a staging table with its columns, and the tables for all sinks of the schema.
+class TableNames:
+    """The target, its staging table, and the tables for all sinks of the schema.
 
-    The constructor and `transaction` raise FencedError when a newer start of the job writes.
+    Raises ConfigError when there are no columns or a type is not one.
     """
 
-    def __init__(self, database: Database, tables: Tables, context: SinkContext) -> None:
-        super().__init__(sink_name(context, tables.table), tables.move())
-        self._database = database
-        self._tables = tables
-        self._shape = RowShape(tables.table, tuple(tables.columns), "a value PostgreSQL takes")
+    def __init__(self, table: str, columns: Mapping[str, str], schema: str | None = None) -> None:
+        if not columns or not all(map(_TYPE.fullmatch, columns.values())):
+            raise ConfigError(
+                f"columns of table {table!r}",
+                expected="column names with types such as text, bigint or timestamptz",
+                found=str(dict(columns)),
+                action="correct them; create the table yourself if it needs constraints",
+            )
+        self.table = table
+        self.columns = tuple(columns)
+        self.declared = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+        self.quoted_columns = ", ".join(map(quoted, columns))
+        prefix = "" if schema is None else quoted(schema) + "."
+        self.target = prefix + quoted(table)
+        # A name of our own, and short: PostgreSQL cuts names at 63 bytes without a word.
+        digest = hashlib.blake2b(table.encode(), digest_size=8).hexdigest()
+        self.pending = prefix + quoted(f"_tidelog_pending_{digest}")
+        self.committed = prefix + quoted("_tidelog_committed")
+        self.writers = prefix + quoted("_tidelog_writers")
+
+    def prepare(self, server: PostgresConnection) -> None:
+        """Create what is absent; raises ConfigError when there are other columns."""
+        with server.transaction() as connection:
+            connection.execute("SET LOCAL client_min_messages = warning")
+            connection.execute("SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,))
+            for statement in self._create():
+                connection.execute(statement)
+            # What PostgreSQL makes of the declaration: "int" and "integer" are one type.
+            connection.execute(
+                f"CREATE TEMP TABLE _tidelog_declared ({self.declared}) ON COMMIT DROP"
+            )
+            wanted = _columns(connection, "pg_temp._tidelog_declared")
+            target = _columns(connection, self.target)
+            pending = _columns(connection, self.pending)
+        if target != wanted:
+            raise ConfigError(
+                f"table {self.table!r} in {server.where}",
+                expected=f"the columns {wanted}",
+                found=str(target),
+                action="pass the columns the table has, or another table",
+            )
+        if {name: kind for name, kind in pending.items() if name in wanted} != wanted:
+            raise ConfigError(
+                f"staging table {self.pending} in {server.where}",
+                expected=f"the columns {wanted}",
+                found=str(pending),
+                action="drain the job with the columns as before, drop this table, and start it "
+                "with the new ones",
+            )
+
+    def _create(self) -> tuple[str, ...]:
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.target} ({self.declared})",
+            f"""CREATE TABLE IF NOT EXISTS {self.pending} (
+                _tidelog_sink text, _tidelog_subtask int, _tidelog_generation bigint,
+                _tidelog_attempt text, _tidelog_checkpoint bigint, _tidelog_seq bigint,
+                {self.declared},
+                PRIMARY KEY (_tidelog_sink, _tidelog_subtask, _tidelog_generation,
+                             _tidelog_attempt, _tidelog_checkpoint, _tidelog_seq))""",
+            f"""CREATE TABLE IF NOT EXISTS {self.committed} (
+                sink text, subtask int, generation bigint, attempt text,
+                checkpoint bigint NOT NULL,
+                PRIMARY KEY (sink, subtask, generation, attempt))""",
+            f"""CREATE TABLE IF NOT EXISTS {self.writers} (
+                sink text PRIMARY KEY, generation bigint NOT NULL)""",
+        )
+
+
+class _PostgresTables(StagingTables):
+    """The constructor and `transaction` raise FencedError when a newer start of the job writes."""
+
+    marks = ("$1", "$2", "$3", "$4", "$5")
+    committed_columns = TransactionId._fields
+    pending_columns = tuple(f"_tidelog_{name}" for name in TransactionId._fields)
+
+    def __init__(self, server: PostgresConnection, names: TableNames, context: SinkContext) -> None:
+        columns = names.quoted_columns
+        super().__init__(
+            context,
+            names.table,
+            f"WITH moved AS (DELETE FROM {names.pending} WHERE {self.where(self.pending_columns)} "
+            f"RETURNING _tidelog_seq, {columns}) INSERT INTO {names.target} ({columns}) "
+            f"SELECT {columns} FROM moved ORDER BY _tidelog_seq",
+            pending=names.pending,
+            committed=names.committed,
+        )
+        self._server = server
+        self._writers = names.writers
+        self._shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
         self._generation = context.generation
-        with database.transaction() as connection:
-            mine = (self.sink, self._generation)
-            if connection.execute(tables.take_over(), mine).fetchone() is None:
+        self._copy = (
+            f"COPY {names.pending} ({', '.join(self.pending_columns)}, _tidelog_seq, {columns}) "
+            "FROM STDIN"
+        )
+        with server.transaction() as connection:
+            taken = connection.execute(
+                f"INSERT INTO {self._writers} AS known VALUES ($1, $2) ON CONFLICT (sink) "
+                "DO UPDATE SET generation = excluded.generation "
+                "WHERE known.generation <= excluded.generation RETURNING generation",
+                (self.sink, self._generation),
+            )
+            if taken.fetchone() is None:
                 raise self._fenced()
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        with self._database.transaction() as connection:
-            found = connection.execute(self._tables.writer(), (self.sink,)).fetchone()
-            if found is None or found[0] != self._generation:
+        with self._server.transaction() as connection:
+            # The row stays as it is until the transaction has ended.
+            lock = f"SELECT generation FROM {self._writers} WHERE sink = $1 FOR SHARE"
+            if connection.execute(lock, (self.sink,)).fetchone() != (self._generation,):
                 raise self._fenced()
             yield connection
+
+    def close(self) -> None:
+        self._server.close()
 
     def row(self, record: Any) -> tuple[Any, ...]:
         return self._shape.values(record)
 
     def stage(self, connection: Any, tx: TransactionId, rows: Sequence[Any]) -> None:
-        with connection.cursor().copy(self._tables.copy()) as copy:
+        with connection.cursor().copy(self._copy) as copy:
             for seq, row in enumerate(rows):
                 copy.write_row((*tx, seq, *row))
 
     def move(self, connection: Any, tx: TransactionId) -> int:
         moved: int = connection.execute(self.into, tx).rowcount
         return moved
-
-    def record(self, connection: Any, tx: TransactionId) -> None:
-        connection.execute(self._tables.record(), tx)
-
-    def committed_upto(self, connection: Any, start: Start) -> int | None:
-        found = connection.execute(self._tables.committed_upto(), start).fetchone()
-        return None if found is None else found[0]
-
-    def staged(self, connection: Any) -> list[TransactionId]:
-        found = connection.execute(self._tables.staged_by(), (self.sink,)).fetchall()
-        return [TransactionId(*row) for row in found]
-
-    def remove(self, connection: Any, tx: TransactionId) -> None:
-        connection.execute(self._tables.remove_pending(), tx)
-
-    def committed(self, connection: Any) -> list[Start]:
-        found = connection.execute(self._tables.committed_by(), (self.sink,)).fetchall()
-        return [Start(*row) for row in found]
-
-    def forget(self, connection: Any, start: Start) -> None:
-        connection.execute(self._tables.forget(), start)
-
-    def close(self) -> None:
-        self._database.close()
 
     def _fenced(self) -> FencedError:
         sink = self.sink.replace("'", "''")
@@ -112,7 +200,17 @@ class _PostgresTables(StagingTables):
             expected="to be the newest one that writes to its table",
             found="another generation in _tidelog_writers",
             action="let the newer start of the job go on; if there is none because the job began "
-            f"again in a new store, DELETE FROM {self._tables.writers} WHERE sink = '{sink}' and "
+            f"again in a new store, DELETE FROM {self._writers} WHERE sink = '{sink}' and "
             "start it again",
             retry_safe=False,
         )
+
+
+def _columns(connection: Any, table: str) -> dict[str, str]:
+    """Names and types of a table's columns."""
+    rows = connection.execute(
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+        "WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped",
+        (table,),
+    )
+    return dict(rows.fetchall())

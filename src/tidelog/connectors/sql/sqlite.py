@@ -1,26 +1,55 @@
 """An SQLite table as a sink, exactly once: two-phase commit through a staging table.
 
 Invariants: as `staging` says; all sinks of a database stage their rows in `_tidelog_pending`, as
-bytes, and a transaction is named `<generation>-<attempt>-<checkpoint>` in the tables.
+bytes, and a transaction is named `<generation>-<attempt>-<checkpoint>` in the tables; a row that
+was accepted has values of kinds that SQLite stores, so nothing but a constraint of the table can
+refuse it later; only errors of `tidelog.errors` leave.
 """
 
+import logging
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.sql.sqlite_columns import Columns
-from tidelog.connectors.sql.sqlite_database import Database
-from tidelog.connectors.sql.staging import Staged, StagingTables, StagingWriter
-from tidelog.connectors.transactions import Start, TransactionId, sink_name
+from tidelog.connectors.sql.staging import RowShape, Staged, StagingTables, StagingWriter, quoted
+from tidelog.connectors.transactions import TransactionId
+from tidelog.errors import (
+    AccessDeniedError,
+    ConfigError,
+    CorruptObjectError,
+    StorageError,
+    StoreFullError,
+    TidelogError,
+)
+from tidelog.events import Event
 from tidelog.runtime.sink import Sink, SinkContext
 
-_OF_TX: Final = "WHERE sink = ? AND subtask = ? AND tx = ?"
-_REMOVE: Final = f"DELETE FROM _tidelog_pending {_OF_TX}"
+logger = logging.getLogger(__name__)
+
+_BUSY_TIMEOUT_S: Final = 60.0
+_SWITCH_ATTEMPTS: Final = 100
+_TYPE: Final = re.compile(r"\w+(\(\d+(, ?\d+)?\))?")
+_KINDS: Final = frozenset({int, float, str, bytes, bool, type(None)})
+_INTEGERS: Final = range(-(1 << 63), 1 << 63)
+_STAGING: Final = (
+    """CREATE TABLE IF NOT EXISTS _tidelog_pending (
+        sink TEXT, subtask INTEGER, tx TEXT, seq INTEGER, row BLOB NOT NULL,
+        PRIMARY KEY (sink, subtask, tx, seq)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS _tidelog_committed (
+        sink TEXT, subtask INTEGER, tx TEXT,
+        PRIMARY KEY (sink, subtask, tx)
+    ) WITHOUT ROWID""",
+)
+
+_encode_row: Final = msgspec.msgpack.Encoder().encode
+_decode_row: Final = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
 
 
 class Sqlite(Sink):
@@ -33,12 +62,27 @@ class Sqlite(Sink):
     """
 
     def __init__(self, path: Path | str, table: str, columns: Mapping[str, str]) -> None:
+        if not columns or not all(map(_TYPE.fullmatch, columns.values())):
+            raise ConfigError(
+                f"columns of table {table!r}",
+                expected="column names with types such as TEXT, INTEGER, REAL or BLOB",
+                found=str(dict(columns)),
+                action="correct them; create the table yourself if it needs constraints",
+            )
         self._path = Path(path).absolute()
-        self._columns = Columns(table, columns)
+        self._table = table
+        self._columns = {name: kind.upper() for name, kind in columns.items()}
 
     def open(self, context: SinkContext) -> StagingWriter:
         """Raises ConfigError for a table with other columns, and as `Database.transaction`."""
-        return StagingWriter(_SqliteTables(self._path, self._columns, context), context)
+        database = Database(self._path)
+        try:
+            database.prepare(self._table, self._columns)
+        except BaseException:
+            database.close()
+            raise
+        shape = RowShape(self._table, tuple(self._columns), "None, int, float, str or bytes")
+        return StagingWriter(_SqliteTables(database, shape, context), context)
 
 
 _TX: Final = r"^[0-9]{1,19}-.*-[0-9]{1,19}$"
@@ -53,90 +97,203 @@ class _StoredTransaction(msgspec.Struct, frozen=True, array_like=True):
     rows: int
     into: str
 
+    @property
+    def id(self) -> TransactionId:
+        return _transaction_id(self.sink, self.subtask, self.tx)
+
 
 class _SqliteTables(StagingTables):
-    """The target, and the tables for all sinks of the database; see `sqlite_database`."""
+    marks = "?????"
+    committed_columns = pending_columns = ("sink", "subtask", "tx")
 
-    def __init__(self, path: Path, columns: Columns, context: SinkContext) -> None:
-        super().__init__(sink_name(context, columns.table), columns.insert_statement())
-        self._columns = columns
-        self._database = Database(path, columns)
+    def __init__(self, database: "Database", shape: RowShape, context: SinkContext) -> None:
+        names = ", ".join(map(quoted, shape.names))
+        marks = ", ".join("?" * len(shape.names))
+        super().__init__(
+            context,
+            shape.table,
+            f"INSERT INTO {quoted(shape.table)} ({names}) VALUES ({marks})",
+            pending="_tidelog_pending",
+            committed="_tidelog_committed",
+        )
+        self._shape = shape
+        self._database = database
 
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._database.transaction()
 
+    def close(self) -> None:
+        self._database.close()
+
     def row(self, record: Any) -> bytes:
-        return self._columns.encode(record)
+        values = self._shape.values(record)
+        for value in values:
+            if value.__class__ not in _KINDS:
+                raise self._shape.refused(f"a value of type {type(value).__name__}")
+            if value.__class__ is int and value not in _INTEGERS:
+                raise self._shape.refused(f"{value}, which has more than 64 bits")
+        try:
+            return _encode_row(values)
+        except UnicodeEncodeError as error:
+            raise self._shape.refused(str(error)) from error
 
     def stage(self, connection: Any, tx: TransactionId, rows: Sequence[Any]) -> None:
         connection.executemany(
             "INSERT INTO _tidelog_pending VALUES (?, ?, ?, ?, ?)",
-            ((*_key(tx), seq, row) for seq, row in enumerate(rows)),
+            ((*self.key(tx), seq, row) for seq, row in enumerate(rows)),
         )
 
     def move(self, connection: Any, tx: TransactionId) -> int:
-        select = f"SELECT row FROM _tidelog_pending {_OF_TX} ORDER BY seq"
-        rows = [self._columns.decode(row) for (row,) in connection.execute(select, _key(tx))]
+        where = self.where(self.pending_columns)
+        select = f"SELECT row FROM _tidelog_pending WHERE {where} ORDER BY seq"
+        rows = [_decode_row(row) for (row,) in connection.execute(select, self.key(tx))]
         connection.executemany(self.into, rows)
         self.remove(connection, tx)
         return len(rows)
 
-    def record(self, connection: Any, tx: TransactionId) -> None:
-        self.forget(connection, tx.start)
-        connection.execute("INSERT INTO _tidelog_committed VALUES (?, ?, ?)", _key(tx))
+    def key(self, tx: TransactionId) -> tuple[str, int, str]:
+        return tx.sink, tx.subtask, f"{tx.generation}-{tx.attempt}-{tx.checkpoint}"
 
-    def committed_upto(self, connection: Any, start: Start) -> int | None:
-        recorded = sorted(self._committed(connection, start))
-        if len(recorded) > 1:  # by an older release, which recorded every commit
-            self.record(connection, recorded[-1])
-        return recorded[-1].checkpoint if recorded else None
-
-    def staged(self, connection: Any) -> list[TransactionId]:
-        select = "SELECT DISTINCT sink, subtask, tx FROM _tidelog_pending WHERE sink = ?"
-        return [_transaction_id(*row) for row in connection.execute(select, (self.sink,))]
-
-    def remove(self, connection: Any, tx: TransactionId) -> None:
-        connection.execute(_REMOVE, _key(tx))
-
-    def committed(self, connection: Any) -> set[Start]:
-        select = "SELECT sink, subtask, tx FROM _tidelog_committed WHERE sink = ?"
-        return {_transaction_id(*row).start for row in connection.execute(select, (self.sink,))}
-
-    def forget(self, connection: Any, start: Start) -> None:
-        found = [_key(tx) for tx in self._committed(connection, start)]
-        connection.executemany(f"DELETE FROM _tidelog_committed {_OF_TX}", found)
-
-    def close(self) -> None:
-        self._database.close()
+    def named(self, key: Sequence[Any]) -> TransactionId:
+        return _transaction_id(*key)
 
     def encode(self, staged: Staged) -> bytes:
-        return transactions.encode(_StoredTransaction(*_key(staged.tx), staged.rows, staged.into))
+        stored = _StoredTransaction(*self.key(staged.tx), staged.rows, staged.into)
+        return transactions.encode(stored)
 
     def decode(self, transaction: bytes) -> Staged:
         return stored_transaction(self.sink, transaction)
 
     def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
-        stored = transactions.those_of(_StoredTransaction, kept)
-        return {_transaction_id(each.sink, each.subtask, each.tx) for each in stored}
-
-    @staticmethod
-    def _committed(connection: Any, start: Start) -> Iterator[TransactionId]:
-        select = "SELECT sink, subtask, tx FROM _tidelog_committed WHERE sink = ? AND subtask = ?"
-        found = connection.execute(select, (start.sink, start.subtask)).fetchall()
-        return (tx for row in found if (tx := _transaction_id(*row)).start == start)
+        return {stored.id for stored in transactions.those_of(_StoredTransaction, kept)}
 
 
 def stored_transaction(sink: str, transaction: bytes) -> Staged:
     """Raises RestoreError for a transaction of another kind of sink."""
     stored = transactions.decode(sink, _StoredTransaction, transaction)
-    return Staged(_transaction_id(stored.sink, stored.subtask, stored.tx), stored.rows, stored.into)
-
-
-def _key(tx: TransactionId) -> tuple[str, int, str]:
-    return tx.sink, tx.subtask, f"{tx.generation}-{tx.attempt}-{tx.checkpoint}"
+    return Staged(stored.id, stored.rows, stored.into)
 
 
 def _transaction_id(sink: str, subtask: int, tx: str) -> TransactionId:
     start, _, checkpoint = tx.rpartition("-")
     generation, _, attempt = start.partition("-")
     return TransactionId(sink, subtask, int(generation), attempt, int(checkpoint))
+
+
+class Database:
+    """An open database, used by one thread at a time.
+
+    Transactions take the write lock first, so that none fails half-way for another subtask's lock;
+    one that returned survives a crash of the machine. Raises as `transaction`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stuck = False
+        """A transaction could not be rolled back: the connection is of no more use."""
+        with self._failures():
+            self._connection = self._connect()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing; waits up to a minute for the write lock.
+
+        Raises StoreFullError, AccessDeniedError, CorruptObjectError and StorageError.
+        """
+        with self._failures():
+            if self._stuck:
+                self._connection.close()
+                self._connection = self._connect()
+                self._synchronize()
+                self._stuck = False
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            finally:
+                self._roll_back()
+
+    def prepare(self, table: str, columns: Mapping[str, str]) -> None:
+        """Create what is absent; raises ConfigError when the table has other columns."""
+        with self._failures():
+            self._write_ahead()
+            self._synchronize()
+        declared = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+        create = f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({declared})"
+        with self.transaction() as connection:
+            for statement in (*_STAGING, create):
+                connection.execute(statement)
+            info = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
+        found = {name: kind.upper() for _, name, kind, *_ in info}
+        if found != columns:
+            raise ConfigError(
+                f"table {table!r} in {self._path}",
+                expected=f"the columns {columns}",
+                found=str(found),
+                action="pass the columns the table has, or another table",
+            )
+
+    def close(self) -> None:
+        """Close the connection; rolls back what is open."""
+        self._connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+
+    def _roll_back(self) -> None:
+        # An error at hand says more than that of the rollback; the connection is replaced instead.
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            Event.ROLLBACK_FAILED.log(logger, database=self._path, error=error)
+            self._stuck = True
+
+    def _synchronize(self) -> None:
+        self._connection.execute("PRAGMA synchronous = FULL")
+
+    def _write_ahead(self) -> None:
+        # Readers of the table do not block the sink then, nor it them. Two connections that switch
+        # a new database at once would wait for each other, so SQLite fails one without waiting;
+        # the write lock it waits for is free when the other has switched.
+        for _ in range(_SWITCH_ATTEMPTS):
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+            with self.transaction():
+                pass
+        self._connection.execute("PRAGMA journal_mode = WAL")
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            # The low byte is the primary result code, the rest says more.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            kind, action = _ACTIONS.get(code, _UNKNOWN)
+            raise kind(f"database {self._path}", found=str(error), action=action) from error
+
+
+_UNKNOWN: Final[tuple[type[TidelogError], str]] = (
+    StorageError,
+    "see the cause; it is not one tidelog knows",
+)
+_ACTIONS: Final[dict[int, tuple[type[TidelogError], str]]] = {
+    sqlite3.SQLITE_FULL: (StoreFullError, "free or add space, then continue"),
+    sqlite3.SQLITE_CANTOPEN: (ConfigError, "create its directory, or check its permissions"),
+    sqlite3.SQLITE_READONLY: (AccessDeniedError, "make the file and its directory writable"),
+    sqlite3.SQLITE_PERM: (AccessDeniedError, "make the file and its directory writable"),
+    sqlite3.SQLITE_NOTADB: (CorruptObjectError, "pass the path of an SQLite database"),
+    sqlite3.SQLITE_CORRUPT: (CorruptObjectError, "bring back a backup of the database"),
+    sqlite3.SQLITE_BUSY: (StorageError, "end the program that keeps the database locked"),
+    sqlite3.SQLITE_CONSTRAINT: (
+        StorageError,
+        "relax the constraint or remove the rows in its way; the new ones wait in staging",
+    ),
+}

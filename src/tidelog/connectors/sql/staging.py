@@ -9,16 +9,58 @@ newest commit is recorded, for as long as a retained checkpoint names one of tha
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.transactions import Start, TransactionId
-from tidelog.errors import ObjectNotFoundError
+from tidelog.errors import ObjectNotFoundError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.user_code import map_all
+from tidelog.state.schema.row import Row
+
+
+def quoted(name: str) -> str:
+    """An SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class RowShape:
+    """The columns that every record has to fill; `accepted` says what values they may hold."""
+
+    def __init__(self, table: str, names: Sequence[str], accepted: str) -> None:
+        self.table = table
+        self.names = tuple(names)
+        self._known = frozenset(names)
+        self._accepted = accepted
+
+    def values(self, record: Any) -> tuple[Any, ...]:
+        """One value per column, in the order of the columns; raises UserFunctionError.
+
+        Rows with field names and dicts are taken by name, other tuples and lists by position.
+        """
+        if isinstance(record, Row) and record._fields and record._fields != self.names:
+            record = record.asDict()
+        if isinstance(record, dict):
+            if record.keys() != self._known:
+                raise self.refused(f"fields {tuple(record)}")
+            return tuple([record[name] for name in self.names])
+        if not isinstance(record, tuple | list):
+            raise self.refused(f"a {type(record).__name__}")
+        if len(record) != len(self.names):
+            raise self.refused(f"{len(record)} values")
+        return tuple(record)
+
+    def refused(self, found: str) -> UserFunctionError:
+        """The error for a record that does not fit."""
+        return UserFunctionError(
+            f"a record for table {self.table!r}",
+            expected=f"{self._accepted} for each of the columns {self.names}",
+            found=found,
+            action="change the record before the sink",
+        )
 
 
 class Staged(msgspec.Struct, frozen=True, array_like=True):
@@ -27,17 +69,33 @@ class Staged(msgspec.Struct, frozen=True, array_like=True):
     tx: TransactionId
     rows: int
     into: str
-    """The statement that fills the target."""
+    """The statement that fills the target; it changes with the table and its columns."""
 
 
 class StagingTables(ABC):
-    """The tables of one sink in its database; `connection` is that of an open `transaction`."""
+    """The tables of one sink in its database; `connection` is that of an open `transaction`.
 
-    def __init__(self, sink: str, into: str) -> None:
-        self.sink = sink
-        """The sink's name in the tables that all sinks of a database share; see `sink_name`."""
+    A dialect names its tables and the columns that hold the key of a transaction in each.
+    """
+
+    marks: ClassVar[Sequence[str]]
+    """Parameters of a statement, in their order."""
+    committed_columns: ClassVar[Sequence[str]]
+    pending_columns: ClassVar[Sequence[str]]
+
+    def __init__(
+        self, context: SinkContext, table: str, into: str, *, pending: str, committed: str
+    ) -> None:
+        # Jobs that share a database and a sink's name differ at least in their tables.
+        self.sink = f"{context.job}/{context.name}/{table}"
+        """The sink's name in the tables that all sinks of a database share."""
         self.into = into
-        """The statement that fills the target; it changes with the table and its columns."""
+        self._staged = self._keys(pending, self.pending_columns)
+        self._committed = self._keys(committed, self.committed_columns)
+        self._remove = self._delete(pending, self.pending_columns)
+        self._forget = self._delete(committed, self.committed_columns)
+        marks = ", ".join(self.marks[: len(self.committed_columns)])
+        self._record = f"INSERT INTO {committed} VALUES ({marks})"
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Any]:
@@ -56,32 +114,16 @@ class StagingTables(ABC):
         """Move a transaction's rows from staging to the target; returns how many there were."""
 
     @abstractmethod
-    def record(self, connection: Any, tx: TransactionId) -> None:
-        """Record that this transaction, and all before it of the same start, are committed."""
-
-    @abstractmethod
-    def committed_upto(self, connection: Any, start: Start) -> int | None:
-        """The newest checkpoint that is recorded as committed."""
-
-    @abstractmethod
-    def staged(self, connection: Any) -> Iterable[TransactionId]:
-        """The transactions of this sink that have rows in staging."""
-
-    @abstractmethod
-    def remove(self, connection: Any, tx: TransactionId) -> None:
-        """Delete a transaction's rows from staging."""
-
-    @abstractmethod
-    def committed(self, connection: Any) -> Iterable[Start]:
-        """The starts of this sink whose commits are recorded."""
-
-    @abstractmethod
-    def forget(self, connection: Any, start: Start) -> None:
-        """Delete what is recorded of a start's commits."""
-
-    @abstractmethod
     def close(self) -> None:
         """Close the connection; what is open is rolled back."""
+
+    def key(self, tx: TransactionId) -> tuple[Any, ...]:
+        """A transaction's name as the tables hold it."""
+        return tx
+
+    def named(self, key: Sequence[Any]) -> TransactionId:
+        """The transaction with this key."""
+        return TransactionId(*key)
 
     def encode(self, staged: Staged) -> bytes:
         """A transaction as the bytes that a checkpoint keeps."""
@@ -94,6 +136,39 @@ class StagingTables(ABC):
     def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
         """The transactions among those that checkpoints keep which this kind of sink wrote."""
         return {staged.tx for staged in transactions.those_of(Staged, kept)}
+
+    def staged(self, connection: Any) -> list[TransactionId]:
+        """The transactions of this sink that have rows in staging."""
+        return list(map(self.named, connection.execute(self._staged, (self.sink,)).fetchall()))
+
+    def remove(self, connection: Any, tx: TransactionId) -> None:
+        """Delete a transaction's rows from staging."""
+        connection.execute(self._remove, self.key(tx))
+
+    def committed(self, connection: Any, sink: str) -> list[TransactionId]:
+        """The transactions of a sink that are recorded as committed, in order."""
+        return sorted(map(self.named, connection.execute(self._committed, (sink,)).fetchall()))
+
+    def record(self, connection: Any, tx: TransactionId) -> None:
+        """Record that this transaction, and so all before it of the same start, are committed."""
+        connection.execute(self._record, self.key(tx))
+
+    def forget(self, connection: Any, tx: TransactionId) -> None:
+        """Delete the record of a commit."""
+        connection.execute(self._forget, self.key(tx))
+
+    def _keys(self, table: str, columns: Sequence[str]) -> str:
+        names = ", ".join(columns)
+        return f"SELECT DISTINCT {names} FROM {table} WHERE {self.where(columns[:1])}"
+
+    def _delete(self, table: str, columns: Sequence[str]) -> str:
+        return f"DELETE FROM {table} WHERE {self.where(columns)}"
+
+    @classmethod
+    def where(cls, columns: Sequence[str]) -> str:
+        """The condition that these columns have the values of the first parameters."""
+        pairs = zip(columns, cls.marks, strict=False)
+        return " AND ".join(f"{name} = {mark}" for name, mark in pairs)
 
 
 class StagingWriter(SinkWriter):
@@ -122,15 +197,13 @@ class StagingWriter(SinkWriter):
         """Put the rows into staging."""
         if not self._rows:
             return None
-        context = self._context
-        tx = TransactionId(
-            self._tables.sink, context.subtask, context.generation, context.attempt, checkpoint
-        )
-        with self._tables.transaction() as connection:
-            self._tables.stage(connection, tx, self._rows)
-        staged = Staged(tx, len(self._rows), self._tables.into)
+        tables = self._tables
+        tx = TransactionId.of(self._context, checkpoint, tables.sink)
+        with tables.transaction() as connection:
+            tables.stage(connection, tx, self._rows)
+        staged = Staged(tx, len(self._rows), tables.into)
         self._rows = []
-        return self._tables.encode(staged)
+        return tables.encode(staged)
 
     def commit(self, transaction: bytes) -> None:
         """Move the rows to the table.
@@ -141,15 +214,18 @@ class StagingWriter(SinkWriter):
         tables = self._tables
         staged = tables.decode(transaction)
         with tables.transaction() as connection:
+            recorded = tables.committed(connection, staged.tx.sink)
+            earlier = [tx for tx in recorded if tx.start == staged.tx.start]
             # Transactions of one start are committed in order: the newest speaks for all.
-            upto = tables.committed_upto(connection, staged.tx.start)
-            if upto is not None and upto >= staged.tx.checkpoint:
+            if earlier and earlier[-1].checkpoint >= staged.tx.checkpoint:
                 return
             if staged.into != tables.into:
                 raise transactions.moved(str(staged.tx), staged.into, tables.into)
             rows = tables.move(connection, staged.tx)
             if rows != staged.rows:
                 raise _lost(staged, rows)
+            for tx in earlier:
+                tables.forget(connection, tx)
             tables.record(connection, staged.tx)
 
     def close(self) -> None:
@@ -163,10 +239,13 @@ class StagingWriter(SinkWriter):
         for tx in tables.staged(connection):
             if tx not in named and may_abort(tx.generation, tx.subtask):
                 tables.remove(connection, tx)
+        committed = tables.committed(connection, tables.sink)
         starts = {tx.start for tx in named}
-        for start in tables.committed(connection):
-            if start not in starts and may_abort(start.generation, start.subtask):
-                tables.forget(connection, start)
+        # An older release recorded every commit of a start.
+        kept: dict[Start, TransactionId] = {tx.start: tx for tx in committed if tx.start in starts}
+        for tx in committed:
+            if tx != kept.get(tx.start) and may_abort(tx.generation, tx.subtask):
+                tables.forget(connection, tx)
 
 
 def _lost(staged: Staged, found: int) -> ObjectNotFoundError:

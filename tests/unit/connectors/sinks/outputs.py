@@ -14,7 +14,7 @@ from tests.support.fake_kafka import FakeKafka
 from tests.support.iceberg import Lake
 from tests.support.postgres import query
 from tidelog import Files, Iceberg, KafkaSink, Postgres, Sqlite
-from tidelog.connectors.sql.postgres_tables import Tables
+from tidelog.connectors.sql.postgres import TableNames
 from tidelog.runtime.sink import Sink
 
 KINDS = ("files", "sqlite", "postgres", "iceberg", "kafka")
@@ -73,7 +73,7 @@ def _sqlite(path: Path) -> Output:
 
 
 def _postgres(conninfo: str, table: str) -> Output:
-    pending = Tables(table, {"n": "bigint"}).pending
+    pending = TableNames(table, {"n": "bigint"}).pending
     return Output(
         lambda: Postgres(conninfo, table, {"n": "bigint"}),
         lambda: [n for (n,) in query(conninfo, f"SELECT n FROM {table}")],

@@ -19,7 +19,7 @@ from tests.support.documentation import BLOCKS
 from tests.support.postgres import Server, query
 from tests.unit.connectors.sinks.job import STEPS, SinkJob, context
 from tidelog.connectors.sql import Postgres
-from tidelog.connectors.sql.postgres_tables import Tables
+from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import StagingWriter
 from tidelog.errors import (
     AccessDeniedError,
@@ -35,14 +35,14 @@ from tidelog.ids import CheckpointId
 from tidelog.state.schema.row import Row
 
 COLUMNS = {"word": "text", "n": "bigint"}
-TABLES = Tables("words", COLUMNS)
+TABLES = TableNames("words", COLUMNS)
 
 
 def shown(conninfo: str) -> list[Any]:
     return query(conninfo, "SELECT word, n FROM words ORDER BY ctid")
 
 
-def staged(conninfo: str, tables: Tables = TABLES) -> int:
+def staged(conninfo: str, tables: TableNames = TABLES) -> int:
     return int(query(conninfo, f"SELECT count(*) FROM {tables.pending}")[0][0])
 
 
@@ -91,7 +91,7 @@ def test_no_record_is_seen_twice_or_missing_whatever_crashes(
     job.run(steps)
     job.crash()
     job.check()
-    assert staged(conninfo, Tables(table, {"n": "int"})) == 0
+    assert staged(conninfo, TableNames(table, {"n": "int"})) == 0
 
 
 def test_rows_are_staged_before_they_are_seen(sink: Postgres, conninfo: str) -> None:

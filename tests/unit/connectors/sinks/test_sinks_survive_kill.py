@@ -25,7 +25,7 @@ from tests.unit.connectors.sinks.killed import (
     write_rows,
     write_to_server,
 )
-from tidelog.connectors.sql.postgres_tables import Tables
+from tidelog.connectors.sql.postgres import TableNames
 
 
 def run_killed(write: Callable[[Path, Phase, int], None], root: Path, phase: Phase, n: int) -> None:
@@ -117,7 +117,7 @@ def server_shown(conninfo: str) -> list[str]:
 
 
 def server_staged(conninfo: str) -> int:
-    pending = Tables("out", {"line": "text"}).pending
+    pending = TableNames("out", {"line": "text"}).pending
     return int(query(conninfo, f"SELECT count(*) FROM {pending}")[0][0])
 
 

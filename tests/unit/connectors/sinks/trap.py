@@ -169,7 +169,7 @@ def _of_sqlite(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
         error = sqlite3.OperationalError("unable to open database file")
         return trap.call(lambda: connect(path, factory=Connection, **options), error)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("tidelog.connectors.sql.sqlite_database.sqlite3.connect", trapped)
+    monkeypatch.setattr("tidelog.connectors.sql.sqlite.sqlite3.connect", trapped)
 
 
 def _of_postgres(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
