@@ -4,20 +4,23 @@ Invariants: as `table` says; a record is in the batches of the open transaction,
 or in the table.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Lock
 from typing import Any
 
 from tidelog.connectors import transactions
-from tidelog.connectors.iceberg.columns import Columns
 from tidelog.connectors.iceberg.staged import Staged, ids
 from tidelog.connectors.iceberg.table import LakeTable
+from tidelog.connectors.rows import RowShape
 from tidelog.connectors.transactions import TransactionId
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
+from tidelog.state.schema.row import Row
+
+_Change = Callable[[Any], Any]
 
 
 class Iceberg(Sink):
@@ -67,7 +70,7 @@ class IcebergWriter(SinkWriter):
         """Commit these; remove the files of others that this subtask may abort."""
         table, may_abort = self._table, self._context.may_abort
         for transaction in transactions:
-            staged = table.place.decode(transaction)
+            staged = table.directory.decode(transaction)
             table.check_files(staged)
             self._commits.commit(table, staged)
         if self._context.retained is not None:
@@ -90,7 +93,7 @@ class IcebergWriter(SinkWriter):
 
     def commit(self, transaction: bytes) -> None:
         """Add the files to the table."""
-        self._commits.commit(self._table, self._table.place.decode(transaction))
+        self._commits.commit(self._table, self._table.directory.decode(transaction))
 
     def close(self) -> None:
         """Close the catalogue; what was not pre-committed is gone."""
@@ -130,3 +133,82 @@ class _GroupCommit:
                     each.done = True
         finally:
             self._waiting.remove(mine)
+
+
+class Columns:
+    """The columns of a table, by its Arrow schema.
+
+    What was accepted can be written: every value fits the type of its column, and no column that
+    must have a value lacks one.
+    """
+
+    def __init__(self, table: str, schema: Any) -> None:
+        self._schema = schema
+        optional = [field.name for field in schema if field.nullable]
+        self._shape = RowShape(table, schema.names, "a value", optional)
+        self._changes = [_change(field.type) for field in schema]
+
+    def batch(self, records: Sequence[Any]) -> Any:
+        """The records as a batch of Arrow; raises UserFunctionError for one that does not fit."""
+        rows = [self._shape.values(record) for record in records]
+        arrays = [
+            self._array(field, change, [row[at] for row in rows])
+            for at, (field, change) in enumerate(zip(self._schema, self._changes, strict=True))
+        ]
+        return import_module("pyarrow").RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, field: Any, change: _Change | None, values: list[Any]) -> Any:
+        pa = import_module("pyarrow")
+        refusals = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+        if not field.nullable and None in values:
+            raise self._refused(field, None)
+        try:
+            return pa.array(_changed(change, values), type=field.type)
+        except refusals:
+            for value in values:
+                try:
+                    pa.array(_changed(change, [value]), type=field.type)
+                except refusals as error:
+                    raise self._refused(field, value) from error
+            raise
+
+    def _refused(self, field: Any, value: Any) -> UserFunctionError:
+        return UserFunctionError(
+            f"a record for table {self._shape.table!r}, column {field.name!r}",
+            expected=f"a value of type {field.type}" + ("" if field.nullable else ", required"),
+            found=f"{value!r:.100}",
+            action="change the record before the sink, or the type of the column",
+        )
+
+
+def _changed(change: _Change | None, values: list[Any]) -> list[Any]:
+    return values if change is None else [None if v is None else change(v) for v in values]
+
+
+def _change(kind: Any) -> _Change | None:
+    """What makes of a value one that Arrow takes for a type; None: nothing need be done."""
+    types = import_module("pyarrow").types
+    if types.is_struct(kind):
+        inner = {kind.field(at).name: _change(kind.field(at).type) for at in range(kind.num_fields)}
+        return lambda value: _struct(inner, value)
+    if types.is_map(kind):
+        of_key, of_item = _change(kind.key_type), _change(kind.item_type)
+        return lambda value: list(
+            zip(
+                _changed(of_key, list(value)),
+                _changed(of_item, list(dict(value).values())),
+                strict=True,
+            )
+        )
+    if types.is_list(kind) or types.is_large_list(kind):
+        of = _change(kind.value_type)
+        return None if of is None else lambda value: _changed(of, list(value))
+    return None
+
+
+def _struct(fields: dict[str, _Change | None], value: Any) -> dict[str, Any]:
+    if isinstance(value, Row):
+        value = value.asDict()
+    if not isinstance(value, dict) or not value.keys() <= fields.keys():
+        raise TypeError(f"expected the fields {tuple(fields)}")
+    return {name: _changed(fields[name], [found])[0] for name, found in value.items()}

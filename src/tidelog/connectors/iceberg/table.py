@@ -5,6 +5,9 @@ in one change of its metadata, so that a transaction is never added twice, whate
 expired; a commit is made on the very snapshot that was looked at, and every start moves the table
 to a snapshot of its own when it records its generation, so that nothing of an older start
 happens after a newer one has begun.
+
+Commits are the library's public transactions. That files are written without one is all that needs
+a function it keeps to itself, `_dataframe_to_data_files`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +50,7 @@ class LakeTable:
             with self._failures():
                 table = self._catalog.load_table(name)
                 self.schema = table.schema()
-                self.place = SinkDirectory(sink, table)
+                self.directory = SinkDirectory(sink, table)
             self._check_partitions(table)
             self._take_over()
         except BaseException:
@@ -61,13 +64,13 @@ class LakeTable:
             table = self._load()
             properties = {
                 **table.metadata.properties,
-                "write.data.path": self.place.data(tx),
+                "write.data.path": self.directory.data(tx),
                 "write.object-storage.enabled": "false",
                 "write.format.default": "parquet",
             }
             properties.pop("write.py-location-provider.impl", None)
             metadata = table.metadata.model_copy(update={"properties": properties})
-            self.place.announce(tx)
+            self.directory.announce(tx)
             files = list(library._dataframe_to_data_files(metadata, data, table.io))
             spec, schema = table.spec(), table.schema()
             return Staged(
@@ -76,16 +79,15 @@ class LakeTable:
 
     def commit(self, group: Sequence[Staged]) -> None:
         """Add the files of these transactions in one snapshot, but for those that have been."""
-        for _ in range(_ATTEMPTS):
-            table = self._load()
-            self._check_generation(table)
-            open_ = [staged for staged in group if not self.is_committed(table, staged.tx)]
-            if not open_ or self._added(table, open_):
-                with self._failures():
-                    for staged in group:
-                        self.place.settled(staged.tx)
-                return
-        raise self._too_many()
+
+        def add(table: Any) -> bool:
+            left = [staged for staged in group if not self.is_committed(table, staged.tx)]
+            return not left or self._added(table, left)
+
+        self._until_made(add)
+        with self._failures():
+            for staged in group:
+                self.directory.settled(staged.tx)
 
     def check_files(self, staged: Staged) -> None:
         """Raises StorageError when a file is not what was written; those of a committed transaction
@@ -94,7 +96,7 @@ class LakeTable:
         if self.is_committed(self._load(), staged.tx):
             return
         with self._failures():
-            sizes = self.place.sizes(staged.files)
+            sizes = self.directory.sizes(staged.files)
         for file in staged.files:
             if sizes[file.path] != file.size:
                 raise StorageError(
@@ -114,31 +116,22 @@ class LakeTable:
         """
         table = self._load()
         with self._failures():
-            for tx in self.place.announced():
+            for tx in self.directory.announced():
                 if not may_abort(tx.generation, tx.subtask):
                     continue
                 if self.is_committed(table, tx):
-                    self.place.settled(tx)
+                    self.directory.settled(tx)
                 elif tx not in named:
-                    self.place.remove(tx)
+                    self.directory.remove(tx)
         starts = {tx.start for tx in named}
-        self._forget(
-            [
-                self._committed_by(start)
-                for start in self._starts(table)
-                if start not in starts and may_abort(start.generation, start.subtask)
-            ]
-        )
-
-    def _forget(self, keys: list[str]) -> None:
-        for _ in range(_ATTEMPTS if keys else 0):
-            table = self._load()
-            self._check_generation(table)
-            removed = import_module("pyiceberg.table.update").RemovePropertiesUpdate(removals=keys)
-            if self._change(table, [removed], []):
-                return
-        if keys:
-            raise self._too_many()
+        forgotten = [
+            self._committed_by(start)
+            for start in self._starts(table)
+            if start not in starts and may_abort(start.generation, start.subtask)
+        ]
+        if forgotten:
+            # Also if a newer start has begun meanwhile: it asks for no start that we do not know.
+            self._until_made(lambda table: self._made(table.transaction(), removed=forgotten))
 
     def _starts(self, table: Any) -> Iterator[Start]:
         """The starts of the sink whose commits are recorded."""
@@ -175,15 +168,28 @@ class LakeTable:
 
     def _take_over(self) -> None:
         """Record our generation in a snapshot that adds nothing."""
+
+        def take(table: Any) -> bool:
+            own = str(self.generation)
+            properties = {f"{self._properties}generation": own}
+            known = self._recorded(table) == self.generation
+            return known or self._append(table, [], {"tidelog.start": own}, properties)
+
+        self._until_made(take)
+
+    def _until_made(self, change: Callable[[Any], bool]) -> None:
+        """Make a change of the table as it is now, again while other writers are faster."""
         for _ in range(_ATTEMPTS):
             table = self._load()
-            if self._recorded(table) == self.generation:
-                return
             self._check_generation(table)
-            generation = {f"{self._properties}generation": str(self.generation)}
-            if self._append(table, [], {"tidelog.start": str(self.generation)}, generation):
+            if change(table):
                 return
-        raise self._too_many()
+        raise StorageError(
+            self._where,
+            expected="to commit to it",
+            found=f"that another writer was faster {_ATTEMPTS} times",
+            action="let other writers commit less often, then start again",
+        )
 
     def _added(self, table: Any, group: Sequence[Staged]) -> bool:
         spec, schema = table.spec(), table.schema()
@@ -207,48 +213,39 @@ class LakeTable:
     def _append(
         self, table: Any, files: Sequence[Any], summary: dict[str, str], properties: dict[str, str]
     ) -> bool:
-        updates = import_module("pyiceberg.table.update")
-        summary = {"tidelog.sink": self.sink, **summary}
         with self._failures():
-            snapshot = table.transaction().update_snapshot(snapshot_properties=summary)
+            transaction = table.transaction()
+            snapshot = transaction.update_snapshot({"tidelog.sink": self.sink, **summary})
             merges = table.properties.get("commit.manifest-merge.enabled", "false") == "true"
-            producer = snapshot.merge_append() if merges else snapshot.fast_append()
-            for file in files:
-                producer.append_data_file(file)
-            changes, requirements = producer._commit()
-        recorded = updates.SetPropertiesUpdate(updates=properties)
-        if self._change(table, [*changes, recorded], requirements):
-            return True
-        with self._failures():
-            _remove_manifests(table, changes[0].snapshot)
-        return False
+            with snapshot.merge_append() if merges else snapshot.fast_append() as producer:
+                for file in files:
+                    producer.append_data_file(file)
+        return self._made(transaction, added=properties)
 
-    def _change(self, table: Any, changes: Sequence[Any], requirements: Sequence[Any]) -> bool:
-        """Change the table's metadata; False when it is not as it was when it was loaded."""
-        updates = import_module("pyiceberg.table.update")
-        refused = import_module("pyiceberg.exceptions").CommitFailedException
-        current = table.current_snapshot()
-        same = (
-            updates.AssertTableUUID(uuid=table.metadata.table_uuid),
-            updates.AssertRefSnapshotId(
-                ref="main", snapshot_id=None if current is None else current.snapshot_id
-            ),
-        )
-        others = [r for r in requirements if type(r) not in {type(each) for each in same}]
+    def _made(
+        self, transaction: Any, *, added: Mapping[str, str] = {}, removed: Sequence[str] = ()
+    ) -> bool:
+        """Commit, with changes of properties; False when the table is not as it was loaded."""
         with self._failures():
+            if added:
+                transaction.set_properties(dict(added))
+            if removed:
+                transaction.remove_properties(*removed)
             try:
-                table._do_commit(tuple(changes), (*same, *others))
-            except refused:
+                transaction.commit_transaction()
+            except import_module("pyiceberg.exceptions").CommitFailedException:
                 return False
         return True
 
     def _load(self) -> Any:
         with self._failures():
             table = self._catalog.load_table(self._name)
-            if table.io.properties != self.place.credentials:
-                self.place = SinkDirectory(
-                    self.sink, table
-                )  # a catalogue hands out some that expire
+            # Done again by the library, a commit would be made on a snapshot that nobody looked at.
+            properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
+            table.metadata = table.metadata.model_copy(update={"properties": properties})
+            if table.io.properties != self.directory.credentials:
+                # A catalogue hands out some that expire.
+                self.directory = SinkDirectory(self.sink, table)
             return table
 
     def _recorded(self, table: Any) -> int | None:
@@ -273,14 +270,6 @@ class LakeTable:
     def _committed_by(self, start: Start) -> str:
         return f"{self._properties}committed.{start.subtask}.{start.generation}.{start.attempt}"
 
-    def _too_many(self) -> StorageError:
-        return StorageError(
-            self._where,
-            expected="to commit to it",
-            found=f"that another writer was faster {_ATTEMPTS} times",
-            action="let other writers commit less often, then start again",
-        )
-
     @contextmanager
     def _failures(self) -> Iterator[None]:
         try:
@@ -304,14 +293,6 @@ def _catalog(catalog: Catalog) -> Any:
         return load_catalog(catalog)
     # A catalogue in a database has the tables of several, by their names.
     return load_catalog(**{"name": "default", **catalog})
-
-
-def _remove_manifests(table: Any, snapshot: Any) -> None:
-    """Delete what was written for a snapshot that did not come to be."""
-    for manifest in snapshot.manifests(table.io):
-        if manifest.added_snapshot_id == snapshot.snapshot_id:
-            table.io.delete(manifest.manifest_path)
-    table.io.delete(snapshot.manifest_list)
 
 
 def _translated(error: Exception, where: str) -> TidelogError:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from tidelog.connectors.rows import RowShape
 from tidelog.connectors.sql.postgres_connection import PostgresConnection
-from tidelog.connectors.sql.staging import RowShape, StagingTables, StagingWriter, quoted
+from tidelog.connectors.sql.staging import StagingTables, StagingWriter, quoted
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import ConfigError, FencedError
 from tidelog.runtime.sink import Sink, SinkContext

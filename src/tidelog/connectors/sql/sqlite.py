@@ -17,7 +17,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.sql.staging import RowShape, Staged, StagingTables, StagingWriter, quoted
+from tidelog.connectors.rows import RowShape
+from tidelog.connectors.sql.staging import Staged, StagingTables, StagingWriter, quoted
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import (
     AccessDeniedError,

@@ -15,52 +15,15 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.transactions import Start, TransactionId
-from tidelog.errors import ObjectNotFoundError, UserFunctionError
+from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.user_code import map_all
-from tidelog.state.schema.row import Row
 
 
 def quoted(name: str) -> str:
     """An SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
-
-
-class RowShape:
-    """The columns that every record has to fill; `accepted` says what values they may hold."""
-
-    def __init__(self, table: str, names: Sequence[str], accepted: str) -> None:
-        self.table = table
-        self.names = tuple(names)
-        self._known = frozenset(names)
-        self._accepted = accepted
-
-    def values(self, record: Any) -> tuple[Any, ...]:
-        """One value per column, in the order of the columns; raises UserFunctionError.
-
-        Rows with field names and dicts are taken by name, other tuples and lists by position.
-        """
-        if isinstance(record, Row) and record._fields and record._fields != self.names:
-            record = record.asDict()
-        if isinstance(record, dict):
-            if record.keys() != self._known:
-                raise self.refused(f"fields {tuple(record)}")
-            return tuple([record[name] for name in self.names])
-        if not isinstance(record, tuple | list):
-            raise self.refused(f"a {type(record).__name__}")
-        if len(record) != len(self.names):
-            raise self.refused(f"{len(record)} values")
-        return tuple(record)
-
-    def refused(self, found: str) -> UserFunctionError:
-        """The error for a record that does not fit."""
-        return UserFunctionError(
-            f"a record for table {self.table!r}",
-            expected=f"{self._accepted} for each of the columns {self.names}",
-            found=found,
-            action="change the record before the sink",
-        )
 
 
 class Staged(msgspec.Struct, frozen=True, array_like=True):
