@@ -26,7 +26,7 @@ class Output:
 
     sink: Callable[[], Sink]
     shown: Callable[[], list[int]]
-    """In no order."""
+    """In the order written, sorted where the system has no order."""
     hidden: Callable[[], int]
     """Parts or rows that were written and not committed."""
     recorded: Callable[[], int] = lambda: 0
@@ -66,7 +66,7 @@ def _sqlite(path: Path) -> Output:
 
     return Output(
         lambda: Sqlite(path, "numbers", {"n": "INTEGER"}),
-        lambda: [n for (n,) in ask("SELECT n FROM numbers")],
+        lambda: [n for (n,) in ask("SELECT n FROM numbers ORDER BY rowid")],
         lambda: int(ask("SELECT count(*) FROM _tidelog_pending")[0][0]),
         lambda: int(ask("SELECT count(*) FROM _tidelog_committed")[0][0]),
     )
@@ -76,7 +76,7 @@ def _postgres(conninfo: str, table: str) -> Output:
     pending = TableNames(table, {"n": "bigint"}).pending
     return Output(
         lambda: Postgres(conninfo, table, {"n": "bigint"}),
-        lambda: [n for (n,) in query(conninfo, f"SELECT n FROM {table}")],
+        lambda: [n for (n,) in query(conninfo, f"SELECT n FROM {table} ORDER BY ctid")],
         lambda: int(query(conninfo, f"SELECT count(*) FROM {pending}")[0][0]),
         lambda: int(query(conninfo, "SELECT count(*) FROM _tidelog_committed")[0][0]),
     )
@@ -87,7 +87,7 @@ def iceberg(directory: Path, table: str) -> Output:
     lake.create(table, n="long")
     return Output(
         lambda: Iceberg(lake.catalog, table),
-        lambda: [row["n"] for row in lake.rows(table)],
+        lambda: sorted(row["n"] for row in lake.rows(table)),
         lambda: len(lake.announced(table)) + len(lake.unreferenced(table)),
         lambda: len(lake.recorded(table)),
     )

@@ -1,26 +1,21 @@
 """The file sink: what readers of a directory see, whenever they look and whatever crashed."""
 
 import errno
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.pipelines import Portions, config, run
-from tests.unit.connectors.sinks.job import STEPS, SinkJob, context
+from tests.unit.connectors.sinks.job import context
 from tidelog.connectors.files.sink import Files, FilesWriter
 from tidelog.connectors.files.text import TextFiles
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
     ObjectNotFoundError,
-    RestoreError,
     StorageError,
     StoreFullError,
     UserFunctionError,
@@ -51,25 +46,6 @@ def pre_committed(writer: FilesWriter, checkpoint: int = 1, *records: Any) -> by
     transaction = writer.pre_commit(CheckpointId(checkpoint))
     assert transaction is not None
     return transaction
-
-
-@given(st.lists(st.sampled_from(STEPS), max_size=30), st.sampled_from([1, 12, 1000]))
-def test_no_record_is_seen_twice_or_missing_whatever_crashes(
-    steps: list[str], max_part_bytes: int
-) -> None:
-    with TemporaryDirectory() as root:
-        directory = Path(root)
-
-        def numbers() -> list[int]:
-            return [json.loads(line)["n"] for line in shown(directory)]
-
-        job = SinkJob(
-            lambda: Files(directory, fields=("n",), max_part_bytes=max_part_bytes), numbers
-        )
-        job.run(steps)
-        job.crash()
-        job.check()
-        assert hidden(directory) == []
 
 
 def test_committed_records_are_in_one_file_per_checkpoint(tmp_path: Path) -> None:
@@ -112,16 +88,6 @@ def test_a_file_is_cut_before_it_outgrows_the_limit(tmp_path: Path) -> None:
     assert shown(tmp_path) == ["aaaa", "bbbb", "c", "d" * 20, "e"]
 
 
-def test_commit_is_idempotent(tmp_path: Path) -> None:
-    writer = Files(tmp_path, "text").open(context())
-    transaction = pre_committed(writer)
-    for _ in range(2):
-        writer.commit(transaction)
-        assert shown(tmp_path) == ["a", "b"]
-    Files(tmp_path, "text").open(context(generation=2)).recover([transaction, transaction])
-    assert shown(tmp_path) == ["a", "b"]
-
-
 def test_a_predecessor_may_commit_at_the_same_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,19 +121,6 @@ def test_every_phase_syncs_what_it_wrote_before_it_returns(
     synced.clear()
     writer.commit(transaction)
     assert synced == [tmp_path / "out"]
-
-
-def test_recovery_removes_open_files_of_this_subtask_only(tmp_path: Path) -> None:
-    sink = Files(tmp_path, "text")
-    others = [sink.open(context(1, subtask)) for subtask in (1, 10, 11)]
-    for other in others:
-        other.write(["other"])
-    names = hidden(tmp_path)
-    for generation, attempt in ((1, "a"), (1, "b-1"), (2, "a")):
-        sink.open(context(generation, 0, attempt)).write(["mine"])
-    assert len(hidden(tmp_path)) == 6
-    sink.open(context(3, 0)).recover([])
-    assert hidden(tmp_path) == names
 
 
 def test_closing_removes_the_open_transaction_and_keeps_a_pre_committed_one(
@@ -285,7 +238,6 @@ def test_a_file_whose_bytes_are_gone_after_a_failed_sync_is_not_taken_for_good(
 
 
 def test_a_disk_that_is_full_while_writing_is_reported_and_closing_works(tmp_path: Path) -> None:
-    (tmp_path / ".tidelog").mkdir()
     writer = Files(tmp_path, "text").open(context())
     writer.write(["a"])
     os.dup2(os.open("/dev/full", os.O_WRONLY), writer._parts[0]._file.fileno())
@@ -293,17 +245,6 @@ def test_a_disk_that_is_full_while_writing_is_reported_and_closing_works(tmp_pat
         writer.write(["b" * (2 << 20)])
     writer.close()
     assert hidden(tmp_path) == []
-
-
-def test_a_directory_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("a file")
-    with pytest.raises(StorageError, match=f"{tmp_path / 'out'}"):
-        Files(tmp_path / "out").open(context()).write(["a"])
-
-
-def test_a_transaction_of_another_sink_fails_the_restore(tmp_path: Path) -> None:
-    with pytest.raises(RestoreError, match="sink 'sink'"):
-        Files(tmp_path).open(context()).recover([b"\x01"])
 
 
 @pytest.mark.parametrize(

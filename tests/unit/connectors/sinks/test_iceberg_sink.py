@@ -1,21 +1,17 @@
 """The Iceberg sink: what readers of a table see, whenever they look and whatever crashed."""
 
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -32,10 +28,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from tests.support.depth import more_in_depth
 from tests.support.iceberg import Lake
-from tests.unit.connectors.sinks.job import STEPS, SinkJob, context
-from tests.unit.connectors.sinks.test_rescaled_sinks import rescaled
+from tests.unit.connectors.sinks.job import context
 from tidelog import (
     ConfigError,
     FencedError,
@@ -47,7 +41,6 @@ from tidelog import (
 )
 from tidelog.connectors.iceberg.staged import SinkDirectory
 from tidelog.ids import CheckpointId
-from tidelog.runtime.sink import SinkContext
 
 TABLE = "lake.numbers"
 
@@ -72,19 +65,6 @@ def pre_committed(writer: Any, checkpoint: int = 1, *records: Any) -> bytes:
     transaction = writer.pre_commit(CheckpointId(checkpoint))
     assert isinstance(transaction, bytes)
     return transaction
-
-
-@settings(max_examples=more_in_depth(3, 40), deadline=None)
-@given(steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=12))
-def test_no_record_is_seen_twice_or_missing_whatever_crashes(steps: list[str]) -> None:
-    with TemporaryDirectory() as directory:
-        lake = Lake(Path(directory))
-        lake.create(TABLE, n="long")
-        job = SinkJob(lambda: sink(lake), lambda: shown(lake))
-        job.run(steps)
-        job.crash()
-        job.check()
-        assert (lake.announced(TABLE), lake.unreferenced(TABLE)) == ([], set())
 
 
 def test_a_commit_is_done_once_also_when_its_snapshot_has_expired(lake: Lake) -> None:
@@ -177,28 +157,6 @@ def test_subtasks_that_are_ready_together_share_a_snapshot(
     for writer, token in zip(writers, tokens, strict=True):
         writer.commit(token)
     assert (shown(lake), lake.announced(TABLE)) == ([0, 1, 2, 3], [])
-
-
-@pytest.mark.parametrize("shapes", more_in_depth([[3, 2]], [[2, 5, 3], [7, 2, 1], [1, 4]]), ids=str)
-def test_a_table_holds_every_record_once_whatever_the_parallelism(
-    shapes: list[int], lake: Lake
-) -> None:
-    lake.create("lake.records", key="string", split="string", n="long")
-    expected = rescaled(lambda: sink(lake, "lake.records"), shapes)
-    rows = [(row["key"], row["split"], row["n"]) for row in lake.rows("lake.records")]
-    assert Counter(rows) == Counter(expected)
-    assert (lake.announced("lake.records"), lake.unreferenced("lake.records")) == ([], set())
-
-
-def test_what_a_subtask_left_that_is_no_more_is_its_successors(lake: Lake) -> None:
-    writer = sink(lake).open(context(subtask=3))
-    tokens = [pre_committed(writer, number, (number,)) for number in (1, 2)]
-    for subtask in (0, 1):
-        heir = SinkContext("job", "sink", subtask, 2, context(2).generation, "b")
-        sink(lake).open(heir).recover([token for token in tokens[:1] if heir.answers_for(3)])
-        if subtask == 0:
-            assert (shown(lake), len(lake.announced(TABLE))) == ([], 2), "not its business"
-    assert (shown(lake), lake.announced(TABLE), lake.unreferenced(TABLE)) == ([1], [], set())
 
 
 def test_a_committed_transaction_whose_announcement_stayed_keeps_its_files(

@@ -1,23 +1,18 @@
 """The PostgreSQL sink: what readers of a table see, whenever they look and whatever crashed."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from itertools import count
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.first_jobs.programs import run
 from tests.support.documentation import BLOCKS
 from tests.support.postgres import Server, query
-from tests.unit.connectors.sinks.job import STEPS, SinkJob, context
+from tests.unit.connectors.sinks.job import context
 from tidelog.connectors.sql import Postgres
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import StagingWriter
@@ -25,14 +20,10 @@ from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
     FencedError,
-    ObjectNotFoundError,
-    RestoreError,
-    StorageError,
     StoreUnreachableError,
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
-from tidelog.state.schema.row import Row
 
 COLUMNS = {"word": "text", "n": "bigint"}
 TABLES = TableNames("words", COLUMNS)
@@ -58,9 +49,6 @@ def sink(conninfo: str) -> Postgres:
     return Postgres(conninfo, "words", COLUMNS)
 
 
-NUMBERS = count()
-
-
 def test_the_program_of_the_documentation_counts_words(conninfo: str, tmp_path: Path) -> None:
     """The page's PostgreSQL program uses the stream `counts` of its SQLite program."""
     before, program = BLOCKS["sinks 0"], BLOCKS["sinks 1"]
@@ -74,85 +62,6 @@ def test_the_program_of_the_documentation_counts_words(conninfo: str, tmp_path: 
     run(names["job"], tmp_path / "store")
     found = query(conninfo, "SELECT word, max(n) FROM counts GROUP BY word ORDER BY word")
     assert found == [("falls", 1), ("rises", 1), ("the", 2), ("tide", 2)]
-
-
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(st.sampled_from(STEPS), max_size=20))
-def test_no_record_is_seen_twice_or_missing_whatever_crashes(
-    postgres_server: Server, steps: list[str]
-) -> None:
-    conninfo = postgres_server.conninfo()
-    table = f"numbers_{next(NUMBERS)}"
-    job = SinkJob(
-        lambda: Postgres(conninfo, table, {"n": "int"}),
-        lambda: [n for (n,) in query(conninfo, f"SELECT n FROM {table} ORDER BY ctid")],
-    )
-    # Every example is a job of its own, in a table of its own.
-    job.run(steps)
-    job.crash()
-    job.check()
-    assert staged(conninfo, TableNames(table, {"n": "int"})) == 0
-
-
-def test_rows_are_staged_before_they_are_seen(sink: Postgres, conninfo: str) -> None:
-    writer = sink.open(context())
-    transaction = pre_committed(writer)
-    assert (shown(conninfo), staged(conninfo)) == ([], 2)
-    writer.commit(transaction)
-    assert (shown(conninfo), staged(conninfo)) == ([("a", 1), ("b", 2)], 0)
-    writer.close()
-
-
-def test_an_empty_transaction_is_none(sink: Postgres) -> None:
-    writer = sink.open(context())
-    writer.write([])
-    assert writer.pre_commit(CheckpointId(1)) is None
-    writer.close()
-
-
-def test_commit_is_idempotent(sink: Postgres, conninfo: str) -> None:
-    writer = sink.open(context())
-    transaction = pre_committed(writer)
-    for _ in range(2):
-        writer.commit(transaction)
-    writer.close()
-    sink.open(context(generation=2)).recover([transaction, transaction])
-    assert shown(conninfo) == [("a", 1), ("b", 2)]
-
-
-def test_recovery_removes_staged_rows_of_this_subtask_only(sink: Postgres, conninfo: str) -> None:
-    other = pre_committed(sink.open(context(subtask=1)), 1, ("b", 2))
-    pre_committed(sink.open(context()))
-    sink.open(context(generation=2)).recover([])
-    assert staged(conninfo) == 1
-    sink.open(context(generation=2, subtask=1)).recover([other])
-    assert (shown(conninfo), staged(conninfo)) == ([("b", 2)], 0)
-
-
-def test_staged_rows_of_subtasks_that_are_no_more_go_with_those_that_answer_for_them(
-    sink: Postgres, conninfo: str
-) -> None:
-    """Four subtasks become two."""
-    transactions = {n: pre_committed(sink.open(context(subtask=n)), 1, ("a", n)) for n in range(4)}
-    after = [replace(context(generation=2, subtask=n), parallelism=2) for n in range(2)]
-    heir = {n: next(c for c in after if c.answers_for(n)) for n in range(4)}
-    for new in after:
-        # Subtask 3's checkpoint part was lost; what it staged is nobody's.
-        sink.open(new).recover([transactions[n] for n in range(3) if heir[n] is new])
-    assert sorted(shown(conninfo)) == [("a", 0), ("a", 1), ("a", 2)]
-    assert staged(conninfo) == 0
-
-
-@pytest.mark.parametrize("lost", ["true", "_tidelog_seq = 1"])
-def test_a_lost_transaction_is_an_error_and_commits_nothing(
-    lost: str, sink: Postgres, conninfo: str
-) -> None:
-    writer = sink.open(context())
-    transaction = pre_committed(writer)
-    query(conninfo, f"DELETE FROM {TABLES.pending} WHERE {lost}")
-    with pytest.raises(ObjectNotFoundError, match=r"transaction 1-a-1 of .*expected 2 rows"):
-        writer.commit(transaction)
-    assert shown(conninfo) == []
 
 
 class TestFencing:
@@ -206,32 +115,6 @@ class TestFencing:
         sink.open(context(generation=0)).recover([])
 
 
-def test_concurrent_subtasks_commit_all_their_rows(sink: Postgres, conninfo: str) -> None:
-    at_once = Barrier(4)
-
-    def work(subtask: int) -> None:
-        at_once.wait()
-        writer = sink.open(context(subtask=subtask))
-        writer.recover([])
-        for checkpoint in range(5):
-            records = [(f"{subtask}", checkpoint * 10 + n) for n in range(10)]
-            writer.commit(pre_committed(writer, checkpoint, *records))
-        writer.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert sorted(shown(conninfo)) == [(f"{subtask}", n) for subtask in range(4) for n in range(50)]
-
-
-@pytest.mark.parametrize(
-    "record", [("tide", 1), ["tide", 1], Row(n=1, word="tide"), {"n": 1, "word": "tide"}]
-)
-def test_records_are_taken_by_name_or_position(record: Any, sink: Postgres, conninfo: str) -> None:
-    writer = sink.open(context())
-    writer.commit(pre_committed(writer, 1, record))
-    assert shown(conninfo) == [("tide", 1)]
-
-
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
@@ -253,19 +136,6 @@ def test_values_come_out_as_they_went_in(kind: str, values: list[Any], conninfo:
     assert query(conninfo, "SELECT value FROM kinds ORDER BY ctid") == [(v,) for v in values]
 
 
-@pytest.mark.parametrize(
-    ("record", "found"),
-    [(("a",), "1 values"), ({"word": "a"}, r"fields \('word',\)"), ("ab", "a str")],
-)
-def test_a_record_of_another_shape_is_an_error_at_once(
-    record: Any, found: str, sink: Postgres
-) -> None:
-    with pytest.raises(
-        UserFunctionError, match=rf"table 'words'; .*\('word', 'n'\); found {found}"
-    ):
-        sink.open(context()).write([record])
-
-
 @pytest.mark.parametrize("value", ["many", 2**63, {"a": 1}])
 def test_a_value_that_its_column_does_not_take_is_the_users_error_before_anything_is_durable(
     value: Any, sink: Postgres, conninfo: str
@@ -275,13 +145,6 @@ def test_a_value_that_its_column_does_not_take_is_the_users_error_before_anythin
     with pytest.raises(UserFunctionError, match="change the record before the sink"):
         writer.pre_commit(CheckpointId(1))
     assert staged(conninfo) == 0
-
-
-def test_names_may_hold_any_character(conninfo: str) -> None:
-    table, column = 'a "table"; DROP %s', 'sp ace"d %(n)s $1'
-    writer = Postgres(conninfo, table, {column: "varchar(20)"}).open(context())
-    writer.commit(pre_committed(writer, 1, {column: "x"}))
-    assert query(conninfo, """SELECT * FROM "a ""table""; DROP %s" """) == [("x",)]
 
 
 def test_a_schema_of_its_own_holds_all_tables(conninfo: str) -> None:
@@ -296,38 +159,6 @@ def test_a_schema_of_its_own_holds_all_tables(conninfo: str) -> None:
     assert query(conninfo, f"{tables} {ours}") == [("tide",)]
 
 
-def test_a_table_with_these_columns_is_used_with_its_constraints(
-    sink: Postgres, conninfo: str
-) -> None:
-    query(conninfo, "CREATE TABLE words (n int8 PRIMARY KEY, word text NOT NULL)")
-    writer = sink.open(context())
-    writer.commit(pre_committed(writer, 1, ("a", 5)))
-    transaction = pre_committed(writer, 2, ("b", 6), ("c", 5))
-    with pytest.raises(StorageError, match=r"words_pkey.*wait in staging"):
-        writer.commit(transaction)
-    assert (shown(conninfo), staged(conninfo)) == ([("a", 5)], 2)
-    query(conninfo, "DELETE FROM words")
-    writer.commit(transaction)
-    assert shown(conninfo) == [("b", 6), ("c", 5)]
-
-
-@pytest.mark.parametrize(
-    "columns", ["word text", "word text, n text", "word text, n bigint, more text", "w text"]
-)
-def test_a_table_with_other_columns_is_refused(columns: str, sink: Postgres, conninfo: str) -> None:
-    query(conninfo, f"CREATE TABLE words ({columns})")
-    with pytest.raises(ConfigError, match=r"table 'words' in database .*; expected the columns"):
-        sink.open(context())
-
-
-@pytest.mark.parametrize(
-    "columns", [{}, {"a": ""}, {"a": "int PRIMARY KEY"}, {"a": "int); DROP TABLE x; --"}]
-)
-def test_columns_without_a_plain_type_are_refused(columns: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="columns of table 'words'"):
-        Postgres("", "words", columns)
-
-
 def test_other_columns_than_those_in_staging_are_refused(sink: Postgres, conninfo: str) -> None:
     transaction = pre_committed(sink.open(context()))
     query(conninfo, "ALTER TABLE words ADD COLUMN more text")
@@ -337,19 +168,6 @@ def test_other_columns_than_those_in_staging_are_refused(sink: Postgres, conninf
     query(conninfo, "ALTER TABLE words DROP COLUMN more")
     sink.open(context(generation=3)).recover([transaction])
     assert len(shown(conninfo)) == 2
-
-
-def test_a_transaction_for_another_table_goes_nowhere(sink: Postgres, conninfo: str) -> None:
-    transaction = pre_committed(sink.open(context()))
-    other = Postgres(conninfo, "other", COLUMNS).open(context(generation=2))
-    with pytest.raises(RestoreError, match=r"with the table and columns as before"):
-        other.recover([transaction])
-    assert staged(conninfo) == 2
-
-
-def test_a_transaction_of_another_kind_of_sink_fails_the_restore(sink: Postgres) -> None:
-    with pytest.raises(RestoreError, match="sink 'job/sink"):
-        sink.open(context()).recover([b"\x01"])
 
 
 def test_a_connection_that_broke_is_replaced_and_nothing_is_lost(

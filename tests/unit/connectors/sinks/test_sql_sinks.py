@@ -1,0 +1,259 @@
+"""Sinks into tables: their columns, constraints and names, and what SQLite alone has."""
+
+import sqlite3
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from tests.support import postgres
+from tests.unit.connectors.sinks.job import context
+from tidelog.connectors.sql import Postgres, Sqlite
+from tidelog.connectors.sql.postgres import TableNames
+from tidelog.connectors.sql.staging import StagingWriter
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    ObjectNotFoundError,
+    RestoreError,
+    StorageError,
+    StoreFullError,
+    UserFunctionError,
+)
+from tidelog.ids import CheckpointId
+from tidelog.state.schema.row import Row
+
+COLUMNS = {"word": "text", "n": "bigint"}
+
+
+@dataclass(frozen=True)
+class Database:
+    """One of SQLite in a file, or one of a PostgreSQL server."""
+
+    kind: str
+    at: Any
+
+    def sink(self, table: str = "words", columns: Mapping[str, str] = COLUMNS) -> Any:
+        return (Sqlite if self.kind == "sqlite" else Postgres)(self.at, table, columns)
+
+    def ask(self, sql: str) -> list[Any]:
+        if self.kind == "postgres":
+            return postgres.query(self.at, sql)
+        with closing(sqlite3.connect(self.at)) as connection:
+            rows = connection.execute(sql).fetchall()
+            connection.commit()
+            return rows
+
+    def shown(self) -> list[Any]:
+        order = "rowid" if self.kind == "sqlite" else "ctid"
+        return self.ask(f"SELECT word, n FROM words ORDER BY {order}")
+
+    @property
+    def pending(self) -> str:
+        return "_tidelog_pending" if self.kind == "sqlite" else TableNames("words", COLUMNS).pending
+
+    def staged(self) -> int:
+        return int(self.ask(f"SELECT count(*) FROM {self.pending}")[0][0])
+
+
+@pytest.fixture
+def lite(tmp_path: Path) -> Database:
+    return Database("sqlite", tmp_path / "words.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> Database:
+    if request.param == "sqlite":
+        lite: Database = request.getfixturevalue("lite")
+        return lite
+    return Database("postgres", request.getfixturevalue("conninfo"))
+
+
+def pre_committed(writer: StagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
+    writer.write(records or [("a", 1), ("b", 2)])
+    transaction = writer.pre_commit(CheckpointId(checkpoint))
+    assert transaction is not None
+    return transaction
+
+
+@pytest.mark.parametrize("lost", ["1 = 1", "seq = 1"])
+def test_a_lost_transaction_is_an_error_and_commits_nothing(lost: str, database: Database) -> None:
+    writer = database.sink().open(context())
+    transaction = pre_committed(writer)
+    seq = "seq" if database.kind == "sqlite" else "_tidelog_seq"
+    database.ask(f"DELETE FROM {database.pending} WHERE {lost.replace('seq', seq)}")
+    with pytest.raises(ObjectNotFoundError, match=r"transaction 1-a-1 of .*expected 2 rows"):
+        writer.commit(transaction)
+    assert database.shown() == []
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ("tide", 1),
+        ["tide", 1],
+        Row("tide", 1),
+        Row(word="tide", n=1),
+        Row(n=1, word="tide"),
+        {"n": 1, "word": "tide"},
+    ],
+)
+def test_records_are_taken_by_name_or_position(record: Any, database: Database) -> None:
+    writer = database.sink().open(context())
+    writer.commit(pre_committed(writer, 1, record))
+    assert database.shown() == [("tide", 1)]
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [
+        (("a",), "1 values"),
+        (("a", 1, 2), "3 values"),
+        ({"word": "a"}, r"fields \('word',\)"),
+        (Row(word="a", m=1), r"fields \('word', 'm'\)"),
+        ("ab", "a str"),
+    ],
+)
+def test_a_record_of_another_shape_is_an_error_at_once(
+    record: Any, found: str, database: Database
+) -> None:
+    with pytest.raises(
+        UserFunctionError, match=rf"table 'words'; .*\('word', 'n'\); found {found}"
+    ):
+        database.sink().open(context()).write([record])
+
+
+def test_names_may_hold_any_character(database: Database) -> None:
+    table, column = 'a "table"; DROP %s', 'sp ace"d %(n)s $1'
+    writer = database.sink(table, {column: "varchar(20)"}).open(context())
+    writer.commit(pre_committed(writer, 1, {column: "x"}))
+    assert database.ask("""SELECT * FROM "a ""table""; DROP %s" """) == [("x",)]
+
+
+def test_a_table_with_these_columns_is_used_with_its_constraints(database: Database) -> None:
+    database.ask("CREATE TABLE words (n bigint PRIMARY KEY, word text NOT NULL)")
+    writer = database.sink().open(context())
+    writer.commit(pre_committed(writer, 1, ("a", 5)))
+    transaction = pre_committed(writer, 2, ("b", 6), ("c", 5))
+    with pytest.raises(StorageError, match=r"(words_pkey|words\.n).*wait in staging"):
+        writer.commit(transaction)
+    assert (database.shown(), database.staged()) == ([("a", 5)], 2)
+    database.ask("DELETE FROM words")
+    writer.commit(transaction)
+    assert database.shown() == [("b", 6), ("c", 5)]
+
+
+@pytest.mark.parametrize(
+    "columns", ["word text", "word text, n text", "word text, n bigint, more text", "w text"]
+)
+def test_a_table_with_other_columns_is_refused(columns: str, database: Database) -> None:
+    database.ask(f"CREATE TABLE words ({columns})")
+    with pytest.raises(ConfigError, match=r"table 'words' in .*; expected the columns"):
+        database.sink().open(context())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("columns", [{}, {"a": ""}, {"a": "int PRIMARY KEY"}, {"a": "x); --"}])
+def test_columns_without_a_plain_type_are_refused(columns: dict[str, str], kind: str) -> None:
+    with pytest.raises(ConfigError, match="columns of table 'words'"):
+        Database(kind, "").sink(columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "columns"),
+    [
+        ("sqlite", "other", COLUMNS),
+        ("sqlite", "words", {"n": "bigint", "word": "text"}),
+        ("postgres", "other", COLUMNS),
+    ],
+)
+def test_staged_rows_go_nowhere_but_where_they_were_written_for(
+    kind: str, table: str, columns: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    at = request.getfixturevalue("tmp_path") / "words.db"
+    database = Database(kind, at if kind == "sqlite" else request.getfixturevalue("conninfo"))
+    transaction = pre_committed(database.sink().open(context()))
+    changed = database.sink(table, columns).open(context(generation=2))
+    with pytest.raises(RestoreError, match=r"INTO \"words\" .* with the table and columns as befo"):
+        changed.recover([transaction])
+    assert database.staged() == 2
+    database.sink().open(context(generation=3)).commit(transaction)
+    changed.recover([transaction])
+    assert database.shown() == [("a", 1), ("b", 2)]
+
+
+def test_many_subtasks_create_one_sqlite_database_at_once(tmp_path: Path) -> None:
+    at_once = Barrier(8)
+
+    def create(sink: Sqlite, subtask: int) -> None:
+        at_once.wait()
+        sink.open(context(subtask=subtask)).close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(100):
+            sink = Sqlite(tmp_path / f"{number}.db", "words", COLUMNS)
+            list(pool.map(create, [sink] * 8, range(8)))
+
+
+def test_a_reader_in_the_middle_of_a_query_does_not_block_a_commit(lite: Database) -> None:
+    writer = lite.sink().open(context())
+    writer.commit(pre_committed(writer))
+    with closing(sqlite3.connect(lite.at)) as reader:
+        rows = reader.execute("SELECT * FROM words")
+        assert rows.fetchone() == ("a", 1)
+        writer.commit(pre_committed(writer, 2))
+        assert rows.fetchall() == [("b", 2)]
+    assert len(lite.shown()) == 4
+
+
+@pytest.mark.parametrize(
+    "value", [None, 0, -(2**63), 2**63 - 1, 1.5, "", "\u2693\0", b"\x00\xff", True]
+)
+def test_values_come_out_of_sqlite_as_they_went_in(value: Any, lite: Database) -> None:
+    writer = lite.sink("words", {"value": "BLOB"}).open(context())
+    writer.commit(pre_committed(writer, 1, (value,)))
+    assert lite.ask("SELECT * FROM words") == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ([1], "a value of type list"),
+        (2**63, "9223372036854775808, which has more than 64 bits"),
+        ("\ud800", ".*surrogates"),
+    ],
+)
+def test_a_value_that_sqlite_does_not_store_is_an_error_at_once(
+    value: Any, found: str, lite: Database
+) -> None:
+    with pytest.raises(UserFunctionError, match=f"table 'words'; .*found {found}"):
+        lite.sink().open(context()).write([("a", value)])
+
+
+def test_a_full_sqlite_database_is_reported_and_can_be_tried_again(lite: Database) -> None:
+    writer = lite.sink().open(context())
+    writer.write([("x" * 100_000, 1)])
+    with writer._tables.transaction() as connection:
+        pass
+    connection.execute("PRAGMA max_page_count = 10")
+    with pytest.raises(StoreFullError, match=f"database {lite.at}"):
+        writer.pre_commit(CheckpointId(1))
+    connection.execute("PRAGMA max_page_count = 1000000")
+    transaction = writer.pre_commit(CheckpointId(2))
+    assert transaction is not None
+    writer.commit(transaction)
+    assert len(lite.shown()) == 1
+
+
+def test_a_path_that_is_no_database_is_an_error_that_names_it(lite: Database) -> None:
+    lite.at.write_text("not a database" * 100)
+    with pytest.raises(CorruptObjectError, match=f"database {lite.at}"):
+        lite.sink().open(context())
+    absent = lite.at.parent / "absent" / "words.db"
+    with pytest.raises(ConfigError, match=f"database {absent}.*create its directory"):
+        Sqlite(absent, "words", COLUMNS).open(context())
