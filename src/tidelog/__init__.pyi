@@ -2,10 +2,10 @@
 
 from .changelog.upload_config import UploadConfig as UploadConfig
 from .checkpoint.schedule import Schedule as Schedule
-from .connectors.files.jsonlines import JsonLines as JsonLines
+from .connectors.files.lines import JsonLines as JsonLines
+from .connectors.files.lines import TextFiles as TextFiles
 from .connectors.files.parquet import ParquetFiles as ParquetFiles
 from .connectors.files.sink import Files as Files
-from .connectors.files.text import TextFiles as TextFiles
 from .connectors.iceberg import Iceberg as Iceberg
 from .connectors.kafka import DeadLetterTopic as DeadLetterTopic
 from .connectors.kafka import KafkaRecord as KafkaRecord

@@ -12,9 +12,8 @@ import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, refuse_poison, source, start
 from tests.support.pipelines import Outside
-from tidelog.connectors.files.jsonlines import JsonLines
+from tidelog.connectors.files.lines import JsonLines, TextFiles
 from tidelog.connectors.files.sink import Files, FilesWriter
-from tidelog.connectors.files.text import TextFiles
 from tidelog.connectors.sql import Sqlite
 from tidelog.errors import (
     AccessDeniedError,

@@ -11,9 +11,8 @@ from operator import add, attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from tidelog.connectors.files.jsonlines import JsonLines
+from tidelog.connectors.files.lines import JsonLines, TextFiles
 from tidelog.connectors.files.sink import Files
-from tidelog.connectors.files.text import TextFiles
 from tidelog.connectors.program import Replayable, Stdout
 from tidelog.connectors.sql import Postgres, Sqlite
 from tidelog.examples import sessions as example

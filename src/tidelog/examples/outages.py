@@ -18,7 +18,7 @@ from typing import Literal
 
 import click
 
-from tidelog.connectors.files.jsonlines import JsonLines
+from tidelog.connectors.files.lines import JsonLines
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
 from tidelog.examples.outages_function import MAX_DELAY_MS, Outages

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from tidelog.connectors.files.jsonlines import JsonLines
+from tidelog.connectors.files.lines import JsonLines
 from tidelog.connectors.program import Rate
 from tidelog.examples.output import output_sink
 from tidelog.runtime.arguments import JobArguments

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import add, itemgetter
 
-from tidelog.connectors.files.text import TextFiles
+from tidelog.connectors.files.lines import TextFiles
 from tidelog.examples.output import output_sink
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job

@@ -52,7 +52,6 @@ UNUSED = {
     "tidelog.runtime.operators.window",
     "tidelog.runtime.tasks.caller_task",
     "tidelog.state.handles.keyed",
-    "tidelog.connectors.files.jsonlines",
     "tidelog.connectors.files.parquet",
     # What commands, files of options and clouds need.
     "tidelog.cli.run.live",

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import google_crc32c
 
-from tidelog.connectors.files.compressed import DECODERS, CompressedText
-from tidelog.connectors.files.input_file import InputFile
+from tidelog.connectors.files.compressed import MEMBERS, CompressedText
+from tidelog.connectors.files.source import InputFile
 from tidelog.errors import ConfigError, StorageError
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
@@ -112,17 +112,17 @@ class LineReader(SplitReader):
         self._path = path
         self.counts: Counter[str] = Counter()
         """Lines that were not taken as they are, by what is wrong with them."""
-        self._told: dict[str, int] = {}
+        self._logged: dict[str, int] = {}
         self._longest = limits.line
         # One byte more than the longest line: a line that fits a chunk is then never too long.
         self._chunk = min(limits.chunk, limits.line + 1)
         self._file = InputFile(path)
         try:
-            decoder = DECODERS.get(path.suffix.lower())
+            begin = MEMBERS.get(path.suffix.lower())
             self._text: PlainText | CompressedText = (
                 PlainText(self._file, position, follow=follow)
-                if decoder is None
-                else CompressedText(self._file, position, decoder)
+                if begin is None
+                else CompressedText(self._file, position, begin)
             )
         except BaseException:
             self.close()
@@ -153,7 +153,7 @@ class LineReader(SplitReader):
         self.read_bytes = len(data)
         self.position = self._text.position(self._offset)
         if self.at_end:
-            self._tell(at_end=True)
+            self._log_counts(at_end=True)
             self.close()  # in the thread that reads: closing may wait, as all that storage does
         return records
 
@@ -167,14 +167,14 @@ class LineReader(SplitReader):
     def count(self, lines: int, what: str) -> None:
         """So many lines were not taken as they are: logged with the first, and when all is read."""
         self.counts[what] += lines
-        self._tell(at_end=False)
+        self._log_counts(at_end=False)
 
-    def _tell(self, *, at_end: bool) -> None:
+    def _log_counts(self, *, at_end: bool) -> None:
         for what, lines in self.counts.items():
-            told = self._told.get(what, 0)
-            if told < lines and (at_end or not told):
+            logged = self._logged.get(what, 0)
+            if logged < lines and (at_end or not logged):
                 Event.INPUT_LINES.log(logger, file=self._path, lines=lines, what=what)
-                self._told[what] = lines
+                self._logged[what] = lines
 
     def _lines(self, offset: int) -> bytes:
         """Whole lines from the offset on; empty when a followed file has none yet."""

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.connectors.files.arrow_values import Column, column, values
-from tidelog.connectors.files.input_file import failures
-from tidelog.connectors.files.source import InputFiles
+from tidelog.connectors.files.source import InputFiles, failures
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader

@@ -1,19 +1,21 @@
-"""Which files there are to read.
+"""Which files there are to read, and one of them.
 
-Invariant: a split is a file's path below the root, in an order that does not depend on when or
-where it is listed.
+Invariants: a split is a file's path below the root, in an order that does not depend on when or
+where it is listed; a file stays the one that was opened first; what the system reports about it
+becomes an error that names it.
 """
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fnmatch import translate
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from tidelog.connectors.files.input_file import failures
-from tidelog.connectors.files.line_reader import LineLimits
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError
 from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
@@ -62,15 +64,6 @@ class InputFiles(Source):
                     folders.append(split + "/")
                 elif self._includes(split) and _is_file(entry):
                     yield split
-
-
-class LineFiles(InputFiles):
-    """Files that are read by lines; subclasses say what a line becomes."""
-
-    def __init__(self, path: Path | str, include: str, limits: LineLimits, *, follow: bool) -> None:
-        super().__init__(path, include, follow=follow)
-        self._limits = limits
-        self.splits_grow = follow
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -122,3 +115,72 @@ def _storable(split: str) -> str:
             action="rename it",
         ) from None
     return split
+
+
+class InputFile:
+    """One file; raises ObjectNotFoundError when it is gone, StorageError when it was replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+        self.identity = self._open()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes at an offset; fewer only at the end of the file as it is now."""
+        if self._file is None:
+            self.check_same(self._open())
+        assert self._file is not None
+        with failures(self.path):
+            return os.pread(self._file, size, offset)
+
+    def size_now(self) -> int:
+        """Bytes under the file's name, which must still be this file's."""
+        with failures(self.path):
+            now = self.path.stat()
+        self.check_same(now)
+        return now.st_size
+
+    def check_same(self, now: os.stat_result) -> None:
+        """Raises StorageError when another file has the name."""
+        if not os.path.samestat(now, self.identity):
+            raise self.changed("the file that was opened", "another one under its name")
+
+    def changed(self, expected: str, found: str) -> StorageError:
+        """The error of a file that is not what it was."""
+        return StorageError(
+            f"input file {self.path}",
+            expected=expected,
+            found=found,
+            action="put the whole file back; input may only grow while a job reads it",
+            retry_safe=False,
+        )
+
+    def close(self) -> None:
+        """Close it; the next `read` opens it again."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            os.close(file)
+
+    def _open(self) -> os.stat_result:
+        with failures(self.path):
+            self._file = os.open(self.path, os.O_RDONLY)
+            identity = os.fstat(self._file)
+            if stat.S_ISDIR(identity.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
+        return identity
+
+
+@contextmanager
+def failures(path: Path) -> Iterator[None]:
+    """Turns what the system reports about a file into errors that name it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError(
+            f"input file {path}",
+            expected="the file that was discovered",
+            found="nothing",
+            action="put it back; input must stay until the job has read it",
+        ) from error
+    except OSError as error:
+        raise errors.from_os_error(error, f"input file {path}") from error

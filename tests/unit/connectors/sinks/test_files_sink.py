@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
+from tidelog.connectors.files.lines import TextFiles
 from tidelog.connectors.files.sink import Files, FilesWriter
-from tidelog.connectors.files.text import TextFiles
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all
-from tidelog.connectors.files.jsonlines import JsonLines
+from tidelog.connectors.files.lines import JsonLines
 from tidelog.errors import ConfigError, CorruptObjectError
 from tidelog.state.schema.row import Row
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from tests.support.pipelines import effects
-from tidelog.connectors.files.text import TextFiles
+from tidelog.connectors.files.lines import TextFiles
 from tidelog.connectors.program.callback import Callback
 from tidelog.effects import Effects, InlineOffload, ThreadOffload
 from tidelog.runtime.config import JobConfig
