@@ -11,9 +11,9 @@ from benchmarks.micro.inputs import BUFFER, FLUSHED, row_keys, word
 from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.aggregate import Aggregate
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.handles.keyed import ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.handles.value import ValueState
 from tidelog.state.key_groups import encode_key
 
 WORDS = [word(number, 16) for number in range(BUFFER)]

@@ -1,6 +1,8 @@
 """The public API: each name once, with the module that it is loaded from on first use."""
 
 from .changelog.upload_config import UploadConfig as UploadConfig
+from .checkpoint.manifest import Checkpoint as Checkpoint
+from .checkpoint.manifest import Savepoint as Savepoint
 from .checkpoint.schedule import Schedule as Schedule
 from .connectors.files.lines import JsonLines as JsonLines
 from .connectors.files.lines import TextFiles as TextFiles
@@ -45,12 +47,13 @@ from .errors import UserFunctionError as UserFunctionError
 from .library.async_database import AsyncDatabase as AsyncDatabase
 from .library.async_database import open_async as open_async
 from .library.database import Database as Database
-from .library.declarations import List as List
-from .library.declarations import Map as Map
-from .library.declarations import Value as Value
+from .library.handles import KeyStates as KeyStates
 from .library.opening import open as open
-from .library.opening import open_partitions as open_partitions
 from .library.partitions import Partitions as Partitions
+from .library.partitions import open_partitions as open_partitions
+from .library.states import List as List
+from .library.states import Map as Map
+from .library.states import Value as Value
 from .library.view import View as View
 from .materialize.config import MaterializeConfig as MaterializeConfig
 from .runtime.arguments import JobArguments as JobArguments
@@ -74,12 +77,12 @@ from .runtime.status.opentelemetry import export_metrics as export_metrics
 from .runtime.status.prometheus import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
 from .settings.resolve import load_config as load_config
-from .state.flush_config import FlushConfig as FlushConfig
+from .state.config import FlushConfig as FlushConfig
+from .state.config import RestoreConfig as RestoreConfig
 from .state.processor import ExpiredTimerInfo as ExpiredTimerInfo
 from .state.processor import StatefulProcessor as StatefulProcessor
 from .state.processor import StatefulProcessorHandle as StatefulProcessorHandle
 from .state.processor import TimerValues as TimerValues
-from .state.restore.config import RestoreConfig as RestoreConfig
 from .state.schema.row import Row as Row
 from .storage.open import open_store as open_store
 from .storage.retry_policy import RetryPolicy as RetryPolicy

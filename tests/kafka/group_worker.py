@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from tests.support.documentation import BLOCKS
-from tidelog.library import opening
+from tidelog.library import partitions
 
 _SESSION_MS = 6_000
 """The shortest that brokers allow: so long a group waits for a member that was killed."""
@@ -53,7 +53,7 @@ def main(bootstrap: str, group: str, url: str, topic: str, strategy: str) -> Non
         "heartbeat.interval.ms": 500,
         "partition.assignment.strategy": "range" if strategy == "--to-the-end" else strategy,
     }
-    opening._INTERVAL_S = 0.2  # type: ignore[misc]
+    partitions._INTERVAL_S = 0.2  # type: ignore[misc]
     program: dict[str, Any] = {}
     exec(BLOCKS["own-loop 4"], program)
     with suppress(KeyboardInterrupt):

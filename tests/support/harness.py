@@ -37,11 +37,10 @@ from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPositi
 from tidelog.runtime.subtasks.incarnation import Blueprint
 from tidelog.runtime.subtasks.incarnation import Incarnation as Started
 from tidelog.runtime.tasks.task import Task
+from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.handles.reducing import AggregatingState, ReducingState
 from tidelog.state.handles.timers import Timers
-from tidelog.state.handles.value import ValueState
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
 from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
@@ -64,12 +63,10 @@ class Probe(Operator):
         self.map = MapState(backend, "map", "key string", "number int")
         self.ttl_map = MapState(backend, "ttl-map", "key string", "number int", TTL_MS)
         self.reducing = ReducingState(
-            backend, "reducing", "number int", lambda a, b: (max(a[0], b[0]),)
+            ValueState(backend, "reducing", "number int"), lambda a, b: (max(a[0], b[0]),)
         )
         self.aggregating: AggregatingState[int, float] = AggregatingState(
-            backend,
-            "aggregating",
-            "sum int, count int",
+            ValueState(backend, "aggregating", "sum int, count int"),
             create=lambda: (0, 0),
             add=lambda row, number: (row[0] + number, row[1] + 1),
             result=lambda row: row[0] / row[1],

@@ -4,27 +4,22 @@ Invariant: nothing but the turns of tidelog's own event loop, which are millisec
 program's.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.effects import SystemClock
-from tidelog.errors import CheckpointFailedError
-from tidelog.library.async_lock import AsyncStateLock
-from tidelog.library.database import Database, found_in
-from tidelog.library.declarations import State
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates
-from tidelog.library.opening import database_at, started
+from tidelog.library.opening import store_at
 from tidelog.library.scan import scanned
+from tidelog.library.state_job import StateJob
+from tidelog.library.state_lock import AsyncStateLock
+from tidelog.library.states import State
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.sink import Sink
 from tidelog.storage.open import Url
-
-T = TypeVar("T")
 
 _CLOCK: Final = SystemClock()
 """For the program's own loop; that of tidelog's loop has its lock."""
@@ -48,32 +43,20 @@ async def open_async(
     The end of the block takes a last checkpoint, unless an exception or a cancellation leaves it.
     """
     config, event_loop = config or JobConfig(), EventLoop()
-    lock = AsyncStateLock(event_loop.lock)
+    effects = event_loop.effects
     try:
-        make = partial(database_at, url, state, sinks, name, config, options, log_url)
         # In a thread: libraries of clouds take long to import.
-        core = await event_loop.effects.offload.run_to_end(
-            partial(make, event_loop=event_loop, lock=lock)
-        )
+        store = await effects.offload.run_to_end(store_at, url, effects, config, options, log_url)
+        job = StateJob(store, state, name, config, event_loop, AsyncStateLock, sinks=sinks)
         try:
-            await _to_end(event_loop, started(core))
-            database = AsyncDatabase(core, lock, event_loop)
+            await event_loop.ask_async(job.start(), to_end=True)
+            database = AsyncDatabase(job)
             yield database
             await database.checkpoint()
         finally:
-            await _to_end(event_loop, core._end())
+            await event_loop.ask_async(job.end(), to_end=True)
     finally:
         event_loop.close()
-
-
-async def _to_end(event_loop: EventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Run in tidelog's loop; who is cancelled meanwhile waits for the end all the same."""
-    running = asyncio.wrap_future(event_loop.start(work))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
 
 
 class AsyncDatabase:
@@ -83,27 +66,25 @@ class AsyncDatabase:
     awaited. All operations raise the error that ended the database, if one has.
     """
 
-    def __init__(self, core: Database, lock: AsyncStateLock, event_loop: EventLoop) -> None:
-        self._core = core
-        self._lock = lock
-        self._event_loop = event_loop
+    def __init__(self, job: StateJob[AsyncStateLock]) -> None:
+        self._job, self._program, self._ask = job, job.program, job.event_loop.ask_async
 
     @property
     def position(self) -> dict[Any, Any] | None:
         """The position of each partition in the last durable checkpoint; None when it has none."""
-        return self._core.position
+        return dict(self._program.durable) or None
 
     def key(self, key: Any) -> KeyStates:
         """The states of a key, as `Database.key` gives them; they are changed within `step`."""
-        return self._core.key(key)
+        return self._program.key(key)
 
     def advance(self, partition: Any, position: Any) -> None:
         """The step that is open has done all that belongs to a position of a partition."""
-        self._core.advance(partition, position)
+        self._program.advance(partition, position)
 
     def write(self, sink: str, record: Any) -> None:
         """Write a record to one of the `sinks`, as a part of the step that is open."""
-        self._core.write(sink, record)
+        self._program.write(sink, record)
 
     @asynccontextmanager
     async def step(self) -> AsyncIterator[None]:
@@ -111,29 +92,29 @@ class AsyncDatabase:
 
         It begins when no checkpoint is about to capture what is there, and when memory and sinks
         have room; within another step of the task it is a part of that one. Do not await in the
-        block what may take long: a checkpoint waits for its end. A
-        block that breaks off after it has changed something, also by being cancelled, ends the
-        database: open it again, and it goes on from its last checkpoint.
+        block what may take long: a checkpoint waits for its end. A block that breaks off after it
+        has changed something, also by being cancelled, ends the database: open it again, and it
+        goes on from its last checkpoint.
         """
-        await self._lock.begin_step()
+        lock = self._program.lock
+        await lock.begin_step()
         try:
-            self._core._check()
+            self._job.check()
             yield
         except BaseException as error:
-            if self._lock.in_step:
-                await _to_end(self._event_loop, self._core._broken_by(found_in(error)))
+            if lock.in_step:
+                await self._ask(self._job.break_off(error), to_end=True)
             raise
         finally:
-            if self._lock.leave_block():
-                self._core._program.end_step()
+            lock.leave_block()
 
     async def scan(
         self, name: str, *, prefix: Any = None, after: Any = None
     ) -> AsyncIterator[tuple[Any, ...]]:
         """The keys of a state with their values, as `Database.scan` gives them."""
-        self._core._check()
-        rows = scanned([self._core._program.part(name)], prefix, after)
-        await self._asked(self._core._flushed())
+        self._job.check()
+        rows = scanned([self._program.part(name)], prefix, after)
+        await self._ask(self._job.flush())
         for number, row in enumerate(rows, 1):
             yield row
             if number % _ROWS_AT_ONCE == 0:
@@ -145,18 +126,12 @@ class AsyncDatabase:
         Tasks that wait at the same time share a checkpoint. Raises CheckpointFailedError and what
         has ended the database.
         """
-        self._core._end_step()
-        try:
-            return await self._asked(self._core._checkpoint())
-        except CheckpointFailedError as error:
-            raise self._core._ending() from error
+        self._job.end_step()
+        return await self._ask(self._job.checkpoint())
 
     async def savepoint(self, name: str | None = None) -> Savepoint:
         """Wait for a checkpoint that is kept until somebody drops it; raises
         SavepointFailedError.
         """
-        self._core._end_step()
-        return await self._asked(self._core._runner.savepoint(name))
-
-    async def _asked(self, work: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(self._event_loop.start(work))
+        self._job.end_step()
+        return await self._ask(self._job.savepoint(name))

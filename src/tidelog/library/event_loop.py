@@ -1,17 +1,103 @@
-"""The event loop beside a program: one thread for all databases that the program has open.
+"""tidelog's event loop next to a program: one thread for all databases that the program has open.
 
-Invariant: what runs in the loop holds the lock that the states of the databases share.
+Invariant: the loop has its lock whenever it runs any code, so nothing that was written for one
+thread needs to know of the program's threads. A plain lock would not do: a caller that takes it
+again at once wins against a thread that has to be woken up first, again and again.
 """
 
 import asyncio
 import concurrent.futures
+import selectors
+import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from tidelog.effects import Effects, SystemClock, loop_thread
-from tidelog.library.state_lock import LockedSelector, LoopLock
+from tidelog.effects import Effects, SystemClock, hold_thread, loop_thread
 
 T = TypeVar("T")
+
+_MOMENT_S: Final = 1e-6
+"""The system sleeps for some 60 microseconds at least: enough for the loop to be awake."""
+
+
+class Locked(Protocol):
+    """A state that its callers and the loop work on in turn."""
+
+    busy: bool
+    """A caller that has taken the lock lets the loop go first."""
+
+    def update(self) -> None:
+        """See again whether callers are `busy`."""
+
+    def is_open(self, caller: Any) -> bool:
+        """Whether a caller has a step open."""
+        ...
+
+
+class LoopLock:
+    """The lock that an event loop holds whenever it runs, for the states of its databases."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.turn = threading.Condition(self.lock)
+        self.loop_waits = False
+        self.states: list[Locked] = []
+        """Those of all open databases."""
+
+    def __enter__(self) -> None:
+        """For the loop's thread: its whole life is within."""
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+    def hand_over(self, seconds: float) -> None:
+        """For the loop: be without the lock for so long that a caller who waits for it is awake."""
+        self.lock.release()
+        try:
+            hold_thread(seconds)
+        finally:
+            self.take_for_loop()
+
+    def give_way(self) -> None:
+        """For a caller that has the lock: be without it for a moment, in which the loop goes on.
+
+        A thread that gives up the interpreter's lock now and then, and takes it again before any
+        other has woken up, keeps it for ever: who waits for it demands it only where it was held
+        for `sys.getswitchinterval()` without a break. Waking the loop up is such a break.
+        """
+        self.lock.release()
+        try:
+            hold_thread(_MOMENT_S)
+        finally:
+            self.lock.acquire()
+
+    def take_for_loop(self) -> None:
+        """The loop takes the lock, before any caller that asks from now on."""
+        if not self.lock.acquire(blocking=False):
+            self.loop_waits = True
+            for state in self.states:
+                state.busy = True
+            self.lock.acquire()
+            self.loop_waits = False
+            for state in self.states:
+                state.update()
+            self.turn.notify_all()
+
+
+class _Selector(selectors.DefaultSelector):
+    """The selector of an event loop that has the lock but while it waits."""
+
+    def __init__(self, lock: LoopLock) -> None:
+        super().__init__()
+        self._lock = lock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
+        self._lock.lock.release()
+        try:
+            return super().select(timeout)
+        finally:
+            self._lock.take_for_loop()
 
 
 class _Clock(SystemClock):
@@ -30,7 +116,7 @@ class EventLoop:
     def __init__(self) -> None:
         self.lock = LoopLock()
         self.effects = Effects(clock=_Clock(self.lock))
-        self._loop = loop_thread(LockedSelector(self.lock), self.lock)
+        self._loop = loop_thread(_Selector(self.lock), self.lock)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Run in the loop; may be called in the loop as well."""
@@ -43,6 +129,16 @@ class EventLoop:
             return asked.result()
         except BaseException:
             asked.cancel()
+            raise
+
+    async def ask_async(self, work: Coroutine[Any, Any, T], *, to_end: bool = False) -> T:
+        """As `ask`, awaited in another loop; `to_end`: a cancelled caller waits for the end."""
+        asked = asyncio.wrap_future(self.start(work))
+        try:
+            return await (asyncio.shield(asked) if to_end else asked)
+        except asyncio.CancelledError:
+            if to_end:
+                await asyncio.wait([asked])
             raise
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import NamedState, Shown
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.list import ListState
+from tidelog.state.handles.list import ListState, append
 from tidelog.state.handles.map import MapState
 
 K = TypeVar("K")
@@ -88,6 +88,11 @@ class _OfKey(Struct, eq=False):
         self._lock.changing()
         self._use_key()
 
+    def _clear(self) -> None:
+        with self._lock:
+            self._change_key()
+            self._state.clear()
+
 
 class ListOfKey(_OfKey, Generic[V], eq=False):
     """The list of a key."""
@@ -100,23 +105,27 @@ class ListOfKey(_OfKey, Generic[V], eq=False):
 
     def append(self, element: V) -> None:
         """Add an element at the end; raises StateSchemaError when it is not of the type."""
-        held = self._state._hold([(element,)])
+        held = [self._state.element.hold((element,))]
         with self._lock:
             self._change_key()
-            self._state._append_held(held)
+            self._append(held)
 
     def set(self, elements: list[V]) -> None:
         """Replace all elements."""
-        held = self._state._hold([(element,) for element in elements])
-        with self._lock:
-            self._change_key()
-            self._state._put_held(held)
-
-    def delete(self) -> None:
-        """Remove all elements."""
+        hold = self._state.element.hold
+        held = [hold((element,)) for element in elements]
         with self._lock:
             self._change_key()
             self._state.clear()
+            self._append(held)
+
+    def delete(self) -> None:
+        """Remove all elements."""
+        self._clear()
+
+    def _append(self, held: list[Any]) -> None:
+        keyed = self._state.keyed
+        append(self._backend, keyed.rows, keyed.row(), held)
 
 
 class MapOfKey(_OfKey, Generic[K, V], eq=False):
@@ -131,17 +140,11 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
 
     def set(self, key: K, value: V) -> None:
         """Set an entry; raises StateSchemaError when it is not of the declared types."""
-        entry, held = self._state.user_key.store((key,)), self._state.keyed.codec.hold((value,))
-        with self._lock:
-            self._change_key()
-            self._state._put_held(entry, held)
+        self._put(self._state.user_key.store((key,)), self._state.keyed.codec.hold((value,)))
 
     def delete(self, key: K) -> None:
         """Remove an entry, if it is there."""
-        entry = self._state.user_key.store((key,))
-        with self._lock:
-            self._change_key()
-            self._state._put_held(entry, None)
+        self._put(self._state.user_key.store((key,)), None)
 
     def items(self) -> list[tuple[K, V]]:
         """All entries, in the byte order of their stored keys."""
@@ -152,9 +155,13 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
 
     def clear(self) -> None:
         """Remove all entries."""
+        self._clear()
+
+    def _put(self, entry: bytes, held: Any) -> None:
+        keyed = self._state.keyed
         with self._lock:
             self._change_key()
-            self._state.clear()
+            keyed.rows.put(keyed.row() + entry, held)
 
 
 def _row(key: Any, shown: Shown) -> tuple[Any, ...]:

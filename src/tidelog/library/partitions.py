@@ -11,23 +11,109 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-from tidelog.catalog.application import Application, check_partition
+from tidelog.catalog.application import Application, begin_application, check_partition
+from tidelog.changelog.upload_config import UploadConfig
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.concurrency import together
 from tidelog.errors import CheckpointFailedError, ConfigError
 from tidelog.events import Event
 from tidelog.library.database import Database
 from tidelog.library.event_loop import EventLoop
-from tidelog.state.key_groups import key_group
-from tidelog.state.keys import checked_key
-from tidelog.storage.open import Connections
+from tidelog.library.state_job import StateJob
+from tidelog.library.state_lock import StateLock
+from tidelog.library.states import State
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.subtasks.resources import Resources
+from tidelog.state.key_groups import checked_key, key_group
+from tidelog.storage.object_names import partition_path
+from tidelog.storage.open import Connections, Url, open_store
+from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE: Final = 8
-"""Partitions that are restored side by side."""
+_INTERVAL_S: Final = 10.0
+"""Between two checkpoints of a partition unless a configuration says otherwise."""
+_EXPECTED: Final = 32
+"""Partitions that a process is expected to have: its memory is cut for so many."""
+_OPENED_AT_ONCE: Final = 8
 _CLOSED_AT_ONCE: Final = 32
+
+
+def open_partitions(
+    url: Url,
+    state: Mapping[str, State],
+    *,
+    partitions: int | None = None,
+    name: str = "database",
+    config: JobConfig | None = None,
+    options: Mapping[str, Any] | None = None,
+    log_url: Url | None = None,
+) -> "Partitions":
+    """Take part in the application at `url`, or begin it; no partition is opened yet.
+
+    `partitions` is how many there are for ever, said at the first start; without it, as many as the
+    input has. The other arguments are those of `tidelog.open`, and hold for each partition; without
+    a `config` a changed partition takes a checkpoint every 10 s.
+
+    Raises ConfigError when the stored application is another one, and StorageError.
+    """
+    chosen = config or JobConfig(
+        checkpoint=Schedule(interval=_INTERVAL_S), upload=UploadConfig(max_age=_INTERVAL_S)
+    )
+    share = replace(
+        chosen,
+        restore=chosen.restore.shared_by(_OPENED_AT_ONCE, chosen.memory),
+        local_recovery_bytes=chosen.local_recovery_bytes // _EXPECTED,
+    )
+    if partitions is not None:
+        check_partition(partitions - 1, Application(name, None))
+    event_loop, connections = EventLoop(), Connections()
+    opened = partial(
+        open_store,
+        url,
+        event_loop.effects,
+        policy=chosen.retry,
+        options=options,
+        connections=connections,
+    )
+
+    async def begun(above: ObjectStore) -> Application:
+        try:
+            return await begin_application(above, Application(name, partitions))
+        finally:
+            await above.close()
+
+    try:
+        above = opened()
+        application = event_loop.ask(begun(above))
+    except BaseException:
+        event_loop.close()
+        raise
+    resources = Resources.of(chosen, event_loop.effects.clock, subtasks=_EXPECTED, tables=_EXPECTED)
+
+    def job_of(partition: int) -> StateJob[StateLock]:
+        path, key = partition_path(partition), chosen.encryption_key
+        return StateJob(
+            opened(log_url=log_url, encryption_key=key, path=path),
+            state,
+            name,
+            share,
+            event_loop,
+            StateLock,
+            partition=f"partition {partition} of {above.url}",
+            resources=resources,
+        )
+
+    return Partitions(above.url, application, event_loop, connections, job_of)
+
+
+class _Open(NamedTuple):
+    job: StateJob[StateLock]
+    database: Database
 
 
 class Partitions:
@@ -43,17 +129,17 @@ class Partitions:
         application: Application,
         event_loop: EventLoop,
         connections: Connections,
-        make: Callable[[int, Callable[[], None]], Database],
+        job_of: Callable[[int], StateJob[StateLock]],
     ) -> None:
         self.url = url
         self._application = application
         self._event_loop = event_loop
         self._connections = connections
-        self._make = make
-        self._open: dict[int, Database] = {}
+        self._job_of = job_of
+        self._open: dict[int, _Open] = {}
         self._changing = threading.RLock()
         """Held while partitions are opened or closed."""
-        self._over = False
+        self._closed = False
 
     @property
     def partitions(self) -> int | None:
@@ -80,7 +166,7 @@ class Partitions:
         """Open the partitions, those that are open already excepted, and return what was opened.
 
         Each goes on from its last checkpoint: read on from its `position`. One that was open goes
-        on where the program is, which its `position` is behind. The owner before is
+        on where the program is, which is further than its `position`. The owner before is
         fenced. When one cannot be opened none is, and its error is raised: ConfigError,
         StateSchemaError, RestoreError, StorageError, FencedError when another process opens it now.
         """
@@ -91,9 +177,9 @@ class Partitions:
             self._check_open()
             self._close([each for each in wanted if each in self and self[each].ended], None)
             opened = {each: self._made(each) for each in wanted if each not in self}
-            self._event_loop.ask(_started(opened.values()))
+            self._event_loop.ask(_started([each.job for each in opened.values()]))
             self._open |= opened
-            return opened
+            return {number: each.database for number, each in opened.items()}
 
     def revoke(self, partitions: Iterable[int], *, timeout_s: float = 30.0) -> None:
         """Close partitions that another process is about to get: after a checkpoint, so that it
@@ -121,10 +207,9 @@ class Partitions:
         all others are durable.
         """
         self._check_open()
-        databases = list(self._open.values())
-        self._end_steps(databases)
+        jobs = self._end_steps()
         self._raise_first(
-            self._event_loop.ask(_outcomes({d.label: d._settle() for d in databases}))
+            self._event_loop.ask(_outcomes({job.label: job.checkpoint_changes() for job in jobs}))
         )
 
     def close(self) -> None:
@@ -132,12 +217,12 @@ class Partitions:
 
         A step that is open is part of its checkpoint.
         """
-        self._end_steps(self._open.values())
+        self._end_steps()
         self._end(timeout_s=math.inf)
 
     def __getitem__(self, partition: int) -> Database:
         try:
-            return self._open[partition]
+            return self._open[partition].database
         except KeyError:
             mine = ", ".join(map(str, self)) or "none"
             raise ConfigError(
@@ -163,16 +248,17 @@ class Partitions:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
-        else:  # whatever broke the loop broke a step: the next start goes on from the last one
+        else:  # what broke the loop broke a step: the next start goes on from the last one
             self._end(timeout_s=None)
 
-    def _made(self, partition: int) -> Database:
+    def _made(self, partition: int) -> _Open:
+        job = self._job_of(partition)
+
         def forget() -> None:
-            if self._open.get(partition) is database:
+            if (found := self._open.get(partition)) is not None and found.job is job:
                 del self._open[partition]
 
-        database = self._make(partition, forget)
-        return database
+        return _Open(job, Database(job, forget))
 
     def _close(self, partitions: Iterable[int], timeout_s: float | None) -> dict[str, Exception]:
         """Close partitions, with a last checkpoint within a time or, for None, without.
@@ -180,20 +266,19 @@ class Partitions:
         Answers why there is no checkpoint of some, by their labels.
         """
         with self._changing:
-            taken = [self._open.pop(each) for each in set(partitions) if each in self._open]
+            taken = [self._open.pop(each).job for each in set(partitions) if each in self._open]
             if not taken:  # also when all is closed
                 return {}
-            return self._event_loop.ask(
-                _outcomes(
-                    {each.label: _closed(each, timeout_s, each.in_own_step) for each in taken}
-                )
-            )
+            closing = {
+                job.label: _close(job, timeout_s, in_step=job.program.lock.in_step) for job in taken
+            }
+            return self._event_loop.ask(_outcomes(closing))
 
     def _end(self, timeout_s: float | None) -> None:
         with self._changing:
-            if self._over:
+            if self._closed:
                 return
-            self._over = True
+            self._closed = True
             try:
                 errors = self._close(list(self._open), timeout_s)
                 self._event_loop.ask(self._connections.close())
@@ -201,13 +286,14 @@ class Partitions:
                 self._event_loop.close()
         self._raise_first(errors)
 
-    def _end_steps(self, databases: Iterable[Database]) -> None:
+    def _end_steps(self) -> list[StateJob[StateLock]]:
         """End the steps of the calling thread; raises ConfigError within a block of one."""
-        databases = list(databases)
-        for each in databases:
-            each._check_between_blocks("a checkpoint")
-        for each in databases:
-            each._program.end_step()
+        jobs = [each.job for each in list(self._open.values())]
+        for job in jobs:
+            job.check_between_blocks("a checkpoint")
+        for job in jobs:
+            job.program.lock.end_step()
+        return jobs
 
     def _raise_first(self, errors: Mapping[str, Exception]) -> None:
         if errors:
@@ -217,7 +303,7 @@ class Partitions:
             raise first
 
     def _check_open(self) -> None:
-        if self._over:
+        if self._closed:
             raise ConfigError(
                 f"application {self.url}",
                 expected="one that is open",
@@ -226,41 +312,41 @@ class Partitions:
             )
 
 
-async def _started(databases: Iterable[Database]) -> None:
-    """Open all of them, or none."""
-    starting = list(databases)
+async def _started(jobs: Iterable[StateJob[StateLock]]) -> None:
+    """Start all of them, or none."""
+    starting = list(jobs)
     try:
-        await together((each._start() for each in starting), AT_ONCE)
+        await together((each.start() for each in starting), _OPENED_AT_ONCE)
     except BaseException:
-        await together(each._end() for each in starting)
+        await together(each.end() for each in starting)
         raise
 
 
-async def _closed(database: Database, timeout_s: float | None, in_step: bool) -> None:
+async def _close(job: StateJob[StateLock], timeout_s: float | None, *, in_step: bool) -> None:
     """Close a partition, with a last checkpoint unless there is no time for one."""
     try:
         if timeout_s is not None:
-            await _last_checkpoint(database, timeout_s, in_step)
+            await _last_checkpoint(job, timeout_s, in_step=in_step)
     finally:
-        await database._end()
+        await job.end()
 
 
-async def _last_checkpoint(database: Database, timeout_s: float, in_step: bool) -> None:
+async def _last_checkpoint(job: StateJob[StateLock], timeout_s: float, *, in_step: bool) -> None:
     if in_step:
-        raise _no_checkpoint(database, "a step of the thread that closes it is open")
-    settling = asyncio.ensure_future(database._settle())
+        raise _no_checkpoint(job, "a step of the thread that closes it is open")
+    taking = asyncio.ensure_future(job.checkpoint_changes())
     try:
-        await asyncio.wait([settling], timeout=None if timeout_s == math.inf else timeout_s)
-        if not settling.done():
-            raise _no_checkpoint(database, f"none after {timeout_s:g} s")
-        settling.result()
+        await asyncio.wait([taking], timeout=None if timeout_s == math.inf else timeout_s)
+        if not taking.done():
+            raise _no_checkpoint(job, f"none after {timeout_s:g} s")
+        taking.result()
     finally:
-        settling.cancel()
+        taking.cancel()
 
 
-def _no_checkpoint(database: Database, reason: str) -> CheckpointFailedError:
+def _no_checkpoint(job: StateJob[StateLock], reason: str) -> CheckpointFailedError:
     return CheckpointFailedError(
-        database.label,
+        job.label,
         expected="a last checkpoint",
         found=reason,
         action="let the next owner go on from the checkpoint before; nothing is lost or doubled",

@@ -21,9 +21,7 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.key_groups import decode_key
-from tidelog.state.keys import checked_key
-from tidelog.state.schema.msgpack import first_value
+from tidelog.state.key_groups import checked_key, decode_key, encode_key, first_value
 
 _POSITION_BYTES: Final = 8
 """The number of a list's row, after the key."""
@@ -35,44 +33,19 @@ Row = tuple[bytes, Any]
 """The key of a row without key group and state id, and what the state keeps there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """How msgpack begins texts, bytes or tuples: with their length."""
+_FIXED: Final[Mapping[type, int]] = {str: 31, bytes: -1, tuple: 15}
+"""How msgpack begins what keys may begin with: with its length, up to these within the first byte,
+in front of values of other types; longer ones come after all of those."""
 
-    what: str
-    fixed: int | None
-    """The byte that has a small length in it."""
-    most_fixed: int
-    counted: Sequence[tuple[int, int]]
-    """Type bytes with the width of the length behind them, shortest first."""
-
-    def header(self, length: int) -> bytes:
-        """What a value of that length begins with."""
-        if self.fixed is not None and length <= self.most_fixed:
-            return bytes([self.fixed | length])
-        kind, width = next(each for each in self.counted if length < 1 << 8 * each[1])
-        return bytes([kind]) + length.to_bytes(width, "big")
-
-    def length_of(self, data: bytes) -> int | None:
-        """The length of the value that `data` begins with; None for one of another kind."""
-        if self.fixed is not None and self.fixed <= data[0] <= self.fixed | self.most_fixed:
-            return data[0] - self.fixed
-        width = dict(self.counted).get(data[0])
-        return None if width is None else int.from_bytes(data[1 : 1 + width], "big")
-
-
-_LENGTHS: Final[Mapping[type, Lengths]] = {
-    str: Lengths("texts", 0xA0, 31, ((0xD9, 1), (0xDA, 2), (0xDB, 4))),
-    bytes: Lengths("bytes", None, -1, ((0xC4, 1), (0xC5, 2), (0xC6, 4))),
-    tuple: Lengths("tuples", 0x90, 15, ((0xDC, 2), (0xDD, 4))),
-}
+_FILLERS: Final[Mapping[type, Any]] = {str: "x", bytes: b"x", tuple: (None,)}
+"""What is one byte long in each."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPrefix:
     """Keys that begin alike: those of one length are neighbours."""
 
-    lengths: Lengths
+    kind: type
     least: int
     """The length of the prefix."""
     body: bytes
@@ -81,28 +54,44 @@ class KeyPrefix:
     @classmethod
     def of(cls, prefix: Any) -> "KeyPrefix":
         """Raises ConfigError for what nothing begins with."""
-        lengths = _LENGTHS.get(type(prefix))
-        if lengths is None:
+        kind = type(prefix)
+        if kind not in _FIXED:
             raise ConfigError(
                 f"prefix {prefix!r} of a scan",
                 expected="a text, bytes or a tuple: the beginning of the keys",
-                found=type(prefix).__name__,
+                found=kind.__name__,
                 action="leave it out, and take what you want of the scan",
             )
-        least = len(prefix.encode() if isinstance(prefix, str) else prefix)
-        return cls(lengths, least, checked_key("prefix", prefix)[len(lengths.header(least)) :])
+        least = _length(prefix)
+        return cls(kind, least, checked_key("prefix", prefix)[len(_header(kind, least)) :])
 
     def lower(self, length: int) -> bytes:
         """The first key of that length that may begin so."""
-        return self.lengths.header(length) + self.body
+        return _header(self.kind, length) + self.body
+
+    def longer(self, length: int) -> bytes:
+        """What comes before all keys of the type that are longer."""
+        return _header(self.kind, length + 1)
 
     def next_length(self, found: bytes | None, length: int) -> int | None:
-        """The length to look at when `found` is the first key that is longer than `length`."""
-        longer = None if found is None else self.lengths.length_of(found)
-        if longer is None and length < self.lengths.most_fixed:
-            # Keys of other kinds are stored between small lengths and large ones.
-            return self.lengths.most_fixed + 1
-        return longer
+        """The length to look at when `found` is the first row that is `longer`; None: no more."""
+        if found is None:
+            return None
+        key = decode_key(first_value(found)[0])
+        if type(key) is self.kind:
+            return _length(key)
+        fixed = _FIXED[self.kind]
+        return fixed + 1 if length < fixed else None
+
+
+def _length(key: Any) -> int:
+    return len(key.encode() if isinstance(key, str) else key)
+
+
+def _header(kind: type, length: int) -> bytes:
+    """What a key of that length begins with."""
+    encoded: bytes = encode_key(_FILLERS[kind] * length)
+    return encoded[: len(encoded) - length]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +167,7 @@ class _Group:
         while length is not None:
             first = start + wanted.lower(length)
             yield from self._between(first, prefix_end(first))
-            longer = start + wanted.lengths.header(length + 1)
-            found, _ = self._piece(longer, prefix_end(start), 1, raw=True)
+            found, _ = self._piece(start + wanted.longer(length), prefix_end(start), 1, raw=True)
             length = wanted.next_length(found[0][0] if found else None, length)
 
     def _between(self, lower: bytes, upper: bytes) -> Iterator[Row]:

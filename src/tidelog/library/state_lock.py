@@ -1,82 +1,25 @@
-"""The lock of a state: a program's threads and the event loop beside them work on it in turn.
+"""The lock of a state: a program and the event loop next to it work on the state in turn.
 
-Invariants: state is touched with the lock alone, and the event loop holds it whenever it runs any
-code, so nothing that was written for one thread needs to know of others. Callers work in steps: a
-step begins with a thread's first change and ends when the thread says so, within blocks
-(`with db.step()`) at the end of the outermost one; the step of a thread that ends before is never
-captured. While steps are blocked none is open and none begins, so that what is captured then is
-whole steps. All databases of one event loop share one lock, a `LoopLock`; each has steps of its
-own, which block no other's.
-
-A lock alone would not do: a caller that takes it again at once wins against a thread that has to be
-woken up first, again and again.
+Invariants: state is touched with the lock alone. Callers work in steps: a step begins with a
+caller's first change and ends when it says so, within blocks (`with db.step()`) at the end of the
+outermost one; the step of a thread that ends before is never captured. While steps are blocked none
+is open and none begins, so that what is captured then is whole steps. All databases of one event
+loop share one `LoopLock`; each has steps of its own, which block no other's.
 """
 
-import selectors
+import asyncio
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
-from tidelog.effects import hold_thread
 from tidelog.errors import ConfigError
+from tidelog.library.event_loop import LoopLock
 
 _LOOK_EVERY: Final = 1024
-"""Changes after which the event loop is told to see whether a flush is due."""
-_MOMENT_S: Final = 1e-6
-"""The system sleeps for some 60 microseconds at least: enough for the loop to be awake."""
-
-
-class LoopLock:
-    """The lock that an event loop holds whenever it runs, for the states of its databases."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.turn = threading.Condition(self.lock)
-        self.loop_waits = False
-        self.states: list[StateLock] = []
-        """The locks of all open databases."""
-
-    def __enter__(self) -> None:
-        """For the loop's thread: its whole life is within."""
-        self.lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.lock.release()
-
-    def hand_over(self, seconds: float) -> None:
-        """For the loop: be without the lock for so long that a caller who waits for it is awake."""
-        self.lock.release()
-        try:
-            hold_thread(seconds)
-        finally:
-            self.take_for_loop()
-
-    def give_way(self) -> None:
-        """For a caller that has the lock: be without it for a moment, in which the loop goes on.
-
-        A thread that lets go of the interpreter's lock now and then, and takes it again before any
-        other has woken up, keeps it for ever: who waits for it demands it only where it was held
-        for `sys.getswitchinterval()` without a break. Waking the loop up is such a break.
-        """
-        self.lock.release()
-        try:
-            hold_thread(_MOMENT_S)
-        finally:
-            self.lock.acquire()
-
-    def take_for_loop(self) -> None:
-        """The loop takes the lock, before any caller that asks from now on."""
-        if not self.lock.acquire(blocking=False):
-            self.loop_waits = True
-            for state in self.states:
-                state.busy = True
-            self.lock.acquire()
-            self.loop_waits = False
-            for state in self.states:
-                state.update()
-            self.turn.notify_all()
+"""Changes after which the event loop is to see whether a flush is due."""
 
 
 class StateLock:
@@ -89,7 +32,17 @@ class StateLock:
     _caller: Callable[[], Any] = staticmethod(threading.get_ident)
     """Who is calling: a thread; `AsyncStateLock`: a task."""
 
-    def __init__(self, shared: LoopLock) -> None:
+    def __init__(
+        self,
+        shared: LoopLock,
+        look: Callable[[], None],
+        ending: Callable[[], Exception],
+        abandoned: Callable[[str], None],
+    ) -> None:
+        """`look` is called by a caller that has the lock when much was changed. `ending` is what
+        operations raise once the state is closed; it may wait for the end, without the lock.
+        `abandoned` is called with the name of a thread that ends with its step open, by itself.
+        """
         self.take = shared.lock.acquire
         self.give = shared.lock.release
         self.busy = False
@@ -97,32 +50,20 @@ class StateLock:
         self.closed = False
         """Nobody may touch the state any more, with the lock or without."""
         self._shared = shared
+        self._look, self._ending, self._abandoned = look, ending, abandoned
         self._steps_ended: Callable[[], None] | None = None
         """Called when the last open step has ended, while steps are blocked."""
         self._paused = False
-        self._steps: set[Any] = set()
-        """Callers whose step is open."""
+        self._steps: dict[Any, bool] = {}
+        """Callers whose step is open, and whether they have changed something in it."""
         self._blocks: dict[Any, int] = {}
         """Callers that are within blocks of a step, and in how many."""
+        self._waiting: list[asyncio.Future[None]] = []
+        """For each task that waits until a step may begin."""
         self._threads = threading.local()
         """Thread-local: an `_EndOfThread` for each thread that has begun a step."""
         self._changes = 0
         """Since the loop looked whether a flush is due."""
-
-    def begin(
-        self,
-        look: Callable[[], None],
-        ending: Callable[[], Exception],
-        abandoned: Callable[[str], None],
-    ) -> None:
-        """For the loop: callers may take the lock from now on.
-
-        `look` is called by a caller that has the lock when much was changed. `ending` is what
-        operations raise once the state is closed; it may wait for the end, without the lock.
-        `abandoned` is called with the name of a thread that ends with its step open, by itself.
-        """
-        self._look, self._ending, self._abandoned = look, ending, abandoned
-        self._shared.states.append(self)
 
     def __enter__(self) -> None:
         """Take the lock for an operation; raises what has closed the state."""
@@ -165,14 +106,14 @@ class StateLock:
         caller = self._caller()
         return self._paused or (
             self._steps_ended is not None
-            and not any(caller in each._steps for each in self._shared.states)
+            and not any(state.is_open(caller) for state in self._shared.states)
         )
 
     def changing(self) -> None:
         """A caller that has the lock is about to change state: its step is open from now on."""
         caller = self._caller()
         if caller not in self._steps:
-            self._steps.add(caller)
+            self._steps[caller] = True
             if not hasattr(self._threads, "end"):
                 self._threads.end = _EndOfThread(self)
         self._changes += 1
@@ -183,16 +124,6 @@ class StateLock:
             if self.busy:
                 self.yield_to_loop()
 
-    def look_at_next(self) -> None:
-        """For the loop: it is to be told of the next change."""
-        self._changes = _LOOK_EVERY - 1
-
-    def end_step(self) -> None:
-        """The step of a caller that has the lock has ended."""
-        self._steps.discard(self._caller())
-        if self._steps_ended is not None and not self._steps:
-            self._steps_ended()
-
     def advancing(self) -> None:
         """A caller that has the lock is about to note a position, which ends its step, or belongs
         to the block that it is in.
@@ -200,51 +131,71 @@ class StateLock:
         if self._blocks and self._caller() in self._blocks:
             self.changing()
         else:
-            self.end_step()
+            self._end_step()
+
+    def end_step(self) -> None:
+        """What the caller has changed may be part of a checkpoint."""
+        self.take()
+        try:
+            self._end_step()
+        finally:
+            self.give()
+
+    def _end_step(self) -> None:
+        self._steps.pop(self._caller(), None)
+        if self._steps_ended is not None and not self._steps:
+            self._steps_ended()
 
     def enter_block(self) -> None:
         """The caller's step does not end before it has left this block."""
         caller = self._caller()
         self._blocks[caller] = self._blocks.get(caller, 0) + 1
 
-    def leave_block(self) -> bool:
-        """Leave the innermost block of the caller; whether it was the outermost one too."""
+    def leave_block(self) -> None:
+        """Leave the innermost block of the caller; its step ends with the outermost one."""
         caller = self._caller()
         self._blocks[caller] -= 1
-        if self._blocks[caller]:
-            return False
-        del self._blocks[caller]
-        return True
+        if not self._blocks[caller]:
+            del self._blocks[caller]
+            self.end_step()
 
     @property
     def in_block(self) -> bool:
         """Whether the caller is within a block of a step."""
         return self._caller() in self._blocks
 
+    @property
+    def in_step(self) -> bool:
+        """Whether the caller has changed something in a step that has not ended."""
+        return self._steps.get(self._caller(), False)
+
+    def is_open(self, caller: Any) -> bool:
+        """Whether a caller has a step open."""
+        return caller in self._steps
+
     def thread_ended(self, thread: int, name: str) -> None:
         """For a thread at its end: if its step is open, nobody can end it any more."""
         self._blocks.pop(thread, None)
         if thread in self._steps and not self.closed:
             # A thread that begins later may get the same number: the step is nobody's now.
-            self._steps.add(name)
-            self._steps.discard(thread)
+            self._steps[name] = self._steps.pop(thread)
             self._abandoned(name)
 
-    @property
-    def in_step(self) -> bool:
-        """Whether the calling thread has changed something in a step that has not ended."""
-        return self._caller() in self._steps
+    # What follows is for the loop.
+
+    def begin(self) -> None:
+        """Callers may take the lock from now on."""
+        self._shared.states.append(self)
+
+    def look_at_next(self) -> None:
+        """Call `look` with the next change."""
+        self._changes = _LOOK_EVERY - 1
 
     @property
     def open_steps(self) -> list[str]:
-        """The names of the threads whose step is open."""
+        """The names of the threads or tasks whose step is open."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return [names.get(each, str(each)) for each in list(self._steps)]
-
-    @property
-    def any_step(self) -> bool:
-        """Whether the step of any thread is open."""
-        return bool(self._steps)
 
     @property
     def blocks_steps(self) -> bool:
@@ -252,26 +203,26 @@ class StateLock:
         return self._steps_ended is not None
 
     def block_steps(self, none_open: Callable[[], None]) -> None:
-        """For the loop: threads without an open step begin none from now on; `none_open` is called
-        by the thread that ends the last one.
+        """Callers without an open step begin none from now on; `none_open` is called by the one
+        that ends the last step.
         """
         self._steps_ended = none_open
-        self._update()
+        self._updated()
 
     def allow_steps(self) -> None:
-        """For the loop: steps may begin again."""
+        """Steps may begin again."""
         self._steps_ended = None
-        self._update()
+        self._updated()
 
     def pause(self, paused: bool) -> None:
-        """For the loop: no caller works on the state until the pause is over, in a step or not."""
+        """No caller works on the state until the pause is over, in a step or not."""
         self._paused = paused
-        self._update()
+        self._updated()
 
     def end(self) -> None:
-        """For the loop: nobody touches the state any more."""
+        """Nobody touches the state any more."""
         self.closed = True
-        self._update()
+        self._updated()
         if self in self._shared.states:
             self._shared.states.remove(self)
 
@@ -279,16 +230,21 @@ class StateLock:
         """See again whether a caller may go on at once."""
         self.busy = self.closed or self._paused or self._steps_ended is not None
 
-    def _update(self) -> None:
+    def _updated(self) -> None:
         self.update()
         # Also while steps are blocked: who waited for the loop may have a step to end.
         self._shared.turn.notify_all()
+        if self.closed or not self.busy:
+            waiting, self._waiting = self._waiting, []
+            for turn in waiting:
+                with suppress(RuntimeError):  # the program's loop has ended
+                    turn.get_loop().call_soon_threadsafe(_wake, turn)
 
 
 class _EndOfThread:
     """Notices the end of the thread that has made it: Python drops what is local to a thread then.
 
-    Nothing else would tell it at once, and a later thread may have the same number.
+    Nothing else would say so at once, and a later thread may have the same number.
     """
 
     def __init__(self, lock: StateLock) -> None:
@@ -302,34 +258,66 @@ class _EndOfThread:
             lock.thread_ended(self._thread, self._name)
 
 
-class ReadersLock(StateLock):
-    """The lock of a database that is only read: no step changes it."""
+def _this_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # a thread without an event loop
+        return None
 
-    def __init__(self, shared: LoopLock, what: str) -> None:
-        super().__init__(shared)
-        self._what = what
+
+class AsyncStateLock(StateLock):
+    """For a program whose callers are tasks of an event loop of its own.
+
+    What would wait for long is awaited, at the beginning of a step; whatever else takes the lock
+    waits for a turn of tidelog's loop at most. Changes are made in steps, which have begun.
+    """
+
+    _caller = staticmethod(_this_task)
+
+    def _must_wait(self) -> bool:
+        return self._shared.loop_waits
 
     def changing(self) -> None:
-        """Raises ConfigError."""
-        raise ConfigError(
-            self._what,
-            expected="reads: it shows what a checkpoint holds",
-            found="a change",
-            action="open the store without at= to change its states; fork it to change a copy",
-        )
+        """As for threads; raises ConfigError outside of a step."""
+        task = self._caller()
+        if task is None or task not in self._steps:
+            raise ConfigError(
+                "a change of state",
+                expected="one within `async with db.step():`, by the task that has begun the step",
+                found="a change outside of a step",
+                action="make it in a step: only there it can be awaited that there is room",
+            )
+        self._steps[task] = True
+        super().changing()
+
+    def advancing(self) -> None:
+        """A task notes a position in its step, which ends where its block does."""
+        self.changing()
+
+    async def begin_step(self) -> None:
+        """Wait until the calling task may begin a step, and enter a block of it; at once when
+        `closed`, or in a step of its own.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            self.take()
+            try:
+                self._wait()
+                if self.closed or not self._blocked():
+                    self._steps.setdefault(self._caller(), False)
+                    break
+                turn = loop.create_future()
+                self._waiting.append(turn)
+            finally:
+                self.give()
+            await turn
+        self.enter_block()
+
+    @property
+    def open_steps(self) -> list[str]:
+        return [task.get_name() for task in self._steps if task is not None]
 
 
-class LockedSelector(selectors.DefaultSelector):
-    """The selector of an event loop that holds the lock but while it waits."""
-
-    def __init__(self, lock: LoopLock) -> None:
-        super().__init__()
-        self._lock = lock
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
-        """Wait for events without the lock."""
-        self._lock.lock.release()
-        try:
-            return super().select(timeout)
-        finally:
-            self._lock.take_for_loop()
+def _wake(turn: "asyncio.Future[None]") -> None:
+    if not turn.done():
+        turn.set_result(None)

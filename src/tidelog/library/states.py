@@ -1,25 +1,93 @@
-"""The states of a program over a backend: as it declares them, or as a checkpoint describes them.
+"""The states of a program: as it declares them, or as a checkpoint describes them.
 
 Invariant: a program sees plain values; how many columns the tuple has that holds one is stored.
 """
 
+import datetime
+import decimal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final
+from types import GenericAlias
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin
 
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError
-from tidelog.library.declarations import List, Map, State, Value, schema_of
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import KeyedRows
+from tidelog.state.handles.keyed import KeyedRows, ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.handles.value import ValueState
 from tidelog.state.key_groups import decode_key, encode_key
 from tidelog.state.objects.values import ObjectEncoding
-from tidelog.state.schema.codec import ValueCodec
-from tidelog.state.schema.schema import parse_schema
+from tidelog.state.schema.schema import ValueCodec, parse_schema
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_DDL: Final[Mapping[Any, str]] = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double",
+    str: "string",
+    bytes: "binary",
+    datetime.date: "date",
+    datetime.datetime: "timestamp",
+    decimal.Decimal: "decimal",
+}
+
+
+@dataclass(frozen=True)
+class Value(Generic[V]):
+    """One value per key.
+
+    `type` is bool, int (64 bits), float, str, bytes, a date, datetime or Decimal, or a list or dict
+    of these, such as `list[str]`. `ttl_s` seconds after it was written a value is gone.
+    """
+
+    type: type[V] | GenericAlias
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True)
+class List(Generic[V]):
+    """A list per key, which is cheap to append to; `type` is that of an element, as in `Value`."""
+
+    type: type[V] | GenericAlias
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Map(Generic[K, V]):
+    """A map per key; an entry that changes is one change, however large the map is."""
+
+    key_type: type[K] | GenericAlias
+    type: type[V] | GenericAlias
+    ttl_s: float | None = None
+
+
+State = Value[Any] | List[Any] | Map[Any, Any]
+
+
+def schema_of(name: str, column: str, kind: Any) -> str:
+    """The schema of one column; raises ConfigError, naming the state, for another type."""
+    return f"{column} {_type_name(name, kind)}"
+
+
+def _type_name(name: str, kind: Any) -> str:
+    if kind in _DDL:
+        return _DDL[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is list and len(arguments) == 1:
+        return f"array<{_type_name(name, arguments[0])}>"
+    if origin is dict and len(arguments) == 2:
+        return "map<{},{}>".format(*(_type_name(name, each) for each in arguments))
+    raise ConfigError(
+        f"type of state {name!r}",
+        expected=f"{', '.join(each.__name__ for each in _DDL)}, or list[...] or dict[...] of them",
+        found=repr(kind),
+        action="declare one of these, or keep several values in several states",
+    )
+
 
 Shown = Callable[[tuple[Any, ...]], Any]
 """What a program sees of a stored tuple."""

@@ -4,27 +4,25 @@ Invariants: nothing is written to the store and nobody is fenced; once it is ope
 store no more, so it stays what it is whatever becomes of the checkpoint.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from tidelog.catalog.locate import CheckpointName, find, parse_place
+from tidelog.catalog.locate import CheckpointName, find
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
-from tidelog.ids import KeyGroup
-from tidelog.library.declarations import State
-from tidelog.library.event_loop import EventLoop
+from tidelog.ids import KeyGroup, SubtaskId
+from tidelog.library.event_loop import LoopLock
 from tidelog.library.handles import KeyStates, states_of_keys
 from tidelog.library.scan import Part, scanned
-from tidelog.library.state_lock import LoopLock, ReadersLock
+from tidelog.library.state_lock import StateLock
 from tidelog.library.states import (
     POSITION_SCHEMAS,
     NamedState,
+    State,
     declared_state,
     is_readable,
     named_state,
@@ -35,28 +33,47 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.work_dir import open_work_dir, remove_work_dir
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.map import MapState
-from tidelog.state.key_groups import KeyGroupRange, key_group
-from tidelog.state.keys import checked_key
+from tidelog.state.key_groups import KeyGroupRange, checked_key, key_group
 from tidelog.state.log import NoLog
-from tidelog.state.registry import StateRegistry
+from tidelog.state.registry import POSITIONS, StateRegistry
 from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import RestoredSubtask, Restorer
-from tidelog.state.schema.decode import POSITIONS
-from tidelog.storage.open import Url, open_store
+from tidelog.state.restore.restorer import restore_subtasks
 from tidelog.storage.port import ObjectStore
 from tidelog.table.kinds import reading_factory
-
-T = TypeVar("T")
+from tidelog.table.port import Table
 
 _TRIES: Final = 20
 """The newest checkpoint may be dropped while it is read: so many are tried."""
+
+
+class _ReadersLock(StateLock):
+    """The lock of a state that is only read: no step changes it, and no loop works on it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(LoopLock(), _nothing, self._closed_error, _nothing)
+        self._what = what
+
+    def changing(self) -> None:
+        raise ConfigError(
+            self._what,
+            expected="reads: it shows what a checkpoint holds",
+            found="a change",
+            action="open the store without at= to change its states; fork it to change a copy",
+        )
+
+    def _closed_error(self) -> Exception:
+        return ConfigError(self._what, expected="one that is open", action="open it again")
+
+
+def _nothing(*_: object) -> None:
+    """Of a program that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Subtask:
     """The states of one subtask of the operator."""
 
-    lock: ReadersLock
+    lock: _ReadersLock
     backend: KeyedBackend
     states: Mapping[str, NamedState]
     of_key: type[KeyStates]
@@ -139,34 +156,8 @@ class View:
         return found or None
 
 
-def open_view(
-    url: Url,
-    at: str | int,
-    state: Mapping[str, State] | None,
-    operator: str | None,
-    config: JobConfig,
-    options: Mapping[str, Any] | None,
-    log_url: Url | None,
-) -> View:
-    """A view of the checkpoint at a place; arguments and errors are those of `tidelog.open`."""
-    place, event_loop = parse_place(str(at)), EventLoop()
-    try:
-        store = open_store(
-            url,
-            event_loop.effects,
-            policy=config.retry,
-            options=options,
-            log_url=log_url,
-            encryption_key=config.encryption_key,
-        )
-        opening = _Opening(store, event_loop.effects, config, operator, state)
-        return event_loop.ask(opening.run(place))
-    finally:
-        event_loop.close()
-
-
 @dataclass(frozen=True, slots=True)
-class _Opening:
+class ViewOpening:
     """Brings a checkpoint to this machine."""
 
     store: ObjectStore
@@ -176,39 +167,47 @@ class _Opening:
     declared: Mapping[str, State] | None
 
     async def run(self, place: CheckpointName) -> View:
-        """Open it, and close the store."""
+        """Open the checkpoint there, and close the store; raises as `tidelog.open`.
+
+        Where the newest was dropped while it was read, the next one is tried.
+        """
+        tries = _TRIES if place is None else 1
         try:
             directory = open_work_dir(self.config.work_dir, self.store.url)
             try:
-                return await self._newest_left(place, partial(self._view, directory))
+                while True:
+                    tries -= 1
+                    with suppress(*((RestoreError, ObjectNotFoundError) if tries else ())):
+                        return await self._view(directory, await find(self.store, place))
             except BaseException:
                 remove_work_dir(directory)
                 raise
         finally:
             await self.store.close()
 
-    async def _newest_left(
-        self, place: CheckpointName, view: Callable[[Checkpoint], Awaitable[T]]
-    ) -> T:
-        """The view of a checkpoint; another one if the newest was dropped while it was read."""
-        for _ in range(_TRIES - 1):
-            with suppress(RestoreError, ObjectNotFoundError):
-                return await view(await find(self.store, place))
-            if place is not None:
-                break
-        return await view(await find(self.store, place))
-
     async def _view(self, directory: Path, checkpoint: Checkpoint) -> View:
-        operator = self._chosen(checkpoint)
-        restored = await self._restored(operator, directory)
+        operator, effects = self._chosen(checkpoint), self.effects
+        states = {SubtaskId(operator.id, state.index): state for state in operator.subtasks}
+        restored = await restore_subtasks(
+            states,
+            store=self.store,
+            effects=effects,
+            config=self.config.restore,
+            memory=self.config.memory,
+            progress=RestoreProgress.of(effects.clock, operator.subtasks),
+            directory=directory,
+            factory=lambda task: reading_factory(states[task].table, operator.id),
+        )
+        tables = [each.table for each in restored.values()]
         try:
             subtasks = [
-                self._subtask(operator, state, each)
-                for state, each in zip(operator.subtasks, restored, strict=True)
+                self._subtask(operator, state, table)
+                for state, table in zip(operator.subtasks, tables, strict=True)
             ]
             return View(self.store.url, checkpoint, operator, subtasks, directory)
         except BaseException:
-            _close(restored)
+            for table in tables:
+                table.close()
             raise
 
     def _chosen(self, checkpoint: Checkpoint) -> OperatorState:
@@ -226,65 +225,22 @@ class _Opening:
             )
         return readable[wanted[0]]
 
-    async def _restored(self, operator: OperatorState, directory: Path) -> list[RestoredSubtask]:
-        states, effects = operator.subtasks, self.effects
-        bounds = self.config.restore.shared_by(len(states), self.config.memory)
-        progress = RestoreProgress.of(effects.clock, states)
-
-        def restorer(state: SubtaskState) -> Restorer:
-            factory = reading_factory(state.table, operator.id)
-            return Restorer(self.store, effects, factory, progress, bounds)
-
-        def restore(restorer: Restorer, state: SubtaskState) -> Awaitable[RestoredSubtask]:
-            what = f"{operator.id}-{state.index}"
-            return restorer.restore(state, directory / what, what)
-
-        restorers = [restorer(state) for state in states]
-        try:
-            restored = await asyncio.gather(
-                *map(restore, restorers, states), return_exceptions=True
-            )
-        finally:
-            for each in restorers:
-                await each.close()
-        whole = [each for each in restored if isinstance(each, RestoredSubtask)]
-        for failure in restored:
-            if isinstance(failure, BaseException):
-                _close(whole)
-                raise failure
-        return whole
-
-    def _subtask(
-        self, operator: OperatorState, state: SubtaskState, restored: RestoredSubtask
-    ) -> _Subtask:
+    def _subtask(self, operator: OperatorState, state: SubtaskState, table: Table) -> _Subtask:
         backend = KeyedBackend(
             registry=StateRegistry(operator.id, operator.states),
             key_groups=operator.key_groups,
             owned=KeyGroupRange(KeyGroup(state.first_key_group), KeyGroup(state.last_key_group)),
-            table=restored.table,
+            table=table,
             log=NoLog(),
             now_ms=self.effects.clock.now_ms,
             monotonic=self.effects.clock.monotonic,
             reads_only=True,
         )
-        url = self.store.url
-
-        def ending() -> Exception:
-            return ConfigError(
-                f"view of {url}", expected="one that is open", action="open it again"
-            )
-
         if self.declared is None:
             states = stored_states(backend, operator.states)
         else:
             states = {
                 name: declared_state(backend, name, each) for name, each in self.declared.items()
             }
-        lock = ReadersLock(LoopLock(), f"view of {url}")
-        lock.begin(lambda: None, ending, lambda _: None)
+        lock = _ReadersLock(f"view of {self.store.url}")
         return _Subtask(lock, backend, states, states_of_keys(lock, backend, states))
-
-
-def _close(restored: Sequence[RestoredSubtask]) -> None:
-    for each in restored:
-        each.table.close()

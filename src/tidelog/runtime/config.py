@@ -22,8 +22,7 @@ from tidelog.options.kinds import (
     Size,
 )
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
-from tidelog.state.flush_config import FlushConfig
-from tidelog.state.restore.config import RestoreConfig
+from tidelog.state.config import FlushConfig, RestoreConfig
 from tidelog.storage.retry_policy import RetryPolicy
 from tidelog.table.rocksdb_options import RocksOptions
 

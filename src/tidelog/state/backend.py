@@ -26,8 +26,8 @@ from tidelog.changelog.write_buffer import Unflushed, WriteBuffer
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
+from tidelog.state.config import FlushConfig
 from tidelog.state.event_time import EventTime
-from tidelog.state.flush_config import FlushConfig
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep

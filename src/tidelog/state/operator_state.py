@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from tidelog.checkpoint.manifest import OperatorPiece
+from tidelog.checkpoint.finished import partially_finished
+from tidelog.checkpoint.manifest import OperatorPiece, OperatorState
 from tidelog.errors import CorruptObjectError, StateSchemaError
 from tidelog.state.objects.values import ObjectEncoding
 
@@ -133,6 +134,24 @@ class OperatorStates:
                 action="give it back its kind, or another name",
             )
         return self._restored.pop((operator, name)).entries
+
+
+def union_in_part(operators: Iterable[OperatorState]) -> str | None:
+    """Why a checkpoint must not be: a union of which the finished subtasks' part is missing."""
+    for operator in operators:
+        names = {
+            f"{piece.name!r} of operator {piece.operator!r}"
+            for subtask in operator.subtasks
+            for piece in subtask.operator_state
+            if piece.kind == "union"
+        }
+        if names and partially_finished(operator):
+            done = [str(subtask.index) for subtask in operator.subtasks if subtask.finished]
+            return (
+                f"union state {', '.join(sorted(names))}: subtask {', '.join(done)} finished and "
+                "others did not, so a restart would miss a part of it"
+            )
+    return None
 
 
 @contextmanager

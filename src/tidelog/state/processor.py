@@ -7,21 +7,17 @@ class written against these names runs in `transformWithState` unchanged.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK
+from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.handles.reducing import AggregatingState, ReducingState
 from tidelog.state.handles.timers import Timers
-from tidelog.state.handles.value import ValueState
 from tidelog.state.schema.row import Row
 from tidelog.state.schema.schema import Schema
-
-# Spark's interface: its spelling is the point of this module.
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -65,21 +61,13 @@ def created_late(state: str) -> StateSchemaError:
     )
 
 
-class _State(Protocol):
-    def clear(self) -> None: ...
-
-
-P = ParamSpec("P")
-S = TypeVar("S", bound=_State)
-
-
 class StatefulProcessorHandle:
     """What a processor gets in `init`: its states and its timers."""
 
     def __init__(self, backend: KeyedBackend, time_mode: TimeMode) -> None:
         self._backend = backend
         self._time_mode = time_mode
-        self._states: dict[str, _State] = {}
+        self._states: dict[str, ValueState | ListState | MapState] = {}
         self._initializing = True
         self.timers = Timers(backend) if time_mode != "none" else None
 
@@ -91,13 +79,19 @@ class StatefulProcessorHandle:
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ValueState:
         """A value state; only within `init`."""
-        return self._new(stateName, ValueState, schema, ttlDurationMs)
+        self._check_new(stateName)
+        state = self._states[stateName] = ValueState(
+            self._backend, stateName, schema, ttlDurationMs
+        )
+        return state
 
     def getListState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ListState:
         """A list state; only within `init`."""
-        return self._new(stateName, ListState, schema, ttlDurationMs)
+        self._check_new(stateName)
+        state = self._states[stateName] = ListState(self._backend, stateName, schema, ttlDurationMs)
+        return state
 
     def getMapState(
         self,
@@ -107,7 +101,11 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> MapState:
         """A map state; only within `init`."""
-        return self._new(stateName, MapState, userKeySchema, valueSchema, ttlDurationMs)
+        self._check_new(stateName)
+        state = self._states[stateName] = MapState(
+            self._backend, stateName, userKeySchema, valueSchema, ttlDurationMs
+        )
+        return state
 
     def getReducingState(
         self,
@@ -117,7 +115,7 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> ReducingState:
         """A reducing state, which Spark lacks; only within `init`."""
-        return self._new(stateName, ReducingState, schema, reduce, ttlDurationMs)
+        return ReducingState(self.getValueState(stateName, schema, ttlDurationMs), reduce)
 
     def getAggregatingState(
         self,
@@ -130,10 +128,8 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> AggregatingState[In, Out]:
         """An aggregating state, which Spark lacks; only within `init`."""
-        aggregating = partial(
-            AggregatingState[In, Out], create=create, add=add, result=result, ttl_ms=ttlDurationMs
-        )
-        return self._new(stateName, aggregating, schema)
+        value = self.getValueState(stateName, schema, ttlDurationMs)
+        return AggregatingState(value, create=create, add=add, result=result)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Fire `handleExpiredTimer` for the current key at this time."""
@@ -162,13 +158,7 @@ class StatefulProcessorHandle:
         if state is not None and self._backend.key:
             state.clear()
 
-    def _new(
-        self,
-        name: str,
-        kind: Callable[Concatenate[KeyedBackend, str, P], S],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> S:
+    def _check_new(self, name: str) -> None:
         if not self._initializing:
             raise created_late(name)
         if name in self._states or name.startswith("$"):
@@ -178,9 +168,6 @@ class StatefulProcessorHandle:
                 found="a name that is taken or reserved",
                 action="rename it",
             )
-        state = kind(self._backend, name, *args, **kwargs)
-        self._states[name] = state
-        return state
 
     def _timers(self, call: str) -> Timers:
         if self.timers is None:

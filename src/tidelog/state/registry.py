@@ -6,12 +6,16 @@ stored (`state.evolution`).
 """
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.state.schema.types import Declared, KnownTypes, parse_type
+
+POSITIONS: Final = "$position"
+"""The map of a program with a loop of its own from partitions to positions, both encoded."""
 
 Definition = tuple[str, str, tuple[str, ...]]
 """Name, kind and schema of a state."""

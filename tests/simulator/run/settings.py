@@ -14,8 +14,7 @@ from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig, UnalignedConfig
-from tidelog.state.flush_config import FlushConfig
-from tidelog.state.restore.config import RestoreConfig
+from tidelog.state.config import FlushConfig, RestoreConfig
 from tidelog.storage.retry_policy import RetryPolicy
 
 RETRY: Final = RetryPolicy(

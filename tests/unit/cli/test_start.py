@@ -35,7 +35,6 @@ UNUSED = {
     "tidelog.runtime.restore.migration",
     "tidelog.runtime.restore.rehearsal",
     "tidelog.runtime.restore.removed",
-    "tidelog.runtime.subtasks.loading",
     "tidelog.state.restore.redistribute",
     "tidelog.state.restore.restorer",
     "tidelog.catalog.locate",

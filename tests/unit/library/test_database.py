@@ -147,10 +147,8 @@ def test_a_second_start_fences_the_first(url: str) -> None:
         ):
             with pytest.raises(FencedError):
                 use()
-        incarnation = first._runner.incarnation
-        assert incarnation is not None
         with pytest.raises(CheckpointFailedError, match="the end of the job"):
-            asyncio.run(incarnation.driver.checkpoint())  # nobody would answer it any more
+            asyncio.run(first._job.driver.checkpoint())  # nobody would answer it any more
     with pytest.raises(FencedError):
         first.close()
     with opened(url) as db:

@@ -125,8 +125,7 @@ def checkpoint(model: Model, app: Partitions, process: int, partition: int, rng:
 
 def stale(app: Partitions, partition: int) -> bool:
     """Whether a checkpoint would be taken: something has changed since the last one."""
-    incarnation = app[partition]._runner.incarnation
-    return incarnation is not None and not incarnation.driver.unchanged
+    return not app[partition]._job.driver.unchanged
 
 
 def revoke(model: Model, app: Partitions, process: int, partition: int, rng: Random) -> None:

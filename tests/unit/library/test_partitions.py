@@ -250,7 +250,7 @@ def test_steps_in_two_partitions_do_not_wait_for_each_other(url: str) -> None:
         begun.wait()
         threads.append(threading.Thread(target=app.checkpoint))
         threads[-1].start()
-        while any(not each._program.lock.blocks_steps for each in (app[0], app[1])):
+        while any(not each._job.program.lock.blocks_steps for each in (app[0], app[1])):
             pass
         go_on.set()
         for thread in threads:
@@ -272,7 +272,7 @@ def test_a_program_that_breaks_off_leaves_every_partition_at_its_last_checkpoint
 
 def test_partitions_that_are_closed_give_back_the_memory_that_they_share(url: str) -> None:
     with opened(url) as app:
-        resources = app.assign([0])[0]._runner._resources
+        resources = app.assign([0])[0]._job._runner._resources
         assert resources is not None
         for partition in (1, 2):
             app.assign([partition])

@@ -26,7 +26,7 @@ from tidelog.errors import (
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobResult, JobRunner
-from tidelog.state.flush_config import FlushConfig
+from tidelog.state.config import FlushConfig
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, store_full
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore

@@ -18,7 +18,7 @@ from tidelog.errors import UserFunctionError
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.status.checkpoints import RestoreStatus
 from tidelog.runtime.status.observe import status_of
-from tidelog.state.restore.config import RestoreConfig
+from tidelog.state.config import RestoreConfig
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 

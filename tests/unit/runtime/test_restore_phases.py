@@ -18,7 +18,7 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.checkpoints import RestorePhases
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus
-from tidelog.state.restore.config import RestoreConfig
+from tidelog.state.config import RestoreConfig
 from tidelog.storage.memory import MemoryStore
 
 SEGMENT_S, TABLE_FILE_S = 2.0, 3.0

@@ -9,7 +9,7 @@ from tidelog.changelog.block import SealedBlock
 from tidelog.changelog.change import ChangeBatch
 from tidelog.ids import KeyGroup
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.flush_config import FlushConfig
+from tidelog.state.config import FlushConfig
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable

@@ -22,16 +22,15 @@ from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.handles.keyed import ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
 from tidelog.state.handles.timers import Timers
-from tidelog.state.handles.value import ValueState
-from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
+from tidelog.state.key_groups import KeyGroupRange, encode_key, first_value, key_group
 from tidelog.state.log import NoLog
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
-from tidelog.state.schema.msgpack import first_value
 from tidelog.table.memory import MemoryTable
 
 NOW_MS = 1_000

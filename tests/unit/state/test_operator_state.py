@@ -14,9 +14,8 @@ from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, SubtaskSta
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
 from tidelog.state.key_groups import range_of
-from tidelog.state.operator_state import OperatorStateKind, OperatorStates
-from tidelog.state.restore.operator_state import redistribute_operator_state, union_in_part
-from tidelog.state.restore.redistribute import redistribute
+from tidelog.state.operator_state import OperatorStateKind, OperatorStates, union_in_part
+from tidelog.state.restore.redistribute import redistribute, redistribute_operator_state
 
 
 def subtask(index: int, count: int, *pieces: OperatorPiece, finished: bool = False) -> SubtaskState:

@@ -9,10 +9,9 @@ from tests.support.clock import VirtualClock
 from tests.unit.state.conftest import Bench
 from tidelog.changelog.cadence import Cadence
 from tidelog.errors import StateSchemaError, StoreFullError
+from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.handles.reducing import AggregatingState, ReducingState
-from tidelog.state.handles.value import ValueState
 from tidelog.table.memory import MemoryTable
 
 
@@ -163,11 +162,9 @@ def test_a_map_may_be_changed_while_it_is_iterated(bench: Bench, settle: Any) ->
 
 
 def test_reducing_and_aggregating_log_the_combined_value_once(bench: Bench) -> None:
-    top = ReducingState(bench.backend, "top", "n int", max)
+    top = ReducingState(ValueState(bench.backend, "top", "n int"), max)
     mean: AggregatingState[int, float] = AggregatingState(
-        bench.backend,
-        "mean",
-        "sum int, n int",
+        ValueState(bench.backend, "mean", "sum int, n int"),
         create=lambda: (0, 0),
         add=lambda row, n: (row[0] + n, row[1] + 1),
         result=lambda row: row[0] / row[1],

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.support.clock import VirtualClock
-from tidelog.state.restore.timings import PhaseTimer, RestoreTimings
+from tidelog.state.restore.progress import PhaseTimer, RestoreTimings
 
 
 def test_time_that_two_spend_in_a_phase_side_by_side_counts_once() -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.changelog.cadence import FLUSH_LEAD_S
 from tidelog.cost.model.workload import Workload
-from tidelog.state.flush_config import FlushConfig
+from tidelog.state.config import FlushConfig
 
 _HOT: Final = 2
 """Updates per row above which a flush ahead of a checkpoint is left out."""

@@ -12,7 +12,7 @@ from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import require
 from tidelog.materialize.config import MaterializeConfig
-from tidelog.state.flush_config import FlushConfig
+from tidelog.state.config import FlushConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ from tidelog.errors import UserFunctionError
 from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.user_code import blame, map_all
-from tidelog.state.key_groups import encode_key, subtask_of
-from tidelog.state.keys import (
+from tidelog.state.key_groups import (
     AS_THEY_ARE,
     KEY_TYPES,
     NoKeyError,
     canonical_key,
     encode_canonical,
+    encode_key,
+    subtask_of,
 )
 from tidelog.state.schema.types import KnownTypes, signature, types_of_keys
 

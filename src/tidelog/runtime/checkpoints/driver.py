@@ -52,7 +52,7 @@ from tidelog.runtime.checkpoints.completed import CompletedCheckpoint, completed
 from tidelog.runtime.checkpoints.operators import ManifestOperators
 from tidelog.runtime.checkpoints.savepoints import Savepoints
 from tidelog.runtime.tasks.task import Task
-from tidelog.state.restore.operator_state import union_in_part
+from tidelog.state.operator_state import union_in_part
 
 Decisions = list[Decision[SubtaskId, SubtaskState]]
 

@@ -29,8 +29,8 @@ from tidelog.runtime.operators.operator import (
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.user_code import blame, map_all
-from tidelog.state.appending import append
 from tidelog.state.event_time import UNKNOWN, EventTime
+from tidelog.state.handles.list import append
 from tidelog.state.handles.timers import Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues

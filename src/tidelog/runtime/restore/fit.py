@@ -22,8 +22,7 @@ from tidelog.runtime.restore.removed import without_removed
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
-from tidelog.state.restore.operator_state import redistribute_operator_state
-from tidelog.state.restore.redistribute import redistribute
+from tidelog.state.restore.redistribute import redistribute, redistribute_operator_state
 
 
 def fit_checkpoint(

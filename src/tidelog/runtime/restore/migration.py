@@ -19,10 +19,9 @@ from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.node import Node
 from tidelog.runtime.user_code import blame, map_all
-from tidelog.state.key_groups import decode_key
+from tidelog.state.key_groups import decode_key, first_value
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
-from tidelog.state.schema.msgpack import first_value
 from tidelog.state.schema.types import KnownTypes, Type, type_of_key, types_of_value
 from tidelog.table.port import Table
 

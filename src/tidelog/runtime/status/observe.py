@@ -28,7 +28,7 @@ from tidelog.runtime.subtasks.build import Deployment
 from tidelog.runtime.subtasks.incarnation import Incarnation
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import combined
-from tidelog.state.restore.timings import RestoreTimings
+from tidelog.state.restore.progress import RestoreTimings
 from tidelog.storage.metrics import OperationMetrics, RequestMetrics
 
 T = TypeVar("T")

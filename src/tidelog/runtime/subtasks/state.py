@@ -116,17 +116,18 @@ class SubtaskStates:
         }
         if states:
             # A job that begins loads nothing, and the modules that load are many.
-            from tidelog.runtime.subtasks.loading import load  # noqa: PLC0415
+            from tidelog.state.restore.restorer import restore_subtasks  # noqa: PLC0415
 
-            self.loaded = await load(
+            vertex_of = {task: v for v in self.plan.vertices for task in v.subtasks}
+            self.loaded = await restore_subtasks(
                 states,
-                self.plan.vertices,
                 store=self.plan.resumption.origin or self.store,
                 effects=self.effects,
-                config=self.config,
+                config=self.config.restore,
+                memory=self.config.memory,
                 progress=self.progress,
                 directory=self.directory,
-                factory=self.factory,
+                factory=lambda task: self.factory(vertex_of[task]),
             )
         self.progress.finish()
         await together(

@@ -11,13 +11,11 @@ from typing import Any
 from tidelog.errors import ConfigError
 from tidelog.spark.processor.schema import spark_schema
 from tidelog.spark.processor.states import (
-    SparkAggregatingState,
     SparkListState,
     SparkMapState,
-    SparkReducingState,
     SparkValueState,
 )
-from tidelog.state.handles.reducing import In, Out, Row
+from tidelog.state.handles.keyed import AggregatingState, In, Out, ReducingState, Row
 from tidelog.state.processor import TimeMode, created_late
 from tidelog.state.schema.schema import Schema
 
@@ -111,9 +109,9 @@ class SparkHandle:
         schema: Schema,
         reduce: Callable[[Row, Row], Row],
         ttlDurationMs: int | None = None,
-    ) -> SparkReducingState:
+    ) -> ReducingState:
         """A reducing state, kept as a value state of Spark; only within `init`."""
-        return SparkReducingState(self.getValueState(stateName, schema, ttlDurationMs), reduce)
+        return ReducingState(self.getValueState(stateName, schema, ttlDurationMs), reduce)
 
     def getAggregatingState(
         self,
@@ -124,10 +122,10 @@ class SparkHandle:
         add: Callable[[Row, In], Row],
         result: Callable[[Row], Out],
         ttlDurationMs: int | None = None,
-    ) -> SparkAggregatingState[In, Out]:
+    ) -> AggregatingState[In, Out]:
         """An aggregating state, kept as a value state of Spark; only within `init`."""
         value = self.getValueState(stateName, schema, ttlDurationMs)
-        return SparkAggregatingState(value, create=create, add=add, result=result)
+        return AggregatingState(value, create=create, add=add, result=result)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Fire `handleExpiredTimer` for the current key at this time, in milliseconds."""

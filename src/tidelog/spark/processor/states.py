@@ -3,15 +3,13 @@
 Invariants: what is read equals what was written, as tuples of the schema; a list or map is read
 whole before its first element is handed out, so it may be changed meanwhile. Elements of a list
 come in the order of their appends, entries of a map in that of their keys' msgpack bytes, as
-embedded; reducing states combine values by the code that combines them embedded.
+embedded.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 from tidelog.spark.processor.schema import SparkSchema, plain
-from tidelog.state.handles.reducing import AggregatingState, In, Out, ReducingState, Row
-from tidelog.state.handles.value import ValueState
 
 
 class _SparkState:
@@ -30,7 +28,7 @@ class _SparkState:
 
 
 class SparkValueState(_SparkState):
-    """`tidelog.state.handles.value.ValueState` on Spark; `state` is pyspark's."""
+    """`tidelog.state.handles.keyed.ValueState` on Spark; `state` is pyspark's."""
 
     def __init__(self, state: Any, schema: SparkSchema) -> None:
         super().__init__(state)
@@ -122,29 +120,3 @@ class SparkMapState(_SparkState):
     def removeKey(self, key: tuple[Any, ...]) -> None:
         """Remove a user key."""
         self._state.removeKey(self._keys.check(key))
-
-
-class SparkReducingState(ReducingState):
-    """The reduction of all tuples added for the current key, on Spark."""
-
-    def __init__(self, value: SparkValueState, reduce: Callable[[Row, Row], Row]) -> None:
-        # Not the base's: that one opens its value in an embedded backend.
-        self._value = cast(ValueState, value)
-        self._reduce = reduce
-
-
-class SparkAggregatingState(AggregatingState[In, Out]):
-    """An accumulator over all elements added for the current key, on Spark."""
-
-    def __init__(
-        self,
-        value: SparkValueState,
-        *,
-        create: Callable[[], Row],
-        add: Callable[[Row, In], Row],
-        result: Callable[[Row], Out],
-    ) -> None:
-        self._value = cast(ValueState, value)
-        self._create: Callable[[], Row] = create
-        self._add: Callable[[Row, Any], Row] = add
-        self._result: Callable[[Row], Out] = result

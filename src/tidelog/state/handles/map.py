@@ -1,4 +1,4 @@
-"""Map state: a map of tuples to tuples per key; interface of Spark's `MapState`.
+"""Map state: a map of tuples to tuples per key, with the interface of Spark's `MapState`.
 
 Invariant: every entry is a row of its own, so changing one entry logs one change, whatever the
 size of the map.
@@ -10,8 +10,7 @@ from typing import Any
 from tidelog.changelog.change import prefix_end
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows, register
-from tidelog.state.schema.codec import value_codec
-from tidelog.state.schema.schema import Schema, parse_schema
+from tidelog.state.schema.schema import Schema, parse_schema, value_codec
 
 
 class MapState:

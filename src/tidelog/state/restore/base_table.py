@@ -1,26 +1,153 @@
 """The table under a subtask's log: its own materialization, or those it inherited, put together.
 
-Invariants: the table holds rows of the subtask's key groups alone, each from the one
-materialization that covers it. The largest one of the table's own kind is opened as it is and
-clipped, so its stored files serve on; the rows of the others are copied.
+Invariants: every byte is checked before a table is opened from it; with a staging directory an
+object that several tables need is fetched once and linked, for files of a table never change. The
+table holds rows of the subtask's key groups alone, each from the one materialization that covers
+it: the largest one of the table's own kind is opened as it is and clipped, so its stored files
+serve on; the rows of the others are copied.
 """
 
 import asyncio
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState, TableObject
-from tidelog.errors import RestoreError
-from tidelog.state.restore.table_files import TableFiles
+from tidelog.checkpoint.manifest import (
+    Descriptor,
+    InheritedState,
+    MaterializationRef,
+    SubtaskState,
+    TableObject,
+    decode_descriptor,
+)
+from tidelog.checkpoint.table_file import check_table_file
+from tidelog.concurrency import SharedTasks, gather_bounded
+from tidelog.effects import Effects
+from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.storage.port import ObjectStore
+from tidelog.table.failures import translate
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table, TableFactory
 
+_OLDER: Final = "restore an older slot (`tidelog checkpoints list URL` shows them)"
 _COPY_ROWS: Final = 1 << 16
 """Rows copied at a time: enough for a table to ingest them as a file."""
+
+
+@dataclass(slots=True)
+class TableFiles:
+    """Fetches descriptors and table files, at most as many at a time as there are permits."""
+
+    store: ObjectStore
+    effects: Effects
+    progress: RestoreProgress
+    permits: asyncio.Semaphore
+    staging: Path | None = None
+    """Where files lie that several tables need; None: each table fetches its own."""
+    _staged: dict[str, "asyncio.Task[Path]"] = field(default_factory=dict)
+    _fetches: SharedTasks = field(default_factory=SharedTasks)
+
+    async def close(self) -> None:
+        """Cancel the fetches that are under way."""
+        await self._fetches.close()
+
+    async def descriptor(self, ref: MaterializationRef, what: str) -> Descriptor:
+        """What the materialization of `what` consists of; raises RestoreError when it is gone,
+        CorruptObjectError when it is not what the manifest says.
+        """
+        with self.progress.timings.download:
+            data = await self._get(ref.descriptor, f"the materialization of {what}")
+        descriptor = decode_descriptor(data, ref.descriptor)
+        if descriptor.upto != ref.upto:
+            raise CorruptObjectError(
+                f"object {ref.descriptor}",
+                expected=f"a snapshot of the changes below {ref.upto}",
+                found=f"below {descriptor.upto}",
+                action=_OLDER,
+            )
+        return descriptor
+
+    async def open(self, descriptor: Descriptor, factory: TableFactory, directory: Path) -> Table:
+        """The table as it was materialized, its files under `directory`."""
+        run, timings = self.effects.offload.run, self.progress.timings
+        with timings.download:
+            await run(_write_private, descriptor.private, directory)
+            await gather_bounded(
+                descriptor.shared, lambda file: self._place(file, directory / file.name)
+            )
+        with timings.open:
+            return await run(factory.restore, directory)
+
+    async def _place(self, file: TableObject, path: Path) -> None:
+        if self.staging is None:
+            await self._download(file, path)
+            return
+        fetching = self._staged.get(file.object)
+        if fetching is None:
+            staged = self.staging / str(len(self._staged))
+            fetching = self._fetches.start(self._stage(file, staged))
+            self._staged[file.object] = fetching
+        await self.effects.offload.run(_link, await self._fetches.wait(fetching), path)
+
+    async def _stage(self, file: TableObject, path: Path) -> Path:
+        await self.effects.offload.run_to_end(_make, path.parent)
+        await self._download(file, path)
+        return path
+
+    async def _download(self, file: TableObject, path: Path) -> None:
+        async with self.permits:
+            data = await self._get(file.object, "a table file", file.size)
+            # To its end: its thread would write into a directory that is being removed.
+            await self.effects.offload.run_to_end(_check_and_write, file, data, path)
+            self.progress.bytes += len(data)
+
+    async def _get(self, name: str, what: str, length: int | None = None) -> bytes:
+        try:
+            return await self.store.get(name, 0, length)
+        except ObjectNotFoundError as cause:
+            raise RestoreError(
+                f"object {name}",
+                expected=f"{what}, as the checkpoint names it",
+                found="no such object",
+                action=f"{_OLDER}, and find out what else deletes objects under this URL",
+            ) from cause
+
+
+@contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise translate(error, directory) from error
+
+
+def _make(directory: Path) -> None:
+    with _writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+
+
+def _write_private(private: Mapping[str, bytes], directory: Path) -> None:
+    with _writing(directory):
+        directory.mkdir(parents=True)
+        for name, data in private.items():
+            (directory / name).write_bytes(data)
+
+
+def _link(staged: Path, path: Path) -> None:
+    with _writing(path.parent):
+        os.link(staged, path)
+
+
+def _check_and_write(file: TableObject, data: bytes, path: Path) -> None:
+    check_table_file(file, data, _OLDER)
+    with _writing(path.parent):
+        path.write_bytes(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +164,29 @@ class BaseTable:
 async def open_base_table(
     state: SubtaskState, files: TableFiles, factory: TableFactory, directory: Path, what: str
 ) -> BaseTable:
-    """Open the table of `state` before any log, under `directory` or beside it.
+    """Open the table of `state` before any log, under `directory` or next to it.
 
     Raises RestoreError, CorruptObjectError, FormatVersionError and what the store raises.
     """
-    layers = [layer for layer in state.layers if layer.materialization is not None]
+    layers = [
+        (each, each.materialization) for each in state.layers if each.materialization is not None
+    ]
     if not layers:
         return BaseTable(factory.create(directory))
-    found = await asyncio.gather(*(_described(layer, files, what) for layer in layers))
-    descriptors = {
-        layer.materialization.descriptor: descriptor
-        for layer, descriptor in zip(layers, found, strict=True)
-        if layer.materialization is not None
-    }
-    parts = [_Part(*part) for part in zip(layers, found, strict=True)]
-    if not state.inherited:
-        descriptor = _of_kind(parts[0].descriptor, factory, what)
-        table = await files.open(descriptor, factory, directory)
-        return BaseTable(table, parts[0].known, descriptors)
-    return await _Builder(files, factory, directory, what).build(parts, descriptors)
-
-
-async def _described(layer: InheritedState, files: TableFiles, what: str) -> Descriptor:
-    assert layer.materialization is not None
-    return await files.descriptor(layer.materialization, what)
-
-
-def _of_kind(descriptor: Descriptor, factory: TableFactory, what: str) -> Descriptor:
-    if descriptor.table != factory.kind:
+    found = await asyncio.gather(*(files.descriptor(ref, what) for _, ref in layers))
+    parts = [_Part(layer, each) for (layer, _), each in zip(layers, found, strict=True)]
+    descriptors = {ref.descriptor: each for (_, ref), each in zip(layers, found, strict=True)}
+    if state.inherited:
+        return await _Merge(files, factory, directory, what).build(parts, descriptors)
+    (own,) = parts
+    if own.descriptor.table != factory.kind:
         raise RestoreError(
             f"the table of {what}",
             expected=f"kind {factory.kind!r}",
-            found=f"kind {descriptor.table!r}",
-            action=f"run the job with --table {descriptor.table}",
+            found=f"kind {own.descriptor.table!r}",
+            action=f"run the job with --table {own.descriptor.table}",
         )
-    return descriptor
+    return BaseTable(await files.open(own.descriptor, factory, directory), own.known, descriptors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +211,9 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Builder:
+class _Merge:
+    """One table of several materializations."""
+
     files: TableFiles
     factory: TableFactory
     directory: Path
@@ -108,7 +225,7 @@ class _Builder:
         """The table of all parts; when it fails none stays open."""
         same = [part for part in parts if part.descriptor.table == self.factory.kind]
         base = max(same, key=lambda part: part.descriptor.table_bytes, default=None)
-        # Every task ends by itself: cancelled, its thread would go on writing behind our back.
+        # Every task ends by itself: cancelled, its thread would go on writing.
         others = [part for part in parts if part is not base]
         opening = [asyncio.ensure_future(self._open(*each)) for each in enumerate(others)]
         basing = asyncio.ensure_future(self._base(base))
@@ -122,7 +239,7 @@ class _Builder:
                     ended.close()
             raise
         finally:
-            await self.files.effects.offload.run(self._clean_up, len(others))
+            await self.files.effects.offload.run(self._remove_inherited, len(others))
         return BaseTable(table, base.known if base is not None else {}, descriptors)
 
     async def _base(self, base: _Part | None) -> Table:
@@ -135,7 +252,7 @@ class _Builder:
 
     async def _open(self, number: int, part: _Part) -> Table:
         factory = reading_factory(part.descriptor.table, self.what)
-        return await self.files.open(part.descriptor, factory, self._beside(number))
+        return await self.files.open(part.descriptor, factory, self._inherited(number))
 
     async def _copy(self, part: _Part, source: Table, table: Table) -> None:
         run = self.files.effects.offload.run
@@ -143,12 +260,12 @@ class _Builder:
             await run(_copy_rows, source, table, part.lower, part.upper)
             await run(source.close)
 
-    def _beside(self, number: int) -> Path:
+    def _inherited(self, number: int) -> Path:
         return self.directory.with_name(f"{self.directory.name}-inherited-{number}")
 
-    def _clean_up(self, others: int) -> None:
+    def _remove_inherited(self, others: int) -> None:
         for number in range(others):
-            shutil.rmtree(self._beside(number), ignore_errors=True)
+            shutil.rmtree(self._inherited(number), ignore_errors=True)
 
 
 def _copy_rows(source: Table, table: Table, lower: bytes, upper: bytes | None) -> None:

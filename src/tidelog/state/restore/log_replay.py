@@ -127,7 +127,8 @@ class LogReplay:
         with self.progress.timings.replay:
             added = iter(zip(await self.log.take(blocks), blocks, strict=True))
             while True:
-                self.progress.replayed(await self.offload.run(_add, merge, added))
+                changes = await self.offload.run(_add, merge, added)
+                self.progress.changes += changes  # others have counted in the meantime
                 if not merge.full:
                     return
                 await self._prepare(merge)

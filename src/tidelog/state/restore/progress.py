@@ -1,4 +1,8 @@
-"""Progress of a restore: bytes fetched, changes replayed, time taken and left."""
+"""Progress of a restore: bytes fetched, changes replayed, and the time of each phase.
+
+Invariant: time in which several subtasks are in one phase counts once, so no phase takes longer
+than the restore; phases overlap each other, so their sum may.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,7 +10,46 @@ from dataclasses import dataclass, field
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.effects import Clock
-from tidelog.state.restore.timings import RestoreTimings
+
+
+@dataclass(slots=True)
+class PhaseTimer:
+    """Time during which anybody was in a phase: `with timer:`, nested or side by side."""
+
+    clock: Clock
+    _passed_s: float = 0.0
+    _inside: int = 0
+    _since: float = 0.0
+
+    def __enter__(self) -> None:
+        if not self._inside:
+            self._since = self.clock.monotonic()
+        self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._inside -= 1
+        if not self._inside:
+            self._passed_s += self.clock.monotonic() - self._since
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the phase so far."""
+        running = self.clock.monotonic() - self._since if self._inside else 0.0
+        return self._passed_s + running
+
+
+class RestoreTimings:
+    """The phases of a restore."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.download = PhaseTimer(clock)
+        """Table files and what describes them: fetched, checked, written to the local disk."""
+        self.open = PhaseTimer(clock)
+        """Tables opened; in another parallelism also clipped and put together."""
+        self.fetch_log = PhaseTimer(clock)
+        """Log fetched from its segments."""
+        self.replay = PhaseTimer(clock)
+        """Log decoded and merged, and what it came to loaded into the tables."""
 
 
 @dataclass(slots=True)
@@ -44,14 +87,6 @@ class RestoreProgress:
             changes[whose] = layer.seqno - layer.upto
         size = sum(tables.values()) + sum(r.length for r in log)
         return cls(clock, clock.monotonic(), size, sum(changes.values()))
-
-    def fetched(self, size: int) -> None:
-        """Account for downloaded bytes."""
-        self.bytes += size
-
-    def replayed(self, changes: int) -> None:
-        """Account for changes merged."""
-        self.changes += changes
 
     def finish(self) -> None:
         """Everything is restored."""

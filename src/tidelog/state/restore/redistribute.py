@@ -1,20 +1,23 @@
 """Another shape for an operator: its state dealt out to more, fewer or other subtasks.
 
 Invariants:
-- a pure function: nothing is read, and the operator it is given stays as it is;
+- pure functions: nothing is read, and the operator they are given stays as it is;
 - every key group of the old subtasks goes to exactly the one new subtask that owns it, and every
   sink transaction to exactly one;
 - new changes are numbered above all old ones, with a gap, so that no log is ever taken for the
-  continuation of another shape's, and whatever is ordered by these numbers stays in order.
+  continuation of another shape's, and whatever is ordered by these numbers stays in order;
+- an element of a list state goes to exactly one subtask; a union goes whole to all; a broadcast
+  state is that of one subtask, a running one if there is any, and goes to all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from tidelog.checkpoint.manifest import (
     AheadOfWatermark,
     InheritedState,
+    OperatorPiece,
     OperatorState,
     SubtaskState,
 )
@@ -131,3 +134,44 @@ def _clip(held: SubtaskState | InheritedState, owned: KeyGroupRange) -> KeyGroup
 def holds_something(layer: InheritedState) -> bool:
     """Whether a restore would find any rows there."""
     return layer.materialization is not None or layer.seqno > layer.upto
+
+
+def redistribute_operator_state(old: OperatorState, dealt: OperatorState) -> OperatorState:
+    """`dealt`, the new shape of `old`, with its part of the operator state in every subtask."""
+    if not any(subtask.operator_state for subtask in old.subtasks):
+        return dealt
+    count = len(dealt.subtasks)
+    shares = _shares(old.subtasks, count)
+    subtasks = [
+        msgspec.structs.replace(subtask, operator_state=tuple(share))
+        for subtask, share in zip(dealt.subtasks, shares, strict=True)
+    ]
+    return msgspec.structs.replace(dealt, subtasks=tuple(subtasks))
+
+
+def _shares(subtasks: Sequence[SubtaskState], count: int) -> list[list[OperatorPiece]]:
+    shares: list[list[OperatorPiece]] = [[] for _ in range(count)]
+    running_first = sorted(subtasks, key=lambda subtask: subtask.finished)
+    named = {
+        (piece.operator, piece.name): piece
+        for subtask in reversed(running_first)
+        for piece in subtask.operator_state
+    }
+    for (operator, name), first in named.items():
+        held = [_entries(subtask, operator, name) for subtask in subtasks]
+        whole = tuple(entry for entries in held for entry in entries)
+        for index, share in enumerate(shares):
+            entries = first.entries
+            if first.kind == "union":
+                entries = whole
+            elif first.kind == "list":
+                entries = held[index] if len(subtasks) == count else whole[index::count]
+            share.append(OperatorPiece(operator, name, first.kind, entries))
+    return shares
+
+
+def _entries(subtask: SubtaskState, operator: str, name: str) -> tuple[bytes, ...]:
+    for piece in subtask.operator_state:
+        if (piece.operator, piece.name) == (operator, name):
+            return piece.entries
+    return ()

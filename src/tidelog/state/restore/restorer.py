@@ -1,4 +1,4 @@
-"""Restore: a subtask's table from materializations plus the log behind them.
+"""Restore: a subtask's table from materializations plus the log after them.
 
 Invariants: every byte is checked (CRC of each file, block and document) before it is used; what
 does not fit raises, and the store is left as it was. Table and log are fetched side by side.
@@ -6,7 +6,7 @@ does not fit raises, and the store is left as it was. Table and log are fetched 
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,13 +17,12 @@ from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState, TableObject
 from tidelog.concurrency import together
 from tidelog.effects import Effects
-from tidelog.ids import SeqNo
-from tidelog.state.restore.base_table import BaseTable, open_base_table
-from tidelog.state.restore.config import RestoreConfig
+from tidelog.ids import SeqNo, SubtaskId
+from tidelog.state.config import RestoreConfig
+from tidelog.state.restore.base_table import BaseTable, TableFiles, open_base_table
 from tidelog.state.restore.log_replay import LogReplay, concerns
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.shared_log import LoggedBlock, SharedLog
-from tidelog.state.restore.table_files import TableFiles
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table, TableFactory
 
@@ -48,6 +47,50 @@ class RestoredSubtask:
     """The materializations that were read, by object."""
 
 
+async def restore_subtasks(
+    states: Mapping[SubtaskId, SubtaskState],
+    *,
+    store: ObjectStore,
+    effects: Effects,
+    config: RestoreConfig,
+    memory: int,
+    progress: RestoreProgress,
+    directory: Path,
+    factory: Callable[[SubtaskId], TableFactory],
+) -> dict[SubtaskId, RestoredSubtask]:
+    """Restore these subtasks side by side within `memory`; when one fails none stays open."""
+    # What is read again is held by the shared log: a cache of the reader would only take memory.
+    log = _shared_log(store, effects, progress, config.shared_by(1, memory))
+    for state in states.values():
+        _expect(log, state)
+    bounds = config.shared_by(len(states), memory)
+    restorers: dict[Path, Restorer] = {}
+    restoring: dict[SubtaskId, asyncio.Task[RestoredSubtask]] = {}
+    for task, state in states.items():
+        staging = directory / f"{task.operator}-{state.table}-staging"
+        if staging not in restorers:
+            restorers[staging] = Restorer(
+                store, effects, factory(task), progress, bounds, staging, log
+            )
+        restoring[task] = asyncio.ensure_future(
+            restorers[staging].restore(state, directory / str(task), str(task))
+        )
+    try:
+        restored = await asyncio.gather(*restoring.values())
+    except BaseException:
+        for each in restoring.values():
+            each.cancel()
+        for ended in await asyncio.gather(*restoring.values(), return_exceptions=True):
+            if not isinstance(ended, BaseException):
+                ended.table.close()
+        raise
+    finally:
+        await together([log.close(), *(each.close() for each in restorers.values())])
+    for staging in restorers:
+        await effects.offload.run(shutil.rmtree, staging, True)
+    return dict(zip(restoring, restored, strict=True))
+
+
 @dataclass(slots=True)
 class Restorer:
     """Restores subtasks of one operator in one checkpoint."""
@@ -60,7 +103,7 @@ class Restorer:
     staging: Path | None = None
     """Where table files lie that several subtasks need; None: each fetches its own."""
     log: SharedLog | None = None
-    """Where the log is read that several subtasks need, and is told of it; None: each alone."""
+    """Where the log is read that several subtasks need; None: each reads alone."""
     _files: TableFiles = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,41 +115,36 @@ class Restorer:
         await self._files.close()
 
     async def restore(self, state: SubtaskState, directory: Path, what: str) -> RestoredSubtask:
-        """Build the subtask's table under `directory`, or beside it.
+        """Build the subtask's table under `directory`, or next to it.
 
         Raises RestoreError, CorruptObjectError, FormatVersionError and what the store raises.
         """
         log = self.log
         if log is None:
-            log = shared_log(self.store, self.effects, self.progress, self.config)
-            expect(log, state)
+            log = _shared_log(self.store, self.effects, self.progress, self.config)
+            _expect(log, state)
         layers = [_Layer.of(layer, log, what) for layer in state.layers]
         # The log is fetched and merged while the table's files arrive.
         opening = asyncio.ensure_future(
             open_base_table(state, self._files, self.factory, directory, what)
         )
-        beside = directory.with_name(f"{directory.name}-log")
-        replaying = asyncio.ensure_future(self._replay(log, layers, opening, beside, what))
+        merged = directory.with_name(f"{directory.name}-log")
+        replaying = asyncio.ensure_future(self._replay(log, layers, opening, merged, what))
         try:
-            foundation, ranges = await asyncio.gather(opening, replaying)
+            base, ranges = await asyncio.gather(opening, replaying)
         except BaseException:
             await _give_up(opening, replaying)
             raise
         finally:
             if self.log is None:
                 await log.close()
-            await self.effects.offload.run(shutil.rmtree, beside, True)
-        sealed = tuple(
+            await self.effects.offload.run(shutil.rmtree, merged, True)
+        inline = tuple(
             _sealed(logged.block, data)
             for logged, data in zip(layers[-1].inline, state.inline, strict=True)
         )
         return RestoredSubtask(
-            foundation.table,
-            state.seqno,
-            ranges,
-            sealed,
-            foundation.known,
-            foundation.descriptors,
+            base.table, state.seqno, ranges, inline, base.known, base.descriptors
         )
 
     async def _replay(
@@ -114,7 +152,7 @@ class Restorer:
         log: SharedLog,
         layers: Sequence["_Layer"],
         opening: "asyncio.Future[BaseTable]",
-        beside: Path,
+        directory: Path,
         what: str,
     ) -> tuple[LogRange, ...]:
         """Replay the logs of all layers; returns the ranges of the last, the subtask's own."""
@@ -130,7 +168,7 @@ class Restorer:
                     self.factory,
                     layer.state,
                     what,
-                    beside / str(number),
+                    directory / str(number),
                     # As much again is left for what is decoded.
                     self.config.read_ahead_bytes // (2 * len(wave)),
                     limit,
@@ -143,24 +181,24 @@ class Restorer:
         return ranges[-1]
 
 
-def shared_log(
+def _shared_log(
     store: ObjectStore, effects: Effects, progress: RestoreProgress, config: RestoreConfig
 ) -> SharedLog:
-    """A log that subtasks which are restored side by side read together."""
-    # What is read again is held by the shared log: a cache would only take memory.
     reader = SegmentReader(store, 0, _LOG_REQUESTS * config.concurrency)
     return SharedLog(reader, effects.offload, progress, config.read_ahead_bytes)
 
 
-def expect(log: SharedLog, state: SubtaskState) -> None:
+def _expect(log: SharedLog, state: SubtaskState) -> None:
     """Announce the ranges that a subtask is going to read."""
     layers = state.layers
     for layer in layers:
         log.expect_inline(layer.inline)
-        groups = (
-            None if layer is layers[-1] else range(layer.first_key_group, layer.last_key_group + 1)
-        )
+        groups = None if layer is layers[-1] else _key_groups(layer)
         log.expect(each for each in layer.log if concerns(each, groups))
+
+
+def _key_groups(layer: InheritedState) -> range:
+    return range(layer.first_key_group, layer.last_key_group + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +216,7 @@ class _Layer:
 
     @property
     def key_groups(self) -> range:
-        return range(self.state.first_key_group, self.state.last_key_group + 1)
+        return _key_groups(self.state)
 
 
 def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
@@ -201,7 +239,7 @@ def _overlap(one: _Layer, other: _Layer) -> bool:
 
 async def _give_up(opening: "asyncio.Task[BaseTable]", replaying: "asyncio.Task[Any]") -> None:
     """End both halves of a failed restore; a table that was opened is closed."""
-    # The opening ends by itself: cancelled, its thread would go on writing files behind our back.
+    # The opening ends by itself: cancelled, its thread would go on writing files.
     replaying.cancel()
     await asyncio.gather(opening, replaying, return_exceptions=True)
     if not opening.cancelled() and opening.exception() is None:

@@ -162,7 +162,7 @@ class SharedLog:
     async def _read(self, ranges: Sequence[LogRange], entries: dict[LogRange, _Entry]) -> None:
         with self.progress.timings.fetch_log:
             found = await self.reader.read_ranges(ranges)
-        self.progress.fetched(sum(wanted.length for wanted in ranges))
+        self.progress.bytes += sum(wanted.length for wanted in ranges)
         for wanted, blocks in zip(ranges, found, strict=True):
             readers = max(1, self._wanted[wanted])
             entries[wanted].blocks = [LoggedBlock(block, readers, self) for block in blocks]

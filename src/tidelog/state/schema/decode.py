@@ -1,12 +1,14 @@
 """Rows for people: what a stored row means, by the kind of its state.
 
 Invariants: decoding never fails; a row whose state is not known, or whose bytes do not fit the
-state's schema, keeps its bytes as base64. What comes out is made of JSON's types alone.
+state's schema, keeps its bytes as base64. What comes out is made of JSON's types alone: an instance
+of a class, which need not be there, is a dict of its fields, a member of an enum its name.
 """
 
 import base64
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -16,22 +18,18 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.ids import KeyGroup
-from tidelog.state.objects.shown import decode_shown
-from tidelog.state.schema.codec import EXPIRY_BYTES, expiry_of
-from tidelog.state.schema.msgpack import first_value
-from tidelog.state.schema.schema import TupleCodec, parse_schema
+from tidelog.state.key_groups import first_value
+from tidelog.state.objects.classes import Builder
+from tidelog.state.objects.encoding import Shape, decode_records
+from tidelog.state.objects.values import object_parts
+from tidelog.state.registry import POSITIONS
+from tidelog.state.schema.schema import EXPIRY_BYTES, TupleCodec, expiry_of, parse_schema
 
 _POSITION_BYTES: Final = 8
 _TIME_BYTES: Final = 8
 _TIME_BIAS: Final = 1 << 63
-POSITIONS: Final = "$position"
-"""The map of a program with a loop of its own from partitions to positions, both encoded."""
 _UNTYPED: Final = "msgpack"
 """The schema of states that hold any msgpack value."""
-
-
-_unpack = decode_shown
-_unpack_elements = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,42 @@ class DecodedRow:
     expires_ms: int | list[int] | None = None
     """With a TTL: the expiry time of the value, of each element of a list row."""
     encoding: Literal["decoded", "base64"] = "decoded"
+
+
+class _Fields(dict[str, Any]):
+    """The fields of an object, which may be an element of a set."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class _NoClasses:
+    """Instead of the classes of a program."""
+
+    def builder_of(self, shape: Shape, _: Any) -> Builder:
+        if shape.kind == "enum":
+            return "|".join
+        if shape.kind == "class":
+            raise ValueError(f"an instance of {shape.name} is known by its class alone")
+        if not shape.fields:  # a row without names
+            return list
+
+        def fields(values: Sequence[Any]) -> _Fields:
+            return _Fields(zip(shape.fields, values, strict=True))
+
+        return fields
+
+
+def _shown(code: int, data: memoryview) -> Any:
+    shapes, records = object_parts(code, data)
+    (value,) = decode_records(shapes, records, _NoClasses())
+    with suppress(TypeError):  # of dicts with keys that are no text
+        # Text with lone surrogates is none for people: this raises UnicodeEncodeError.
+        msgspec.json.encode(value, enc_hook=repr)
+    return value
+
+
+_unpack: Final = msgspec.msgpack.Decoder(ext_hook=_shown).decode
+_unpack_elements: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.errors import CorruptObjectError, InvariantError, TidelogError
-from tidelog.state.restore.config import RestoreConfig
+from tidelog.state.config import RestoreConfig
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.table.kinds import reading_factory

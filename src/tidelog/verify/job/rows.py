@@ -16,8 +16,7 @@ import google_crc32c
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import KeyGroup
-from tidelog.state.key_groups import KeyGroupRange, key_group
-from tidelog.state.schema.msgpack import first_value
+from tidelog.state.key_groups import KeyGroupRange, first_value, key_group
 from tidelog.verify.fingerprint import AT_ONCE, Fingerprint, combined, of_columns
 from tidelog.verify.unit import RowViolation
 

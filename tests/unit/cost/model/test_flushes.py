@@ -5,7 +5,7 @@ import pytest
 from tidelog.changelog.cadence import FLUSH_LEAD_S
 from tidelog.cost.model.flushes import flushes, longest_span, rows_split
 from tidelog.cost.model.workload import Workload
-from tidelog.state.flush_config import FlushConfig
+from tidelog.state.config import FlushConfig
 
 COLD = Workload(1_000, 10_000_000)
 HOT = Workload(100_000, 1_000)

@@ -11,16 +11,13 @@ from tests.unit.state.conftest import Bench
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.spark.processor.handle import SparkHandle
 from tidelog.spark.processor.states import (
-    SparkAggregatingState,
     SparkListState,
     SparkMapState,
-    SparkReducingState,
     SparkValueState,
 )
+from tidelog.state.handles.keyed import ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.handles.reducing import AggregatingState, ReducingState
-from tidelog.state.handles.value import ValueState
 from tidelog.state.key_groups import encode_key
 from tidelog.state.processor import StatefulProcessorHandle
 
@@ -62,8 +59,6 @@ def handle(request: pytest.FixtureRequest) -> Any:
         (ValueState, SparkValueState),
         (ListState, SparkListState),
         (MapState, SparkMapState),
-        (ReducingState, SparkReducingState),
-        (AggregatingState, SparkAggregatingState),
     ],
 )
 def test_whatever_a_function_may_call_embedded_it_may_call_on_spark(

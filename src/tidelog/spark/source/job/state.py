@@ -18,7 +18,7 @@ from tidelog.spark.source import frames
 from tidelog.spark.source.job.checkpoints import chosen
 from tidelog.spark.source.job.rows import StoredRows
 from tidelog.spark.source.parts import Part, Request, Task
-from tidelog.state.restore.config import RestoreConfig
+from tidelog.state.config import RestoreConfig
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.storage.port import ObjectStore

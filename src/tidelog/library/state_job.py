@@ -1,0 +1,245 @@
+"""The job that keeps a program's states, in tidelog's event loop.
+
+Invariants: whatever ends the job ends the database too, and the next operation of the program
+raises the reason; what is durable is what the last checkpoint holds.
+"""
+
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Mapping
+from typing import Final, Generic, TypeVar
+
+from tidelog.catalog.application import refuse_application
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint
+from tidelog.errors import (
+    CheckpointFailedError,
+    ConfigError,
+    StorageError,
+    TidelogError,
+    UserFunctionError,
+)
+from tidelog.events import Event
+from tidelog.library.event_loop import EventLoop
+from tidelog.library.program import Program
+from tidelog.library.state_lock import StateLock
+from tidelog.library.states import State
+from tidelog.runtime.checkpoints.driver import CheckpointDriver
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.control.server import control_until
+from tidelog.runtime.graph import Job
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sink import Sink
+from tidelog.runtime.subtasks.resources import Resources
+from tidelog.storage.port import ObjectStore
+
+L = TypeVar("L", bound=StateLock)
+
+logger = logging.getLogger(__name__)
+
+_OPERATOR: Final = "state"
+
+
+class StateJob(Generic[L]):
+    """Runs a program's states; what is a coroutine runs in the event loop."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        state: Mapping[str, State],
+        name: str,
+        config: JobConfig,
+        event_loop: EventLoop,
+        lock: type[L],
+        *,
+        sinks: Mapping[str, Sink] | None = None,
+        partition: str | None = None,
+        resources: Resources | None = None,
+    ) -> None:
+        """`partition` is what errors call it when it is one of several that share `resources`;
+        a partition takes no checkpoints while nothing changes.
+        """
+        self.label = partition or f"database {store.url}"
+        """What errors call it."""
+        self.event_loop = event_loop
+        sinks = dict(sinks or {})
+        self.program = Program(
+            dict(state),
+            sinks,
+            event_loop.lock,
+            lock,
+            self.ending,
+            self._abandoned,
+            skip_unchanged_checkpoints=partition is not None,
+        )
+        job = Job(name)
+        job.called_by(self.program, name=_OPERATOR, sinks=sinks)
+        self._runner = JobRunner(job, store, config, event_loop.effects, resources=resources)
+        self._is_partition = partition is not None
+        self._running: concurrent.futures.Future[None] | None = None
+        """Done when the job has ended; None before the start and after the end."""
+        self._task: asyncio.Task[None] | None = None
+        self._broken: Exception | None = None
+        """Why a step broke off."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the job was not started, or everything is released."""
+        return self._running is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is closed or was ended by an error, which `check` raises."""
+        return self._running is None or self._running.done()
+
+    def check(self) -> None:
+        """Raise what has ended the job."""
+        if self.program.lock.closed:
+            raise self.ending()
+
+    def check_between_blocks(self, what: str) -> None:
+        """Raise ConfigError within a block of a step of the caller."""
+        if self.program.lock.in_block:
+            raise ConfigError(
+                f"{what} of {self.label}",
+                expected="it after the step",
+                found="a block `with db.step():` of the same caller that has not ended",
+                action="leave the block first: its changes are in a checkpoint together",
+            )
+
+    def end_step(self) -> None:
+        """End the step of the caller for a checkpoint; raises as the checks."""
+        self.check()
+        self.check_between_blocks("a checkpoint")
+        self.program.lock.end_step()
+
+    def ending(self) -> Exception:
+        """Why the job has ended, or is about to."""
+        running = self._running
+        if self._broken is not None:
+            return self._broken
+        if running is not None:
+            concurrent.futures.wait([running])
+            if not running.cancelled() and (error := running.exception()) is not None:
+                return self._named(error)
+        if self._is_partition:
+            return ConfigError(
+                self.label,
+                expected="a partition that this process has",
+                found="one that was taken from it, or stopped by `tidelog stop`",
+                action="leave its input to the process that has it now",
+            )
+        return ConfigError(
+            self.label,
+            expected="one that is open",
+            found="one that was closed, or stopped by `tidelog stop`",
+            action="open it again",
+        )
+
+    def _named(self, error: BaseException) -> Exception:
+        if self._is_partition and isinstance(error, TidelogError):
+            return error.within(self.label)
+        return error if isinstance(error, Exception) else RuntimeError(str(error))
+
+    async def start(self) -> None:
+        """Restore the states; raises why they cannot be, and releases everything then."""
+        try:
+            if not self._is_partition:
+                await refuse_application(self._runner.store)
+            running = self._running = concurrent.futures.Future()
+            self._task = asyncio.ensure_future(self._run(running))
+            began = asyncio.wrap_future(self.program.began)
+            await asyncio.wait([began, self._task], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                raise self.ending()
+        except BaseException:
+            await self.end()
+            raise
+
+    async def _run(self, ended: "concurrent.futures.Future[None]") -> None:
+        try:
+            await self._run_controlled()
+        except asyncio.CancelledError:
+            ended.cancel()
+        except Exception as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    async def _run_controlled(self) -> None:
+        """Run the job, and answer for it on its control socket from its start to its end."""
+        started = asyncio.Event()
+        running = asyncio.ensure_future(self._runner.run(started.set))
+        starting = asyncio.ensure_future(started.wait())
+        try:
+            await asyncio.wait([running, starting], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await control_until(running, self._runner, _uncontrolled)
+            await running
+        finally:
+            starting.cancel()
+            running.cancel()
+            await asyncio.gather(running, starting, return_exceptions=True)
+
+    @property
+    def driver(self) -> CheckpointDriver:
+        """What takes the checkpoints of the job, which runs."""
+        incarnation = self._runner.incarnation
+        assert incarnation is not None
+        return incarnation.driver
+
+    async def checkpoint(self) -> Checkpoint:
+        """Wait for a checkpoint; raises what ends the job where that is why it fails."""
+        try:
+            return await self.driver.checkpoint()
+        except CheckpointFailedError as error:
+            if self._task is not None:
+                await asyncio.wait([self._task])
+            raise self.ending() from error
+
+    async def checkpoint_changes(self) -> None:
+        """A checkpoint, unless it would be the last one again."""
+        if self.ended:
+            raise self.ending()
+        if not self.driver.unchanged:
+            await self.checkpoint()
+
+    async def savepoint(self, name: str | None) -> Savepoint:
+        """Wait for a checkpoint that is kept; raises SavepointFailedError."""
+        return await self._runner.savepoint(name)
+
+    async def flush(self) -> None:
+        """Bring what is only in the write buffer to the table, which scans read."""
+        for _ in self.program.backend.flush_in_steps(settle=True):
+            await self.event_loop.effects.clock.sleep(0)
+
+    async def break_off(self, reason: BaseException | str) -> None:
+        """End it where it is, as a step that has changed something broke off."""
+        self._broken = UserFunctionError(
+            f"a step of {self.label}",
+            expected="to end",
+            found=reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}",
+            action="open the database again: it goes on from its last checkpoint",
+        )
+        await self._cancel()
+
+    def _abandoned(self, thread: str) -> None:
+        """A thread has ended with its step open."""
+        self.event_loop.start(
+            self.break_off(f"the end of thread {thread!r}, which has changed something in it")
+        )
+
+    async def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def end(self) -> None:
+        """End it where it is, and release everything."""
+        await self._cancel()
+        self._running = None
+        await self._runner.store.close()
+
+
+def _uncontrolled(error: StorageError) -> None:
+    Event.CONTROL_UNAVAILABLE.log(logger, error=error)
