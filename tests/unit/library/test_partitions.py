@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 import tidelog
+from tests.unit.library.conftest import NEVER
 from tidelog import ConfigError, FencedError, JobConfig, Partitions, Schedule, Value
 
 STATES = {"count": Value(int), "bytes": Value(bytes)}
-NEVER = JobConfig(checkpoint=Schedule(interval=3600))
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return str(tmp_path / "store")
 
 
 def opened(url: str, partitions: int | None = 4, config: JobConfig = NEVER) -> Partitions:
@@ -154,14 +149,8 @@ def test_an_application_and_a_database_do_not_share_a_place(url: str) -> None:
 
 def test_the_partition_of_a_key_never_changes_and_all_have_as_many(url: str) -> None:
     with opened(url, 7) as app:
-        assert [app.partition_of(key) for key in ("a", "b", 1, ("a", 2), b"x", None)] == [
-            2,
-            4,
-            5,
-            2,
-            0,
-            3,
-        ]
+        keys = ("a", "b", 1, ("a", 2), b"x", None)
+        assert list(map(app.partition_of, keys)) == [2, 4, 5, 2, 0, 3]
         shares = Counter(app.partition_of(number) for number in range(7000))
         assert set(shares) == set(range(7)) and max(shares.values()) < 1200
 

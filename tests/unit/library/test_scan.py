@@ -2,28 +2,17 @@
 
 import random
 import threading
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-import tidelog
-from tidelog import ConfigError, Database, FlushConfig, JobConfig, List, Map, Schedule, Value
+from tests.unit.library.conftest import opened
+from tidelog import ConfigError, FlushConfig, JobConfig, List, Map, Schedule, Value
 from tidelog.state.key_groups import decode_key
 
-NEVER = JobConfig(checkpoint=Schedule(interval=3600))
-STATES = {"total": Value(int), "seen": Map(str, int), "names": List(str)}
 STORED_ORDER = msgspec.msgpack.encode
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return str(tmp_path / "store")
-
-
-def opened(url: str, config: JobConfig = NEVER, **states: Any) -> Database:
-    return tidelog.open(url, state=states or STATES, config=config)
+PREFIXES: list[Any] = ["", "a", "ab", "abx", "x" * 32, b"", b"a", (), ("a",), ("a", 0), ("x",) * 16]
 
 
 def random_key(rng: random.Random) -> Any:
@@ -50,22 +39,8 @@ def test_keys_of_every_kind_come_in_the_order_in_which_they_are_stored(url: str,
                 db.checkpoint()  # some of it is in the table, some in the write buffer
         found = [(STORED_ORDER(key), value) for key, value in db.scan("total")]
         assert found == sorted(expected.items())
-        for prefix in (
-            "",
-            "a",
-            "ab",
-            "abx",
-            "x" * 32,
-            b"",
-            b"a",
-            (),
-            ("a",),
-            ("a", 0),
-            ("x",) * 16,
-        ):
-            wanted = [
-                key for key in sorted(expected) if begins(msgspec.msgpack.decode(key), prefix)
-            ]
+        for prefix in PREFIXES:
+            wanted = [key for key in sorted(expected) if begins(decode_key(key), prefix)]
             assert [STORED_ORDER(key) for key, _ in db.scan("total", prefix=prefix)] == wanted
             for after in rng.choices(sorted(expected.keys() - {STORED_ORDER(None)}), k=3):
                 rest = db.scan("total", prefix=prefix, after=decode_key(after))
@@ -74,13 +49,11 @@ def test_keys_of_every_kind_come_in_the_order_in_which_they_are_stored(url: str,
 
 
 def begins(key: Any, prefix: Any) -> bool:
+    if type(key) is not type(prefix):
+        return False
     if isinstance(prefix, tuple):
-        return (
-            isinstance(key, list)
-            and tuple(key[: len(prefix)]) == prefix
-            and not any(type(a) is not type(b) for a, b in zip(key, prefix, strict=False))
-        )
-    return type(key) is type(prefix) and key.startswith(prefix)
+        return STORED_ORDER(key[: len(prefix)]) == STORED_ORDER(prefix)
+    return bool(key.startswith(prefix))
 
 
 def test_lists_come_whole_and_maps_by_their_entries(url: str) -> None:

@@ -1,13 +1,13 @@
 """What a program writes to its sinks in a step is committed with the step's checkpoint, once."""
 
-import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import tidelog
+from tests.unit.library.conftest import NEVER, OFTEN, Broken, in_threads, opened
 from tidelog import (
     CheckpointFailedError,
     ConfigError,
@@ -21,15 +21,7 @@ from tidelog import (
     SinkWriter,
     StorageError,
     UserFunctionError,
-    Value,
 )
-
-NEVER = JobConfig(checkpoint=Schedule(interval=3600))
-OFTEN = JobConfig(checkpoint=Schedule(interval=0.02))
-
-
-class Broken(Exception):
-    """What a program breaks off with."""
 
 
 class Outside(Sink):
@@ -74,18 +66,13 @@ class OutsideWriter(SinkWriter):
         self.outside.committed += self.outside.prepared.pop(transaction, [])
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return str(tmp_path / "store")
-
-
-def opened(url: str, config: JobConfig = NEVER, **sinks: Sink) -> Database:
-    return tidelog.open(url, state={"total": Value(int)}, config=config, sinks=sinks)
+def writing_to(outside: Outside, url: str, config: JobConfig = NEVER) -> Database:
+    return opened(url, config, {"out": outside})
 
 
 def test_output_is_committed_with_the_checkpoint_of_its_step(url: str) -> None:
     outside = Outside()
-    with opened(url, out=outside) as db:
+    with writing_to(outside, url) as db:
         for number in range(5000):
             db.write("out", number)
             db.advance("t", number)
@@ -101,14 +88,14 @@ def test_output_behind_the_last_checkpoint_is_aborted_when_the_program_breaks_of
     url: str,
 ) -> None:
     outside = Outside()
-    with pytest.raises(Broken), opened(url, out=outside) as db:
+    with pytest.raises(Broken), writing_to(outside, url) as db:
         db.write("out", "kept")
         db.checkpoint()
         db.write("out", "gone")
         db.advance("t", 1)
         raise Broken
     assert outside.committed == ["kept"]
-    with opened(url, out=outside) as db:
+    with writing_to(outside, url) as db:
         assert db.position is None
         db.write("out", "new")
     assert outside.committed == ["kept", "new"]
@@ -118,7 +105,7 @@ def test_output_behind_the_last_checkpoint_is_aborted_when_the_program_breaks_of
 def test_output_position_and_state_agree_at_every_break(url: str) -> None:
     outside = Outside()
     for _ in range(6):
-        with pytest.raises(Broken), opened(url, OFTEN, out=outside) as db:
+        with pytest.raises(Broken), writing_to(outside, url, OFTEN) as db:
             began = number = (db.position or {"t": 0})["t"]
             assert (db.key("k").total.get() or 0) == began == len(outside.committed)
             while (db.position or {"t": 0})["t"] == began:
@@ -128,7 +115,7 @@ def test_output_position_and_state_agree_at_every_break(url: str) -> None:
                 db.advance("t", number)
             db.write("out", "half a step")
             raise Broken
-    with opened(url, out=outside) as db:
+    with writing_to(outside, url) as db:
         assert outside.committed == list(range(1, (db.position or {})["t"] + 1))
 
 
@@ -141,12 +128,9 @@ def test_threads_write_to_several_sinks(url: str, tmp_path: Path) -> None:
                 db.write("out", (name, number))
                 db.write("files", {"name": name, "number": number})
 
-    with opened(url, OFTEN, out=outside, files=Files(str(tmp_path / "out"))) as db:
-        threads = [threading.Thread(target=write, args=(db, name)) for name in "ab"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    sinks = {"out": outside, "files": Files(str(tmp_path / "out"))}
+    with opened(url, OFTEN, sinks) as db:
+        in_threads(*(partial(write, db, name) for name in "ab"))
     for name in "ab":  # in the order of each thread
         assert [n for each, n in outside.committed if each == name] == list(range(3000))
     lines = [line for p in (tmp_path / "out").glob("part-*") for line in p.open()]
@@ -158,24 +142,27 @@ def test_a_sink_that_refuses_gives_up_checkpoints_and_output_waits(url: str) -> 
     config = JobConfig(checkpoint=Schedule(interval=0.02, tolerable_failures=2))
     outside.refusing = StorageError("outside", found="a full disk", action="make room")
     refused = pytest.raises(CheckpointFailedError, match="a full disk")
-    with refused, opened(url, config, out=outside) as db:
+    with refused, writing_to(outside, url, config) as db:
         db.write("out", 1)
         db.checkpoint()
     assert outside.committed == []
     outside.refusing = None
-    with opened(url, out=outside) as db:
+    with writing_to(outside, url) as db:
         db.write("out", 2)
     assert outside.committed == [2]
 
 
 def test_a_record_that_cannot_be_written_ends_the_database(url: str) -> None:
-    with pytest.raises(UserFunctionError, match="poison"), opened(url, out=Outside()) as db:
+    with (
+        pytest.raises(UserFunctionError, match="poison"),
+        writing_to(Outside(), url) as db,
+    ):
         db.write("out", "poison")
         db.checkpoint()
 
 
 def test_a_name_that_is_no_sink_is_refused_and_changes_nothing(url: str) -> None:
-    with opened(url, out=Outside()) as db:
+    with writing_to(Outside(), url) as db:
         with pytest.raises(ConfigError, match="one of out"):
             db.write("other", 1)
         with pytest.raises(Broken), db.step():
@@ -184,10 +171,10 @@ def test_a_name_that_is_no_sink_is_refused_and_changes_nothing(url: str) -> None
 
 
 def test_a_sink_that_is_left_out_holds_what_was_pre_committed(url: str) -> None:
-    with opened(url, out=Outside()) as db:
+    with writing_to(Outside(), url) as db:
         db.write("out", 1)
     with pytest.raises(RestoreError, match="operator 'out'"):
         opened(url)
-    with opened(url, out=Outside()):
+    with writing_to(Outside(), url):
         pass  # nothing was written: no transaction is left
     opened(url).close()

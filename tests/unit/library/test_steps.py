@@ -8,38 +8,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tidelog
+from tests.unit.library.conftest import OFTEN, STATES, in_threads, opened
 from tidelog import (
     AsyncDatabase,
     ConfigError,
     Database,
-    JobConfig,
-    List,
-    Map,
     RestoreError,
-    Schedule,
     StateSchemaError,
     UserFunctionError,
-    Value,
 )
-
-STATES: dict[str, Any] = {"total": Value(int), "seen": Map(str, int), "names": List(str)}
-OFTEN = JobConfig(checkpoint=Schedule(interval=0.02))
-NEVER = JobConfig(checkpoint=Schedule(interval=1e6))
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return str(tmp_path / "store")
-
-
-def opened(url: str, config: JobConfig = OFTEN) -> Database:
-    return tidelog.open(url, state=STATES, config=config)
 
 
 def add(db: Database | AsyncDatabase, key: str, amount: int) -> None:
@@ -65,7 +49,7 @@ def wait_for_checkpoints(url: str, count: int = 3) -> None:
 
 
 def test_a_step_within_a_step_is_a_part_of_it(url: str) -> None:
-    with opened(url) as db:
+    with opened(url, OFTEN) as db:
         add(db, "audit", 0)
         db.advance("in", 0)
         db.checkpoint()
@@ -105,7 +89,7 @@ def test_a_step_within_a_step_is_a_part_of_it_for_tasks_too(url: str) -> None:
 
 
 def test_no_checkpoint_is_taken_and_nothing_closed_within_a_step(url: str) -> None:
-    with opened(url, NEVER) as db:
+    with opened(url) as db:
         with db.step():
             add(db, "a", 1)
             for call in (db.checkpoint, db.savepoint, db.close):
@@ -116,21 +100,8 @@ def test_no_checkpoint_is_taken_and_nothing_closed_within_a_step(url: str) -> No
         assert totals(url) == {"a": 1, "b": 1, "position": None}
 
 
-def test_no_checkpoint_is_taken_within_a_step_of_a_task(url: str) -> None:
-    async def main() -> None:
-        async with tidelog.open_async(url, STATES, config=NEVER) as db:
-            async with db.step():
-                add(db, "a", 1)
-                for call in (db.checkpoint, db.savepoint):
-                    with pytest.raises(ConfigError, match="with db"):
-                        await call()
-            await db.checkpoint()
-
-    asyncio.run(main())
-
-
 def test_an_inner_step_that_breaks_off_ends_the_database(url: str) -> None:
-    db = opened(url, NEVER)
+    db = opened(url)
     with pytest.raises(UserFunctionError, match="ValueError: no"), db, db.step():
         add(db, "a", 1)
         try:
@@ -144,7 +115,7 @@ def test_an_inner_step_that_breaks_off_ends_the_database(url: str) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_thread_that_ends_in_its_step_ends_the_database_at_once(url: str, raises: bool) -> None:
-    db = opened(url)
+    db = opened(url, OFTEN)
     add(db, "a", 1)
     db.advance("in", 1)
     db.checkpoint()
@@ -165,57 +136,64 @@ def test_a_thread_that_ends_in_its_step_ends_the_database_at_once(url: str, rais
     with pytest.raises(UserFunctionError, match="worker-7"):
         db.close()
     assert totals(url) == {"a": 1, "position": {"in": 1}}
-    with opened(url) as db:
+    with opened(url, OFTEN) as db:
         assert db.key("a").total.get() == 1
 
 
 def test_threads_that_end_between_their_steps_end_nothing(url: str) -> None:
-    with opened(url) as db:
+    with opened(url, OFTEN) as db:
 
         def work(number: int) -> None:
             with db.step():
                 add(db, f"of {number}", number)
 
         for number in range(50):  # one after the other: they have one number in turn
-            worker = threading.Thread(target=work, args=(number,))
-            worker.start()
-            worker.join()
+            in_threads(partial(work, number))
         wait_for_checkpoints(url)
     assert totals(url) == {**{f"of {n}": n for n in range(50)}, "position": None}
 
 
-REFUSED: list[Callable[[Database], object]] = [
-    lambda db: db.key("a").seen.set("x", "no number"),
-    lambda db: db.key("a").seen.set(1, 1),
-    lambda db: db.key("a").seen.delete(1),
-    lambda db: db.key("a").names.append(1),
-    lambda db: db.key("a").names.set(["x", 1]),
-    lambda db: db.key("a").total.set("no number"),
-    lambda db: db.key([1]),
+REFUSED: list[tuple[Callable[[Database], object], type[Exception], str]] = [
+    (lambda db: db.key("a").total.set("text"), StateSchemaError, "bigint"),
+    (lambda db: db.key("a").seen.set("x", "no number"), StateSchemaError, "bigint"),
+    (lambda db: db.key("a").seen.set(1, 1), StateSchemaError, "string"),
+    (lambda db: db.key("a").seen.delete(1), StateSchemaError, "string"),
+    (lambda db: db.key("a").names.append("\ud800"), StateSchemaError, "no Unicode"),
+    (lambda db: db.key("a").names.set(["x", 1]), StateSchemaError, "string"),
+    (lambda db: db.key([1]), StateSchemaError, "type list"),
+    (lambda db: db.key({"a": 1}), StateSchemaError, "type dict"),
+    (lambda db: db.key(("a", object())), StateSchemaError, "type object"),
+    (lambda db: db.key(1 << 64), StateSchemaError, "64 bits"),
+    (lambda db: db.key("\ud800"), StateSchemaError, "no Unicode"),
+    (lambda db: db.scan("total", after=[1]), StateSchemaError, "type list"),
+    (lambda db: db.advance("t", object()), StateSchemaError, "position; .*builtins.object"),
+    (lambda db: db.advance([1], 1), StateSchemaError, "partition .*type list"),
+    (lambda db: db.advance(object(), 1), StateSchemaError, "partition <object"),
+    (lambda db: db.key("a").absent, AttributeError, "total, seen, names.*'absent'"),
 ]
 
 
-@pytest.mark.parametrize("change", REFUSED)
-def test_a_refused_change_opens_no_step(url: str, change: Callable[[Database], object]) -> None:
-    with opened(url) as db:
+@pytest.mark.parametrize(("change", "error", "message"), REFUSED)
+def test_a_refused_change_changes_nothing_and_opens_no_step(
+    url: str, change: Callable[[Database], object], error: type[Exception], message: str
+) -> None:
+    with opened(url, OFTEN) as db:
         db.key("a").names.set(["kept"])
         db.key("a").seen.set("x", 1)
         db.checkpoint()
-        with pytest.raises(StateSchemaError):
+        with pytest.raises(error, match=message):
             change(db)
-        with pytest.raises(StateSchemaError), db.step():
+        with pytest.raises(error), db.step():
             change(db)
         # Nobody waits for this thread: another one begins its step, and checkpoints are taken.
-        worker = threading.Thread(target=lambda: (add(db, "b", 1), db.advance("in", 1)))
-        worker.start()
-        worker.join()
+        in_threads(lambda: (add(db, "b", 1), db.advance("in", 1)))
         wait_for_checkpoints(url)
         assert totals(url) == {"b": 1, "position": {"in": 1}}
         assert (db.key("a").names.get(), db.key("a").seen.items()) == (["kept"], [("x", 1)])
 
 
 def test_a_busy_program_has_a_checkpoint_all_the_time(url: str) -> None:
-    with opened(url) as db:
+    with opened(url, OFTEN) as db:
         number, seen = 0, set()
         while len(seen) < 20:
             number += 1

@@ -10,12 +10,11 @@ import pytest
 import tidelog
 from tests.support import jobs
 from tests.support.cli import tidelog as command
+from tests.unit.library.conftest import NEVER, STATES, opened
 from tidelog import (
     ConfigError,
     Effects,
     JobConfig,
-    List,
-    Map,
     ObjectNotFoundError,
     Schedule,
     StateSchemaError,
@@ -23,23 +22,15 @@ from tidelog import (
     open_store,
 )
 
-NEVER = JobConfig(checkpoint=Schedule(interval=3600))
-STATES = {"total": Value(int), "seen": Map(str, float), "names": List(str)}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return str(tmp_path / "store")
-
 
 def objects(url: str) -> dict[str, bytes]:
     return dict(jobs.contents(open_store(url, Effects())))
 
 
-def write(url: str, total: int, config: JobConfig = NEVER) -> None:
-    with tidelog.open(url, state=STATES, config=config) as db:
+def write(url: str, total: int) -> None:
+    with opened(url) as db:
         db.key("a").total.set(total)
-        db.key("a").seen.set("x", 0.5)
+        db.key("a").seen.set("x", 5)
         db.key(("b", 1)).names.append("first")
         db.advance("t", total)
         db.savepoint(f"total-{total}")
@@ -50,8 +41,8 @@ def test_it_shows_a_savepoint_a_slot_or_the_newest_checkpoint(url: str) -> None:
     write(url, 2)
     with tidelog.open(url, at="total-1") as view:
         assert (view.position, view.key("a").total.get()) == ({"t": 1}, 1)
-        assert view.key("a").seen.items() == [("x", 0.5)]
-        assert view.key("a").seen.get("x") == 0.5
+        assert view.key("a").seen.items() == [("x", 5)]
+        assert view.key("a").seen.get("x") == 5
         assert view.key(("b", 1)).names.get() == ["first"]
         assert view.key("absent").total.get() is None
         assert list(view.scan("total")) == [("a", 1)]
@@ -71,7 +62,7 @@ def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
         for change in (
             lambda: view.key("a").total.set(2),
             view.key("a").total.delete,
-            lambda: view.key("a").seen.set("x", 1.0),
+            lambda: view.key("a").seen.set("x", 1),
             lambda: view.key("a").names.append("x"),
         ):
             with pytest.raises(ConfigError, match="found a change"):
@@ -91,7 +82,7 @@ def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
 
 def test_it_fences_nobody_and_stays_what_it_is(url: str) -> None:
     config = JobConfig(checkpoint=Schedule(interval=0.01), retain=3)
-    with tidelog.open(url, state=STATES, config=config) as db:
+    with opened(url, config) as db:
         for number in range(500):
             db.key(number).total.set(0)
         db.advance("t", 0)

@@ -1,6 +1,5 @@
 """A keyed backend over a memory table, with a clock that a test sets."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -10,18 +9,18 @@ from tidelog.changelog.change import ChangeBatch
 from tidelog.ids import KeyGroup
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.config import FlushConfig
+from tidelog.state.handles.keyed import ValueState
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
-from tidelog.table.port import Table
 
 
-@dataclass
 class Log:
     """Remembers what was flushed."""
 
-    batches: list[ChangeBatch] = field(default_factory=list)
-    metadata: list[SealedBlock] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.batches: list[ChangeBatch] = []
+        self.metadata: list[SealedBlock] = []
 
     def submit(self, batch: ChangeBatch) -> None:
         self.batches.append(batch)
@@ -33,11 +32,12 @@ class Log:
 class Bench:
     """A backend, its log and its time in milliseconds."""
 
-    def __init__(self, table: Table | None = None, **flush: Any) -> None:
+    def __init__(self, **flush: Any) -> None:
         self.now = 1_000
         self.log = Log()
-        self.table = table or MemoryTable()
+        self.table = MemoryTable()
         self.backend = self.open(StateRegistry("operator"), FlushConfig(**flush))
+        self.backend.use_key("k")
 
     def open(self, registry: StateRegistry, flush: FlushConfig) -> KeyedBackend:
         return KeyedBackend(
@@ -54,9 +54,31 @@ class Bench:
     def reopen(self) -> KeyedBackend:
         """The backend of a restart at the last flush."""
         before = self.backend
+        before.flush()
         self.backend = self.open(StateRegistry("operator", before.registry.infos()), before.config)
         self.backend.seqno = before.seqno
+        self.backend.use_key("k")
         return self.backend
+
+    def value(self, schema: str = "n int", name: str = "v") -> ValueState:
+        return ValueState(self.backend, name, schema)
+
+    def update(self, state: ValueState, key: Any, *value: Any) -> None:
+        self.backend.use_key(key)
+        state.update(value)
+
+    def sweep(self) -> None:
+        for _ in self.backend.sweep_expired():
+            pass
+
+    @property
+    def stored(self) -> list[tuple[bytes, bytes]]:
+        return list(self.table.scan(b"", None))
+
+    @property
+    def logged(self) -> int:
+        """Changes in the log."""
+        return sum(map(len, self.log.batches))
 
 
 @pytest.fixture

@@ -27,6 +27,10 @@ def opened(bench: Bench, window: Any) -> Any:
     return window
 
 
+def counts(bench: Bench, size: int, slide: int) -> Any:
+    return opened(bench, aggregate_window(WindowSpan(size, slide), lambda _: 1, add))
+
+
 def give(window: Any, times: Iterable[int]) -> None:
     times = list(times)
     for _, batch in ByKey(lambda _: "k", 1, 4).route(Batch([1] * len(times), times)):
@@ -41,8 +45,7 @@ def rows(bench: Bench, kind: str) -> int:
     """Rows that the table has of states of a kind."""
     bench.backend.flush()
     states = {info.id for info in bench.backend.registry.infos() if info.kind == kind}
-    keys = [key for key, _ in bench.table.scan(b"", None)]
-    return sum(int.from_bytes(key[2:ROW_PREFIX_BYTES], "big") in states for key in keys)
+    return sum(int.from_bytes(key[2:ROW_PREFIX_BYTES], "big") in states for key, _ in bench.stored)
 
 
 def starts(time: int, size: int, slide: int) -> list[int]:
@@ -66,13 +69,13 @@ def test_a_slice_is_the_times_that_are_in_the_same_windows(size: int, slide: int
 
 
 def test_a_record_of_many_windows_is_one_row_and_its_key_has_one_timer(bench: Bench) -> None:
-    window = opened(bench, aggregate_window(WindowSpan(3_600, 10), lambda _: 1, add))
+    window = counts(bench, 3_600, 10)
     give(window, [0, 3, 9])
     assert rows(bench, "window-aggregate") == 1
-    logged = sum(map(len, bench.log.batches))
+    logged = bench.logged
     give(window, [5])
     bench.backend.flush()
-    assert sum(map(len, bench.log.batches)) == logged + 1, "the slice alone; its timer is known"
+    assert bench.logged == logged + 1, "the slice alone; its timer is known"
     fired = fire(window, 3_600)
     assert fired == [("k", start, 4) for start in range(-3_590, 1, 10)]
     assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
@@ -85,8 +88,8 @@ def test_records_are_kept_once(bench: Bench) -> None:
     window = opened(bench, RecordsWindow(WindowSpan(60, 10), held))
     give(window, range(60))
     bench.backend.flush()
-    states = RowDecoder(bench.backend.registry.infos())
-    found = [states.decode(*row) for row in bench.table.scan(b"", None)]
+    decode = RowDecoder(bench.backend.registry.infos()).decode
+    found = [decode(*row) for row in bench.stored]
     kept = [row.value for row in found if row.kind == "window-records"]
     assert kept == [[1] * 10] * 6
     assert dict(fire(window, 10_000)) == {s: 60 - abs(s) for s in range(-50, 60, 10)}
@@ -94,7 +97,7 @@ def test_records_are_kept_once(bench: Bench) -> None:
 
 
 def test_a_record_adds_to_the_windows_that_have_not_fired(bench: Bench) -> None:
-    window = opened(bench, aggregate_window(WindowSpan(30, 10), lambda _: 1, add))
+    window = counts(bench, 30, 10)
     give(window, [25])
     assert fire(window, 29) == [("k", 0, 1)]
     give(window, [22, 9, -1])
@@ -106,7 +109,7 @@ def test_a_record_adds_to_the_windows_that_have_not_fired(bench: Bench) -> None:
 
 
 def test_windows_without_records_are_not_emitted(bench: Bench) -> None:
-    window = opened(bench, aggregate_window(WindowSpan(20, 10), lambda _: 1, add))
+    window = counts(bench, 20, 10)
     give(window, [0, 100])
     assert fire(window, 10_000) == [("k", s, 1) for s in (-10, 0, 90, 100)]
 
@@ -128,23 +131,20 @@ def test_a_window_without_a_value_fires_once(
 
 
 def test_windows_of_a_restored_table_are_added_to(bench: Bench) -> None:
-    span = WindowSpan(10, 10)
-    give(opened(bench, aggregate_window(span, lambda _: 1, add)), [1, 2, 15, 33])
-    bench.backend.flush()
+    give(counts(bench, 10, 10), [1, 2, 15, 33])
     bench.reopen()
-    window = opened(bench, aggregate_window(span, lambda _: 1, add))
+    window = counts(bench, 10, 10)
     give(window, [21, 35, 45, 11, 3])
-    counts = {0: 3, 10: 2, 20: 1, 30: 2, 40: 1}
-    assert fire(window, 100) == [("k", start, count) for start, count in counts.items()]
+    assert fire(window, 100) == [("k", 10 * n, count) for n, count in enumerate([3, 2, 1, 2, 1])]
     assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
 
 
 def test_windows_that_open_and_fire_between_two_flushes_are_not_logged(bench: Bench) -> None:
-    window = opened(bench, aggregate_window(WindowSpan(10, 10), lambda _: 1, add))
+    window = counts(bench, 10, 10)
     give(window, [1, 12, 2])
     assert fire(window, 9) == [("k", 0, 2)]
     bench.backend.flush()
-    assert sum(map(len, bench.log.batches)) == 2, "the second window and its timer"
+    assert bench.logged == 2, "the second window and its timer"
     give(window, [13, 25])
     assert fire(window, 19) == [("k", 10, 2)]
     assert fire(window, 29) == [("k", 20, 1)]

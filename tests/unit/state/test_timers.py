@@ -1,5 +1,7 @@
 """Timers fire once, at or below the limit, in order, also across flushes and restarts."""
 
+from collections.abc import Callable, Iterable
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -10,13 +12,24 @@ from tidelog.state.handles.timers import Timers
 from tidelog.state.key_groups import decode_key
 
 
-def fire(bench: Bench, timers: Timers, limit: int) -> list[tuple[object, int]]:
+def taken(
+    bench: Bench,
+    timers: Timers,
+    due: Iterable[tuple[int, bytes]],
+    handle: Callable[[int], object] = lambda time: None,
+) -> list[tuple[object, int]]:
+    """Fire these timers, each with its key current."""
     fired = []
-    for time, key in timers.expired(limit):
+    for time, key in due:
         bench.backend.use_encoded_key(key)
+        handle(time)
         timers.delete(time)
         fired.append((decode_key(key), time))
     return fired
+
+
+def fire(bench: Bench, timers: Timers, limit: int) -> list[tuple[object, int]]:
+    return taken(bench, timers, timers.expired(limit))
 
 
 def register(bench: Bench, timers: Timers, key: object, *times: int) -> None:
@@ -37,11 +50,10 @@ def test_a_timer_fires_at_its_time_and_once(bench: Bench) -> None:
 @pytest.mark.parametrize("flushed", [False, True])
 def test_times_of_a_key_are_listed_in_order_also_below_zero(bench: Bench, flushed: bool) -> None:
     timers = Timers(bench.backend)
-    register(bench, timers, "k", 5, -7, 300, 0)
     register(bench, timers, "other", 6)
+    register(bench, timers, "k", 5, -7, 300, 0)
     if flushed:
         bench.backend.flush()
-    bench.backend.use_key("k")
     assert list(timers.list()) == [-7, 0, 5, 300]
     timers.delete(5)
     timers.delete(77)
@@ -51,7 +63,6 @@ def test_times_of_a_key_are_listed_in_order_also_below_zero(bench: Bench, flushe
 
 def test_timers_of_a_restored_table_are_found(bench: Bench) -> None:
     register(bench, Timers(bench.backend), "k", 10, 20)
-    bench.backend.flush()
     timers = Timers(bench.reopen())
     due = timers.next_due()
     assert due is not None and due <= 10, "a lower bound, whatever the table holds"
@@ -63,14 +74,12 @@ def test_timers_of_a_restored_table_are_found(bench: Bench) -> None:
 def test_a_handler_may_delete_and_add_timers(bench: Bench) -> None:
     timers = Timers(bench.backend)
     register(bench, timers, "k", 1, 2, 3)
-    fired = []
-    for time, key in timers.expired(10):
-        bench.backend.use_encoded_key(key)
+
+    def handle(_: int) -> None:
         timers.delete(2)
         timers.register(50)
-        timers.delete(time)
-        fired.append(time)
-    assert fired == [1, 3]
+
+    assert taken(bench, timers, timers.expired(10), handle) == [("k", 1), ("k", 3)]
     assert fire(bench, timers, 50) == [("k", 50)]
 
 
@@ -82,28 +91,17 @@ def test_more_timers_than_are_read_ahead_all_fire(bench: Bench) -> None:
 
 
 def test_timers_that_are_registered_meanwhile_fire_in_their_turn(bench: Bench) -> None:
-    timers = Timers(bench.backend)
-    register(bench, timers, "k", 1, 4, 9)
-    fired = []
-    for time, key in timers.expired_in_turn(12):
-        bench.backend.use_encoded_key(key)
-        timers.delete(time)
-        if time % 2:
-            timers.register(time + 2)
-        fired.append(time)
-    assert fired == [1, 3, 4, 5, 7, 9, 11]
-    assert fire(bench, timers, 13) == [("k", 13)]
-
-
-def test_all_timers_fire_at_the_latest_time_there_is(bench: Bench) -> None:
     timers, latest = Timers(bench.backend), 2**63 - 1
-    register(bench, timers, "k", 5, latest)
-    fired = []
-    for time, key in timers.expired_in_turn(latest):
-        bench.backend.use_encoded_key(key)
-        timers.delete(time)
-        fired.append(time)
-    assert fired == [5, latest]
+    register(bench, timers, "k", 1, 4, 9, latest)
+
+    def handle(time: int) -> None:
+        if time % 2 and time < 13:
+            timers.register(time + 2)
+
+    fired = taken(bench, timers, timers.expired_in_turn(12), handle)
+    assert [time for _, time in fired] == [1, 3, 4, 5, 7, 9, 11]
+    fired = taken(bench, timers, timers.expired_in_turn(latest))
+    assert [time for _, time in fired] == [13, latest], "also at the latest time there is"
     assert list(timers.expired_in_turn(latest)) == []
 
 
@@ -112,23 +110,21 @@ def test_only_timers_that_are_listed_have_a_row_by_key(bench: Bench, listed: boo
     timers = Timers(bench.backend, listed=listed)
     register(bench, timers, "k", 5)
     bench.backend.flush()
-    assert len(list(bench.table.scan(b"", None))) == 1 + listed
+    assert len(bench.stored) == 1 + listed
     assert fire(bench, timers, 5) == [("k", 5)]
     bench.backend.flush()
-    assert list(bench.table.scan(b"", None)) == []
+    assert bench.stored == []
+
+
+STEPS = st.tuples(
+    st.sampled_from(["register", "register", "delete", "fire", "flush", "reopen"]),
+    st.sampled_from("abc"),
+    st.integers(-3, 20),
+)
 
 
 @looking(60, deep=25)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["register", "register", "delete", "fire", "flush", "reopen"]),
-            st.sampled_from("abc"),
-            st.integers(-3, 20),
-        ),
-        max_size=60,
-    )
-)
+@given(st.lists(STEPS, max_size=60))
 def test_timers_fire_like_a_sorted_set(steps: list[tuple[str, str, int]]) -> None:
     bench = Bench()
     timers = Timers(bench.backend)
@@ -144,13 +140,11 @@ def test_timers_fire_like_a_sorted_set(steps: list[tuple[str, str, int]]) -> Non
                 model.discard((key, time))
             case "fire":
                 due = {timer for timer in model if timer[1] <= time}
-                fired = fire(bench, timers, time)
-                assert sorted(fired, key=str) == sorted(due, key=str)
+                assert sorted(fire(bench, timers, time), key=str) == sorted(due, key=str)
                 model -= due
             case "flush":
                 bench.backend.flush()
             case "reopen":
-                bench.backend.flush()
                 timers = Timers(bench.reopen())
         earliest = min((t for _, t in model), default=None)
         bound = timers.next_due()

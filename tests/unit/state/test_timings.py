@@ -1,53 +1,23 @@
 """Phases of a restore: what overlaps counts once."""
 
-import asyncio
-
-import pytest
+from contextlib import suppress
 
 from tests.support.clock import VirtualClock
-from tidelog.state.restore.progress import PhaseTimer, RestoreTimings
+from tidelog.state.restore.progress import RestoreTimings
 
 
-def test_time_that_two_spend_in_a_phase_side_by_side_counts_once() -> None:
-    async def steps() -> list[float]:
-        clock = VirtualClock(auto=False)
-        timer = PhaseTimer(clock)
-        seen = [timer.seconds]
-        with timer:
-            await clock.advance(2)
-            with timer:
-                await clock.advance(3)
-            seen.append(timer.seconds)
-            await clock.advance(4)
-        await clock.advance(10)
-        with timer:
-            await clock.advance(1)
-        return [*seen, timer.seconds]
-
-    assert asyncio.run(steps()) == [0, 5, 10]
-
-
-def test_the_time_of_a_phase_that_fails_counts() -> None:
-    clock = VirtualClock(auto=False)
-    timer = PhaseTimer(clock)
-
-    def fail() -> None:
-        with timer:
-            clock.spend(3)
-            raise ValueError
-
-    with pytest.raises(ValueError):
-        fail()
-    clock.spend(1)
-    assert timer.seconds == 3
-
-
-def test_phases_are_timed_apart() -> None:
+def test_time_that_two_spend_in_a_phase_side_by_side_counts_once_also_when_one_fails() -> None:
     clock = VirtualClock(auto=False)
     timings = RestoreTimings(clock)
-    with timings.download:
+    with timings.download, timings.fetch_log:
         clock.spend(2)
-        with timings.fetch_log:
-            clock.spend(1)
-    assert (timings.download.seconds, timings.fetch_log.seconds) == (3, 1)
-    assert (timings.open.seconds, timings.replay.seconds) == (0, 0)
+        with suppress(ValueError), timings.download:
+            clock.spend(3)
+            raise ValueError
+        assert timings.download.seconds == 5
+        clock.spend(4)
+    clock.spend(10)
+    with timings.download:
+        clock.spend(1)
+    found = (timings.download, timings.fetch_log, timings.open, timings.replay)
+    assert [each.seconds for each in found] == [10, 9, 0, 0]
