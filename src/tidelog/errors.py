@@ -71,6 +71,18 @@ class TidelogError(Exception):
         return f"{head}. Next: {self.action} ({retry})."
 
 
+def error_fields(error: TidelogError) -> dict[str, Any]:
+    """An error as JSON."""
+    return {
+        "type": type(error).__name__,
+        "what": error.what,
+        "expected": error.expected,
+        "found": error.found,
+        "action": error.action,
+        "retry_safe": error.retry_safe,
+    }
+
+
 def _rebuild(
     kind: type[TidelogError],
     what: str,

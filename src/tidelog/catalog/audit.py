@@ -64,6 +64,17 @@ class AuditReport:
         return max((verdict.slot for verdict in self.slots if verdict.restorable), default=None)
 
 
+def next_step(finding: Finding, newest: Slot | None) -> str:
+    """What to do about a finding; `newest` is the newest checkpoint that can be restored."""
+    if finding.newer_format:
+        return "use the tidelog release that wrote it, or a newer one"
+    if not finding.unusable:
+        return "find out what else writes or deletes objects under this URL"
+    if newest is None:
+        return "bring the object back from a backup; no other checkpoint can be restored"
+    return f"bring the object back from a backup, or restore slot {newest}"
+
+
 async def audit(
     store: ObjectStore, *, deep: bool = False, progress: Progress = no_progress
 ) -> AuditReport:

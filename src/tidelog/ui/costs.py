@@ -7,27 +7,22 @@ model's and the price books', with their own defaults, and say for how long they
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from tidelog.checkpoint.invariants import direct_needs
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.sizes import replay_changes
 from tidelog.cost.model.restoring import Fetch, Objects, restore_s
-from tidelog.cost.model.settings import Settings
+from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import PriceBook, choose_books
 from tidelog.storage import object_names
-from tidelog.ui.document import (
-    BillLine,
-    BillPart,
-    ObjectsRead,
-    ObjectsStored,
-    RequestsADay,
-    RestorePart,
-)
+from tidelog.ui.live import Json, figure
 from tidelog.ui.read import StoreView, newest_checkpoint
-from tidelog.ui.stored import unreadable_descriptors
+from tidelog.ui.stored import problem_of
 
 _KINDS: Final = {
     object_names.SEGMENTS: "log segments",
@@ -51,6 +46,70 @@ _ENOUGH_S: Final = 60.0
 """Requests are not extrapolated to a day from less than this."""
 
 
+class RestorePart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restore of one checkpoint reads, and what it would take."""
+
+    slot: int
+    fetch: Fetch
+    seconds: float
+    """By the model of `tidelog estimate`, from a started process to running tasks."""
+    replay_s: float
+    """The part of them in which changes are replayed."""
+    link: Link
+    replay_per_s: float
+    possible: bool
+    """No problem of the checkpoint is known."""
+
+
+class ObjectsStored(msgspec.Struct, frozen=True):
+    """Objects of one kind in the store."""
+
+    kind: str
+    objects: int
+    bytes: int
+
+
+class RequestsADay(msgspec.Struct, frozen=True):
+    """Requests a day at the pace since the job's start."""
+
+    put: float
+    list: float
+    get: float
+    delete: float
+    bytes_written: float
+    bytes_read: float
+    over_s: float
+    """Seconds that they were counted for."""
+
+
+class BillLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A day at one provider, in its currency."""
+
+    provider: str
+    title: str
+    region: str
+    currency: str
+    as_of: str
+    storage: float
+    requests: float | None
+    """Null where nobody counts requests."""
+    transfer: float | None
+    total: float
+    here: bool
+    """The store's URL says that it is this provider's."""
+    warning: str | None
+
+
+class BillPart(msgspec.Struct, frozen=True):
+    """What a day costs."""
+
+    stored: tuple[ObjectsStored, ...]
+    at_ms: int
+    """When the objects were listed."""
+    requests: RequestsADay | None
+    lines: tuple[BillLine, ...]
+
+
 def restore_part(view: StoreView) -> RestorePart | None:
     """The restore of the newest checkpoint that can be read; None without any."""
     checkpoint = newest_checkpoint(view.slots)
@@ -58,33 +117,15 @@ def restore_part(view: StoreView) -> RestorePart | None:
         return None
     fetch, settings = _fetch(view, checkpoint), Settings()
     whole = restore_s(fetch, settings)
-    download = restore_s(replace(fetch, changes=0.0), settings)
-    reads = (
-        _read("manifests of all retained checkpoints", fetch.slots),
-        _read("descriptors of all retained checkpoints", fetch.described),
-        _read("descriptors of this one, once more", fetch.descriptors),
-        _read("table files", fetch.files),
-        _read("log segments, in part", fetch.segments),
-    )
-    wrong = any(checkpoint.slot in finding.unusable for finding in view.findings)
     return RestorePart(
         slot=checkpoint.slot,
-        reads=reads,
-        bytes=sum(each.bytes for each in reads),
-        changes=int(fetch.changes),
+        fetch=fetch,
         seconds=whole,
-        download_s=download,
-        replay_s=whole - download,
-        link_bytes_per_s=settings.link.bytes_per_s,
-        link_latency_s=settings.link.latency_s,
-        link_requests=settings.link.requests,
+        replay_s=whole - restore_s(replace(fetch, changes=0.0), settings),
+        link=settings.link,
         replay_per_s=settings.materialize.replay_rate,
-        possible=not (wrong or unreadable_descriptors(view, checkpoint)),
+        possible=problem_of(view, checkpoint.slot) is None,
     )
-
-
-def _read(kind: str, objects: Objects) -> ObjectsRead:
-    return ObjectsRead(kind, int(objects.count), int(objects.bytes))
 
 
 def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
@@ -121,7 +162,7 @@ def _files(view: StoreView, checkpoint: Checkpoint) -> Objects:
 
 
 def bill_part(
-    view: StoreView, status: Mapping[str, Any] | None, started_ms: int | None, now_ms: int
+    view: StoreView, status: Json | None, started_ms: int | None, now_ms: int
 ) -> BillPart:
     """What a day costs by all price books, that of the store's own provider first.
 
@@ -147,26 +188,23 @@ def _sizes(view: StoreView) -> dict[str, list[int]]:
     return {**found, "manifests": list(view.slots.sizes.values())}
 
 
-def _requests(
-    status: Mapping[str, Any] | None, started_ms: int | None, now_ms: int
-) -> RequestsADay | None:
+def _requests(status: Json | None, started_ms: int | None, now_ms: int) -> RequestsADay | None:
     store = status.get("store") if status is not None else None
-    if store is None or started_ms is None or now_ms - started_ms < _ENOUGH_S * 1000:
+    if not store or started_ms is None or now_ms - started_ms < _ENOUGH_S * 1000:
         return None
     over_s = (now_ms - started_ms) / 1000
 
     def a_day(*operations: str) -> float:
         # Every attempt is billed, also one that was repeated.
-        attempts: int = sum(store.get(name, {}).get("attempts", 0) for name in operations)
-        return attempts / over_s * DAY_S
+        return sum(figure(store, name, "attempts") or 0 for name in operations) / over_s * DAY_S
 
     return RequestsADay(
         put=a_day("put", "create"),
         list=a_day("list"),
         get=a_day("get", "head"),
         delete=a_day("delete"),
-        bytes_written=store.get("bytes_written", 0) / over_s * DAY_S,
-        bytes_read=store.get("bytes_read", 0) / over_s * DAY_S,
+        bytes_written=(figure(store, "bytes_written") or 0) / over_s * DAY_S,
+        bytes_read=(figure(store, "bytes_read") or 0) / over_s * DAY_S,
         over_s=over_s,
     )
 
@@ -180,9 +218,16 @@ def _line(
 ) -> BillLine:
     billed = sum(max(size, book.minimum_object_bytes) for of in sizes.values() for size in of)
     storage = billed / book.gb_bytes * book.storage_gb_month * DAY_S / MONTH_S
-    asked = _asked(book, requests) if requests is not None else None
-    moved = _moved(book, requests) if requests is not None else None
-    today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
+    asked = moved = None
+    if requests is not None:
+        asked = (
+            requests.put * book.put_per_1000
+            + requests.list * book.list_per_1000
+            + requests.get * book.get_per_1000
+            + requests.delete * book.delete_per_1000
+        ) / 1000
+        written, read = requests.bytes_written, requests.bytes_read
+        moved = (written * book.upload_gb + read * book.retrieval_gb) / book.gb_bytes
     return BillLine(
         provider=book.provider,
         title=book.title,
@@ -194,19 +239,5 @@ def _line(
         transfer=moved,
         total=storage + (asked or 0.0) + (moved or 0.0),
         here=book.provider == own,
-        warning=book.warning(today),
+        warning=book.warning(datetime.fromtimestamp(now_ms / 1000, UTC).date()),
     )
-
-
-def _asked(book: PriceBook, requests: RequestsADay) -> float:
-    return (
-        requests.put * book.put_per_1000
-        + requests.list * book.list_per_1000
-        + requests.get * book.get_per_1000
-        + requests.delete * book.delete_per_1000
-    ) / 1000
-
-
-def _moved(book: PriceBook, requests: RequestsADay) -> float:
-    written = requests.bytes_written * book.upload_gb
-    return (written + requests.bytes_read * book.retrieval_gb) / book.gb_bytes

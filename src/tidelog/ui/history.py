@@ -5,14 +5,12 @@ many every other one goes and the next ones lie further apart; a checkpoint is r
 the store has dropped it.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from tidelog.checkpoint.manifest import Checkpoint, MaterializationRef
-from tidelog.ids import Slot, SubtaskId
-from tidelog.ui.document import CheckpointPoint, Materialized
+from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.ids import Slot
 
 T = TypeVar("T")
 
@@ -45,81 +43,70 @@ class Downsampled(Generic[T]):
         return list(self._kept)
 
 
+@dataclass(slots=True)
 class SeenCheckpoints:
     """Checkpoints of the store and of the job, oldest first; each once."""
 
-    def __init__(self, limit: int = CHECKPOINTS) -> None:
-        self._limit = limit
-        self._points: dict[tuple[int, int], CheckpointPoint] = {}
+    limit: int = CHECKPOINTS
+    _points: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, points: Iterable[CheckpointPoint]) -> None:
+    def add(self, points: Iterable[dict[str, Any]]) -> None:
         """Take points; one that says where its time went replaces one that does not."""
         for point in points:
-            key = point.slot, point.checkpoint_id
-            known = self._points.get(key)
-            if known is None or known.phases is None or point.phases is not None:
+            key = point["slot"], point.get("checkpoint_id", 0)
+            if not self._points.get(key, {}).get("phases") or point.get("phases"):
                 self._points[key] = point
-        for key in sorted(self._points)[: -self._limit]:
+        for key in sorted(self._points)[: -self.limit]:
             del self._points[key]
 
-    def all(self) -> list[CheckpointPoint]:
-        """The points by slot."""
-        return [point for _, point in sorted(self._points.items())]
+    def all(self, stored: Mapping[Slot, Checkpoint]) -> list[dict[str, Any]]:
+        """The points by slot; those that are stored are marked."""
+        here = {(each.slot, each.checkpoint_id) for each in stored.values()}
+        return [{**point, "stored": key in here} for key, point in sorted(self._points.items())]
 
 
-@dataclass(frozen=True, slots=True)
-class FirstNamed:
-    """The first known checkpoint that names a materialization."""
-
-    event: Materialized
-    before: bool
-    """The checkpoint was the oldest one when the store was read, so an older checkpoint, deleted
-    since, may have named the table first."""
-
-
+@dataclass(slots=True)
 class SeenMaterializations:
-    """When each table was uploaded, as far as checkpoints tell."""
+    """When each table was uploaded, as far as checkpoints and the job tell."""
 
-    def __init__(self, limit: int = MATERIALIZATIONS) -> None:
-        self._limit = limit
-        self._first: OrderedDict[str, FirstNamed] = OrderedDict()
-        self._newest: Slot | None = None
-        self._told: dict[tuple[str, int, int], Materialized] = {}
-        """Uploads that the job itself told, by operator, subtask and first change to replay."""
+    limit: int = MATERIALIZATIONS
+    _events: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
+    """Uploads by operator, subtask and first change to replay; without `at_ms` where the oldest
+    checkpoint that was seen names the table: an older one, deleted since, may have done so first.
+    """
+    _newest: Slot | None = None
 
-    def told(self, events: Iterable[Materialized]) -> None:
+    def told(self, events: Iterable[dict[str, Any]]) -> None:
         """Take what a job says: it knows every one of its checkpoints."""
-        self._told |= {(each.operator, each.subtask, each.upto): each for each in events}
-        for key in sorted(self._told, key=lambda key: self._told[key].at_ms)[: -self._limit]:
-            del self._told[key]
+        self._events |= {_key(each): each for each in events}
+        self._forget()
 
     def add(self, checkpoints: Mapping[Slot, Checkpoint]) -> None:
         """Take the checkpoints that are stored."""
-        fresh = [
-            c for s, c in sorted(checkpoints.items()) if self._newest is None or s > self._newest
-        ]
-        for checkpoint in fresh:
-            before = self._newest is None
+        for slot, checkpoint in sorted(checkpoints.items()):
+            if self._newest is not None and slot <= self._newest:
+                continue
+            at_ms = None if self._newest is None else checkpoint.created_ms
             for owner, state in checkpoint.subtasks():
-                ref = state.materialization
-                if ref is not None and ref.descriptor not in self._first:
-                    who = SubtaskId(owner.id, state.index)
-                    self._first[ref.descriptor] = FirstNamed(_event(who, checkpoint, ref), before)
-            self._newest = checkpoint.slot
-        while len(self._first) > self._limit:
-            self._first.popitem(last=False)
+                if (ref := state.materialization) is not None:
+                    table = {"table_bytes": ref.table_bytes, "upto": ref.upto, "at_ms": at_ms}
+                    event = {"operator": owner.id, "subtask": state.index, **table}
+                    self._events.setdefault(_key(event), event)
+            self._newest = slot
+        self._forget()
 
-    def first(self, who: SubtaskId, ref: MaterializationRef) -> FirstNamed | None:
-        """The first known checkpoint that names it; None when that was long ago."""
-        told = self._told.get((*who, ref.upto))
-        return self._first.get(ref.descriptor) if told is None else FirstNamed(told, False)
+    def _forget(self) -> None:
+        for key in sorted(self._events, key=lambda key: _at(self._events[key]))[: -self.limit]:
+            del self._events[key]
 
-    def events(self) -> list[Materialized]:
+    def all(self) -> list[dict[str, Any]]:
         """Uploads whose time is known, oldest first."""
-        seen = (first.event for first in self._first.values() if not first.before)
-        events = {(each.operator, each.subtask, each.upto): each for each in seen} | self._told
-        return sorted(events.values(), key=lambda each: each.at_ms)[-self._limit :]
+        return sorted((e for e in self._events.values() if _at(e)), key=_at)
 
 
-def _event(who: SubtaskId, checkpoint: Checkpoint, ref: MaterializationRef) -> Materialized:
-    return Materialized(who.operator, who.subtask, checkpoint.created_ms, ref.table_bytes, ref.upto)
+def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    return event.get("operator"), event.get("subtask"), event.get("upto")
+
+
+def _at(event: Mapping[str, Any]) -> int:
+    return event.get("at_ms") or 0

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.checkpoint.finding import Finding
 from tidelog.effects import Clock
 from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import Checkpoint, Snapshot, require_checkpoint
@@ -28,7 +29,7 @@ from tidelog.spark.checkpoint.summary import (
 )
 from tidelog.spark.plugin.check_result import CheckResult
 from tidelog.storage.port import ObjectStore
-from tidelog.ui.document import Document, Problem, QueryPart, StateStorePart
+from tidelog.ui.document import Document, QueryPart, StateStorePart
 from tidelog.ui.read import StoreReader
 from tidelog.ui.watch import Watcher, reads_of
 
@@ -90,19 +91,11 @@ def query_id(metadata: bytes) -> str | None:
 
 def query_part(view: QueryView) -> QueryPart:
     """Batches, state stores and the log of a checkpoint."""
-    log = summarize_log(view.checkpoint, view.located.assessment)
     return QueryPart(
         id=view.query,
-        batches=tuple(view.batches),
-        stores=tuple(_state_stores(view)),
-        segments=log.segments,
-        segment_bytes=log.bytes,
-        roll_ups=log.roll_ups,
-        live_changelogs=log.live_changelogs,
-        live_bytes=log.live_bytes,
-        expired_changelogs=log.expired_changelogs,
-        orphan_segments=log.orphan_segments,
-        orphan_bytes=log.orphan_bytes,
+        batches=view.batches,
+        stores=list(_state_stores(view)),
+        log=summarize_log(view.checkpoint, view.located.assessment),
     )
 
 
@@ -141,11 +134,12 @@ def _snapshots(checkpoint: Checkpoint, store: Store) -> list[int]:
     return [s.version for s in store.snapshots if s.version <= newest + 1 and counts(s)]
 
 
-def _problems(checks: list[CheckResult]) -> Iterator[Problem]:
+def _problems(checks: list[CheckResult]) -> Iterator[Finding]:
     for check in checks:
         if check.verdict == "fail" and check.check in _DAMAGE:
             passed = f"the check `{check.check}` of `tidelog spark doctor` to pass"
-            yield Problem("the checkpoint", passed, check.found, check.action or "")
+            where = "the checkpoint"
+            yield Finding(check.check, where, passed, check.found, action=check.action or "")
 
 
 def _notices(checks: list[CheckResult]) -> Iterator[str]:
@@ -201,17 +195,9 @@ class QueryWatcher:
             url=self.store.url,
             at_ms=self.clock.now_ms(),
             job="Spark query" if view.query is None else f"Spark query {view.query}",
-            generation=None,
-            started_ms=None,
             phase="checkpoint",
             notices=(*failure, *_notices(view.checks)),
             problems=tuple(_problems(view.checks)),
-            live=None,
-            checkpoints=(),
-            slots=(),
-            materialized=(),
-            restore=None,
-            bill=None,
             reads=reads_of(view.read_ms, view.read_ms, self.store.request_metrics),
             query=query_part(view),
         )

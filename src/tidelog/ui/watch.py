@@ -6,12 +6,12 @@ is a notice on the page, never an error, once the store was read.
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Final, Protocol
 
-import msgspec
-
+from tidelog.checkpoint.finding import Finding
+from tidelog.checkpoint.invariants import unreadable
 from tidelog.checkpoint.manifest import Start
 from tidelog.effects import Clock
 from tidelog.errors import ControlError, TidelogError
@@ -20,9 +20,17 @@ from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import Done, Request
 from tidelog.storage.metrics import RequestMetrics
 from tidelog.ui.costs import bill_part, restore_part
-from tidelog.ui.document import CheckpointPoint, Document, LivePart, Problem, Reads
+from tidelog.ui.document import Document, Reads
 from tidelog.ui.history import Downsampled, SeenCheckpoints, SeenMaterializations
-from tidelog.ui.live import Figures, Sample, completed_points, figures_of, live_part, told_uploads
+from tidelog.ui.live import (
+    LivePart,
+    Sample,
+    completed_points,
+    figure,
+    live_part,
+    status_in,
+    told_uploads,
+)
 from tidelog.ui.read import StoreReader, StoreView, newest_checkpoint
 from tidelog.ui.stored import problems, slot_parts, stored_points
 
@@ -87,8 +95,7 @@ class Watcher:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 done = await self.ask(Request(self.reader.store.url, "observe"))
-            figures = figures_of(done)
-            points, uploads = completed_points(done), told_uploads(done)
+            look = Sample(self.clock.now_ms(), status_in(done))
         except TimeoutError:
             self._lost(f"The job on this store has not answered for {_PATIENCE_S:g} s.")
         except ControlError as error:
@@ -96,11 +103,10 @@ class Watcher:
         except TidelogError as error:
             self._lost(f"The job that runs on this store does not show its figures: {error}")
         else:
-            look = Sample(self.clock.now_ms(), figures)
             self._done, self._looks, self._silence = done, (*self._looks[-1:], look), ""
             self._samples.add(look.to_keep())
-            self._seen.add(points)
-            self._materialized.told(uploads)
+            self._seen.add(completed_points(done))
+            self._materialized.told(told_uploads(done))
 
     def _lost(self, why: str) -> None:
         self._done, self._looks, self._silence = None, (), why
@@ -144,28 +150,32 @@ class Watcher:
         self._materialized.add(view.slots.checkpoints)
 
     def _document(self, view: StoreView) -> Document:
-        now_ms, done = self.clock.now_ms(), self._done
-        figures = self._looks[-1].figures if self._looks else None
-        newest, started_ms = newest_checkpoint(view.slots), _started_ms(view, figures)
-        jobs = [entry.job for _, entry in sorted(view.slots.entries.items())]
+        now_ms, status = self.clock.now_ms(), self._looks[-1].status if self._looks else None
+        newest = newest_checkpoint(view.slots)
         ended = newest is not None and newest.final
-        phase = "finished" if ended else "not running here"
+        generation = view.slots.generation
+        jobs = [entry.job for _, entry in sorted(view.slots.entries.items())]
+        job, phase = jobs[-1] if jobs else None, "finished" if ended else "not running here"
+        if status is not None:
+            job, phase = status["job"], status.get("phase", "running")
+            generation = figure(status, "generation")
+        started_ms = _started_ms(view, generation)
         return Document(
             release=version("tidelog"),
             url=view.url,
             at_ms=now_ms,
-            job=figures.job if figures is not None else (jobs[-1] if jobs else None),
-            generation=figures.generation if figures is not None else view.slots.generation,
+            job=job,
+            generation=generation,
             started_ms=started_ms,
-            phase=figures.phase if figures is not None else phase,
-            notices=(self._silence,) if done is None and not ended and self._silence else (),
+            phase=phase,
+            notices=(self._silence,) if status is None and not ended and self._silence else (),
             problems=(*self._unread(), *problems(view)),
             live=self._live(),
-            checkpoints=self._checkpoints(view),
-            slots=tuple(slot_parts(view, self._materialized)),
-            materialized=tuple(self._materialized.events()),
+            checkpoints=tuple(self._seen.all(view.slots.checkpoints)),
+            slots=tuple(slot_parts(view)),
+            materialized=tuple(self._materialized.all()),
             restore=restore_part(view),
-            bill=bill_part(view, done.status if done is not None else None, started_ms, now_ms),
+            bill=bill_part(view, status, started_ms, now_ms),
             reads=reads_of(view.read_ms, view.objects_ms, self.reader.store.request_metrics),
         )
 
@@ -174,20 +184,11 @@ class Watcher:
             return None
         return live_part(self._done, self._looks, self._samples.all())
 
-    def _checkpoints(self, view: StoreView) -> tuple[CheckpointPoint, ...]:
-        """All that were seen; those that the store had when it was read last are marked."""
-        stored = {(c.slot, c.checkpoint_id) for c in view.slots.checkpoints.values()}
-        return tuple(
-            msgspec.structs.replace(point, stored=(point.slot, point.checkpoint_id) in stored)
-            for point in self._seen.all()
-        )
-
-    def _unread(self) -> tuple[Problem, ...]:
+    def _unread(self) -> tuple[Finding, ...]:
         error = self._failure
-        if error is None:
-            return ()
-        expected, found = error.expected or "an answer", error.found or str(error)
-        return (Problem(error.what, expected, found, error.action),)
+        return (
+            () if error is None else (replace(unreadable(error.what, error), action=error.action),)
+        )
 
 
 def _silence(error: ControlError) -> str:
@@ -200,9 +201,8 @@ def _silence(error: ControlError) -> str:
     return f"The job that runs on this store is not shown: {error}"
 
 
-def _started_ms(view: StoreView, figures: Figures | None) -> int | None:
+def _started_ms(view: StoreView, generation: int | None) -> int | None:
     """When the incarnation that runs took the store over."""
-    generation = figures.generation if figures is not None else view.slots.generation
     entry = view.slots.entries.get(Slot(generation)) if generation is not None else None
     return entry.created_ms if isinstance(entry, Start) else None
 

@@ -92,7 +92,7 @@ def test_damage_is_told_and_the_page_is_written(tmp_path: Path) -> None:
     target = tmp_path / "page.html"
     result = tidelog("report", store, "--output", target)
     assert result.exit_code == 1
-    assert name in result.stdout and "  next: bring it back from a backup" in result.stdout
+    assert name in result.stdout and "  next: bring the object back from a backup" in result.stdout
     [problem] = embedded(target)["problems"]
     assert problem["where"] == name
 

@@ -27,7 +27,7 @@ from tidelog.ids import Slot
 from tidelog.runtime.control.address import DIRECTORY_VARIABLE
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
-from tidelog.ui.document import Document, Materialized
+from tidelog.ui.document import Document
 from tidelog.ui.page import page, policy
 from tidelog.ui.read import StoreReader
 from tidelog.ui.server import PageServer, page_server
@@ -198,11 +198,13 @@ def test_a_job_of_hundreds_of_subtasks_has_a_page_that_can_be_read(
     operator = slot.operators[-1]
     replace = msgspec.structs.replace
     subtasks = tuple(
-        replace(operator.subtasks[0], index=at, table_bytes=1000 * at) for at in range(384)
+        replace(operator.subtasks[0], index=at, materialized_bytes=1000 * at) for at in range(384)
     )
     large = replace(slot, operators=(replace(operator, subtasks=subtasks),))
     uploads = tuple(
-        Materialized(operator.id, at % 384, document.at_ms + 100 * at, at, at) for at in range(1000)
+        {"operator": operator.id, "subtask": at % 384, "table_bytes": at, "upto": at}
+        | {"at_ms": document.at_ms + 100 * at}
+        for at in range(1000)
     )
     slots = (large, *document.slots[1:])
     path = tmp_path / "large.html"
@@ -245,7 +247,8 @@ def test_a_chart_tells_its_numbers_under_the_pointer_and_below(
     tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
     newest = document_of(filled()).checkpoints[-1]
     tip = tab.evaluate("document.querySelector('#tide .tip:not([hidden])').textContent")
-    assert f"Slot {newest.slot}" in tip and f"{newest.log_bytes / 1024:.2f}\u00a0KiB" in tip
+    log_kib = newest["sizes"]["log_full_bytes"] / 1024
+    assert f"Slot {newest['slot']}" in tip and f"{log_kib:.2f}\u00a0KiB" in tip
     tab.evaluate("document.querySelector('#tide summary').click()")
     rows = tab.evaluate("document.querySelectorAll('#tide details table tbody tr').length")
     assert rows == 3

@@ -92,9 +92,9 @@ def test_the_query_and_the_log_are_named() -> None:
     assert document.job == "Spark query 3f43980e-0a67-46ab-88dc-4b831f39a269"
     assert document.problems == () and document.notices == ()
     query = query_of(made.objects)
-    assert query.segments == len(made.segments())
-    assert query.segment_bytes == sum(len(made.objects[name]) for name in made.segments())
-    assert (query.roll_ups, query.orphan_segments) == (1, 0)
+    assert query.log.segments == len(made.segments())
+    assert query.log.bytes == sum(len(made.objects[name]) for name in made.segments())
+    assert (query.log.roll_ups, query.log.orphan_segments) == (1, 0)
     del made.objects["metadata"]
     assert document_of(made.objects).job == "Spark query"
 

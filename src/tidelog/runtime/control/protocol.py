@@ -11,7 +11,7 @@ import msgspec
 
 from tidelog import errors
 from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError, TidelogError, error_fields
 from tidelog.ids import CheckpointId, Slot
 
 VERSION: Final = 1
@@ -93,14 +93,7 @@ class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="error"):
     @classmethod
     def of(cls, error: TidelogError) -> "Failed":
         """The error to be sent."""
-        return cls(
-            type(error).__name__,
-            error.what,
-            error.expected,
-            error.found,
-            error.action,
-            error.retry_safe,
-        )
+        return cls(**error_fields(error))
 
     def error(self) -> TidelogError:
         """The error that was sent."""

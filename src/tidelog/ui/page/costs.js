@@ -1,21 +1,36 @@
 // What a restore would read and take, and what a day costs.
 
+const READ = {
+  slots: "manifests of all retained checkpoints",
+  described: "descriptors of all retained checkpoints",
+  descriptors: "descriptors of this one, once more",
+  files: "table files",
+  segments: "log segments, in part",
+};
+/** What a restore reads, by kind, and all of it. */
+const reads = restore => {
+  const rows = Object.entries(READ).map(([name, kind]) => ({ kind, ...restore.fetch[name] }));
+  const all = field => rows.reduce((sum, row) => sum + row[field], 0);
+  return [...rows, { kind: "all", count: all("count"), bytes: all("bytes") }];
+};
+
 const restoreSection = doc => {
   const restore = doc.restore;
   const title = heading("A restore now", "What a start from the newest checkpoint would read and take.");
   if (!restore) return [title, empty("There is no checkpoint that could be restored; a start begins with nothing.")];
+  const download = restore.seconds - restore.replay_s;
   return [title, h("div", { class: "grid" },
-    card("Time", `From a started process to running tasks, by the model of tidelog estimate, with its defaults: a link of ${bytes(restore.link_bytes_per_s)}/s, ${seconds(restore.link_latency_s)} a request, ${restore.link_requests} at a time, ${count(restore.replay_per_s)} changes a second.`,
-      restore.possible === false ? h("p", { class: "wrong" }, "This checkpoint cannot be restored: see the problems above.") : null,
+    card("Time", `From a started process to running tasks, by the model of tidelog estimate, with its defaults: a link of ${bytes(restore.link.bytes_per_s)}/s, ${seconds(restore.link.latency_s)} a request, ${restore.link.requests} at a time, ${count(restore.replay_per_s)} changes a second.`,
+      !restore.possible ? h("p", { class: "wrong" }, "This checkpoint cannot be restored: see the problems above.") : null,
       h("p", { class: "figure" }, seconds(restore.seconds)),
-      legend([{ name: `Requests and bytes, ${seconds(restore.download_s)}`, colour: "c2" }, { name: `Replay, ${seconds(restore.replay_s)}`, colour: "c0" }]),
-      stacks([{ name: `slot ${restore.slot}`, parts: [{ value: restore.download_s, colour: "c2" }, { value: restore.replay_s, colour: "c0" }], text: seconds(restore.seconds) }])),
+      legend([{ name: `Requests and bytes, ${seconds(download)}`, colour: "c2" }, { name: `Replay, ${seconds(restore.replay_s)}`, colour: "c0" }]),
+      stacks([{ name: `slot ${restore.slot}`, parts: [{ value: download, colour: "c2" }, { value: restore.replay_s, colour: "c0" }], text: seconds(restore.seconds) }])),
     card("What it reads", "Exactly, as the manifests and descriptors say.", table([
       ["What", row => row.kind],
-      ["Objects", row => count(row.objects), "number"],
+      ["Objects", row => count(row.count), "number"],
       ["Bytes", row => bytes(row.bytes), "number"],
-    ], [...restore.reads, { kind: "all", objects: restore.reads.reduce((sum, row) => sum + row.objects, 0), bytes: restore.bytes }], "What a restore reads"),
-    h("p", {}, h("strong", {}, count(restore.changes)), " changes are replayed on the tables.")),
+    ], reads(restore), "What a restore reads"),
+    h("p", {}, h("strong", {}, count(restore.fetch.changes)), " changes are replayed on the tables.")),
     measuredRestore(part(doc, "restore")))];
 };
 

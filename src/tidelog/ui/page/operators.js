@@ -5,7 +5,7 @@ const operatorSection = doc => {
   if (!doc.live) return [title, empty("Only a running job tells how busy its operators are. Watermarks as they were at the last checkpoint stand below, under its slot.")];
   const operators = statusOf(doc).operators || [];
   if (!operators.length) return [title, empty("The job has not started its operators yet.")];
-  const at = doc.live.state.at_ms;
+  const at = doc.live.series.at_ms;
   const now = new Map(doc.live.now.map(one => [one.id, one]));
   const last = (id, field) => (now.get(id) || {})[field];
   const several = field => doc.live.operators.map((one, index) => ({ name: one.id, ...look(index), values: one[field] }));

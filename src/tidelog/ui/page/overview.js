@@ -6,6 +6,8 @@ const withoutRows = doc => doc.checkpoints.filter(point => !point.canonical);
 const statusOf = doc => (doc.live ? doc.live.status : null);
 const part = (doc, name) => (statusOf(doc) || {})[name] || {};
 const column = (points, value) => points.map(value);
+/** A figure of a checkpoint that is not known is missing. */
+const sizes = point => point.sizes || {};
 
 const headerSection = doc => {
   const live = doc.live !== null;
@@ -30,7 +32,7 @@ const noticeSection = doc => [
   doc.problems.map(problem => h("div", { class: "notice bad" },
     h("strong", {}, problem.where),
     h("p", {}, `Expected ${problem.expected}; found ${problem.found}.`),
-    problem.slots.length ? h("p", {}, `Cannot be restored because of it: slot ${problem.slots.join(", ")}.`) : null,
+    problem.unusable.length ? h("p", {}, `Cannot be restored because of it: slot ${problem.unusable.join(", ")}.`) : null,
     h("p", {}, `Next: ${problem.action}.`))),
   failures(doc).map(([what, text]) => h("div", { class: "notice warn" }, h("strong", {}, what), h("p", {}, text))),
   doc.notices.map(text => h("p", { class: "notice" }, text)),
@@ -50,11 +52,11 @@ const figureSection = doc => {
   const newest = withoutRows(doc).at(-1);
   const checkpoints = part(doc, "checkpoints");
   const state = statusOf(doc) ? part(doc, "state") : {};
-  const log = known(state.log_bytes) ? state.log_bytes : newest && newest.log_bytes;
-  const materialized = known(state.materialized_bytes) ? state.materialized_bytes : newest && newest.table_bytes;
+  const log = known(state.log_bytes) ? state.log_bytes : newest && sizes(newest).log_full_bytes;
+  const materialized = known(state.materialized_bytes) ? state.materialized_bytes : newest && sizes(newest).materialized_full_bytes;
   const line = bestBill(doc);
   return h("div", { class: "tiles" },
-    tile("Last checkpoint", last ? ago(last.at_ms, doc.at_ms) : DASH,
+    tile("Last checkpoint", last ? ago(last.created_ms, doc.at_ms) : DASH,
       known(checkpoints.completed) ? `${plural(checkpoints.completed, "completed", "completed")}, ${count(checkpoints.failed)} failed in this run`
         : last ? `slot ${last.slot}` : "none was completed yet"),
     tile("Duration", timed ? seconds(timed.seconds) : DASH,
@@ -63,7 +65,7 @@ const figureSection = doc => {
       known(state.table_bytes) ? "in the tables of the job" : "in the tables that were uploaded"),
     tile("Log to replay", bytes(log), known(materialized) ? `on ${bytes(materialized)} of uploaded tables` : "no checkpoint yet"),
     tile("A restore", doc.restore ? seconds(doc.restore.seconds) : DASH,
-      doc.restore ? `${bytes(doc.restore.bytes)} and ${plural(doc.restore.changes, "change")}, by the model` : "nothing to restore yet"),
+      doc.restore ? `${bytes(reads(doc.restore).at(-1).bytes)} and ${plural(doc.restore.fetch.changes, "change")}, by the model` : "nothing to restore yet"),
     tile("A day", line ? (line.total > 0 && line.total < 0.01 ? `<\u00a00.01\u00a0${line.currency}` : money(line.total, line.currency)) : DASH,
       line ? `${line.here ? "" : "if it lay at "}${line.title}${known(line.requests) ? "" : ", storage alone"}` : "objects were not listed"));
 };

@@ -7,6 +7,7 @@ const storeName = store => `${store.operator}/${store.partition}${store.name ===
 
 const queryFigures = doc => {
   const { query } = doc;
+  const { log } = query;
   const last = query.batches[query.batches.length - 1];
   const snapshots = query.stores.filter(store => known(store.snapshot_version)).length;
   return h("div", { class: "tiles" },
@@ -14,8 +15,8 @@ const queryFigures = doc => {
     tile("Batches kept", count(query.batches.length), last ? `${query.batches[0].batch} to ${last.batch}` : "none"),
     tile("State stores", count(query.stores.length), `${count(snapshots)} with a snapshot`),
     tile("To replay", bytes(sumOf(query.stores, store => store.replay_bytes)), `${plural(sumOf(query.stores, store => store.replay_changelogs), "changelog")} since the snapshots`),
-    tile("The log", bytes(query.segment_bytes), `${plural(query.segments, "segment")}, ${plural(query.roll_ups, "roll-up")}`),
-    tile("Needed of it", bytes(query.live_bytes), `${plural(query.live_changelogs, "changelog")}, ${count(query.expired_changelogs)} expired`));
+    tile("The log", bytes(log.bytes), `${plural(log.segments, "segment")}, ${plural(log.roll_ups, "roll-up")}`),
+    tile("Needed of it", bytes(log.live_bytes), `${plural(log.live_changelogs, "changelog")}, ${count(log.expired_changelogs)} expired`));
 };
 
 const batchSection = doc => {

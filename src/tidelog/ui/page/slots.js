@@ -13,7 +13,7 @@ const slotRow = (doc, slot) => {
     slot.final ? pill("final") : null,
     slot.savepoint_format ? pill(slot.savepoint_format) : null,
     h("span", { class: "grow" }),
-    known(slot.table_bytes) ? h("span", { class: "muted" }, `table ${bytes(slot.table_bytes)}, log ${bytes(slot.log_bytes)}`) : null,
+    known(slot.materialized_bytes) ? h("span", { class: "muted" }, `table ${bytes(slot.materialized_bytes)}, log ${bytes(slot.log_bytes + slot.inline_bytes)}`) : null,
     h("time", { class: "muted" }, known(slot.created_ms) ? ago(slot.created_ms, doc.at_ms) : DASH),
   ];
   if (slot.kind === "start") return h("div", { class: "line" }, title);
@@ -37,19 +37,19 @@ const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value)
 const operatorDetails = operator => h("div", { class: "operator" },
   h("h4", {}, operator.id, h("span", { class: "muted" }, ` ${plural(operator.subtasks.length, "subtask")}, ${plural(operator.key_groups, "key group")}`)),
   operator.states.length ? h("ul", { class: "states" }, operator.states.map(state =>
-    h("li", {}, h("code", {}, state.name), ` ${state.kind} `, h("span", { class: "muted" }, state.schema, known(state.ttl_ms) ? `, TTL ${seconds(state.ttl_ms / 1000)}` : "")))) : null,
+    h("li", {}, h("code", {}, state.name), ` ${state.kind} `, h("span", { class: "muted" }, state.schema.join("; "), known(state.ttl_ms) ? `, TTL ${seconds(state.ttl_ms / 1000)}` : "")))) : null,
   table([
     ["Subtask", part => String(part.index)],
     ["Key groups", part => `${part.first_key_group}\u2013${part.last_key_group}`, "number"],
-    ["Changes", part => count(part.changes), "number"],
-    ["In the table up to", part => count(part.upto), "number"],
+    ["Changes", part => count(part.seqno), "number"],
+    ["In the table up to", part => count(part.materialized_upto), "number"],
     ["To replay", part => count(part.replay_changes), "number"],
-    ["Table", part => bytes(part.table_bytes), "number"],
+    ["Table", part => bytes(part.materialized_bytes), "number"],
     ["Log", part => bytes(part.log_bytes), "number"],
     ["Inline", part => bytes(part.inline_bytes), "number"],
     ["In flight", part => bytes(part.in_flight_bytes), "number"],
     ["Start delay", part => known(part.start_delay_ms) ? seconds(part.start_delay_ms / 1000) : DASH, "number"],
     ["Alignment", part => known(part.alignment_ms) ? `${seconds(part.alignment_ms / 1000)}${part.unaligned ? ", unaligned" : ""}` : DASH, "number"],
-    ["Watermark", part => part.end_of_time ? "end of the data" : watermark(part.watermark_ms)],
-    ["", part => [part.finished ? pill("finished") : null, part.inherited ? pill(`builds on ${part.inherited} earlier`) : null].filter(Boolean)],
+    ["Watermark", part => watermark(part.watermark)],
+    ["", part => [part.finished ? pill("finished") : null, part.inherited.length ? pill(`builds on ${part.inherited.length} earlier`) : null].filter(Boolean)],
   ], operator.subtasks, `Subtasks of ${operator.id}`));
