@@ -1,10 +1,8 @@
 """When segments of the log are uploaded, as a job sets it."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
-
-import msgspec
 
 from tidelog.options.declaration import option
 from tidelog.options.kinds import Duration, Integer, Range, Size
@@ -69,7 +67,8 @@ class UploadConfig:
 _RECENT: Final = 1024
 
 
-class UploadMetrics(msgspec.Struct):
+@dataclass(slots=True)
+class UploadMetrics:
     """Counters since the start, and figures of the last segments; bytes and seconds."""
 
     uploads: int = 0
@@ -80,9 +79,9 @@ class UploadMetrics(msgspec.Struct):
     backpressured_s: float = 0.0
     queued_bytes: int = 0
     largest_bytes: int = 0
-    latency_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
-    segment_bytes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
-    segment_blocks: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
+    latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    segment_bytes: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    segment_blocks: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @property
     def requests(self) -> int:

@@ -21,7 +21,7 @@ _COMMANDS: Final = {
         "Show, check and explain the options of a job.",
     ),
     "doctor": LazyCommand(
-        "tidelog.cli.store.doctor",
+        "tidelog.cli.store.health:doctor_command",
         "Test whether a store is safe for jobs.",
     ),
     "estimate": LazyCommand(
@@ -33,7 +33,7 @@ _COMMANDS: Final = {
         "Begin another store with a checkpoint of this one.",
     ),
     "inspect": LazyCommand(
-        "tidelog.cli.store.inspect",
+        "tidelog.cli.store.health:inspect_command",
         "Check every invariant of a store.",
     ),
     "key": LazyCommand(
@@ -53,7 +53,7 @@ _COMMANDS: Final = {
         "Find settings for a restore time and a budget; needs no store.",
     ),
     "report": LazyCommand(
-        "tidelog.cli.store.report",
+        "tidelog.cli.store.ui:report_command",
         "Write what `ui` shows as one HTML file.",
     ),
     "restore": LazyCommand(
@@ -69,7 +69,7 @@ _COMMANDS: Final = {
         "Take a savepoint of a running job.",
     ),
     "spark": LazyCommand(
-        "tidelog.cli.spark.group",
+        "tidelog.cli:spark_group",
         "Work with Spark Structured Streaming: settings, jar, checkpoints.",
     ),
     "stop": LazyCommand(
@@ -77,11 +77,11 @@ _COMMANDS: Final = {
         "Stop a running job with a savepoint.",
     ),
     "sweep": LazyCommand(
-        "tidelog.cli.store.sweep",
+        "tidelog.cli.store.health:sweep_command",
         "Delete objects that crashes left behind.",
     ),
     "ui": LazyCommand(
-        "tidelog.cli.store.ui",
+        "tidelog.cli.store.ui:ui_command",
         "Show a job and its store on a page in the browser.",
     ),
     "verify": LazyCommand(
@@ -90,6 +90,41 @@ _COMMANDS: Final = {
     ),
 }
 """The commands of the library; `bench` is an entry point of its own package."""
+
+_SPARK: Final = {
+    "checkpoints": LazyCommand(
+        "tidelog.cli.spark.checkpoints:checkpoints_command",
+        "Show what a query's checkpoint holds.",
+    ),
+    "conf": LazyCommand(
+        "tidelog.cli.spark.conf:conf_command",
+        "Print the settings that turn the plug-in on.",
+    ),
+    "doctor": LazyCommand(
+        "tidelog.cli.spark.conf:doctor_command",
+        "Check whether a query's settings give the guarantees.",
+    ),
+    "export": LazyCommand(
+        "tidelog.cli.spark.checkpoints:export_command",
+        "Turn a checkpoint back into one of Spark alone.",
+    ),
+    "jar": LazyCommand(
+        "tidelog.cli.spark.conf:jar_command",
+        "Compile the plug-in and say where its jar is.",
+    ),
+    "rebuild-index": LazyCommand(
+        "tidelog.cli.spark.checkpoints:rebuild_index_command",
+        "Write the lost parts of a checkpoint's index again.",
+    ),
+}
+
+
+@click.group("spark", cls=LazyGroup, lazy=_SPARK)
+def spark_group() -> None:
+    """Work with Spark Structured Streaming: settings, jar, checkpoints.
+
+    In PySpark, `tidelog.spark.configure(SparkSession.builder)` does what conf and jar do.
+    """
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, entry_points="tidelog.commands")

@@ -3,7 +3,9 @@
 Invariant: nothing is imported that only a command which runs needs.
 """
 
+import functools
 from collections.abc import Callable
+from dataclasses import field, fields
 from typing import Any, TypeVar
 
 import click
@@ -54,5 +56,31 @@ def add_options(*options: Callable[[F], F]) -> Callable[[F], F]:
         for option in reversed(options):
             function = option(function)
         return function
+
+    return decorated
+
+
+def declared(*names: str, **settings: Any) -> Any:
+    """A field of a dataclass that is an option, named as the field is."""
+    return field(metadata={"option": (names, settings)})
+
+
+def options_of(name: str, kind: type[Any]) -> Callable[[F], F]:
+    """Add the options that the fields of a dataclass declare to a command, which gets them as one
+    argument `name`.
+    """
+    found = [each for each in fields(kind) if "option" in each.metadata]
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def command(*given: Any, **others: Any) -> Any:
+            values = {each.name: others.pop(f"{name}_{each.name}") for each in found}
+            return function(*given, **{name: kind(**values)}, **others)
+
+        made: Any = command
+        for each in reversed(found):
+            names, settings = each.metadata["option"]
+            made = option(*names, f"{name}_{each.name}", **settings)(made)
+        return made  # type: ignore[no-any-return]  # what click makes of it
 
     return decorated

@@ -6,18 +6,52 @@ output, progress and errors to standard error.
 
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 import msgspec
 
+from tidelog.cli.values import seconds_text, size
 from tidelog.credentials import masked
-from tidelog.errors import InvariantError, TidelogError, usable_path
+from tidelog.errors import InvariantError, TidelogError, error_fields, usable_path
 
 Cell = str | int | None
+Column = str | tuple[str, Callable[[Any], Cell]]
+"""A field, whose name says its unit and is the heading, or a heading and what stands below it."""
+
+
+class Rows:
+    """A table: a line for each row, a column for each field that is to be shown of it."""
+
+    def __init__(self, rows: Iterable[Any], *columns: Column) -> None:
+        shown = [(_heading(c), partial(_field, c)) if isinstance(c, str) else c for c in columns]
+        self.headings = [heading for heading, _ in shown]
+        self.cells = [[cell(row) for _, cell in shown] for row in rows]
+
+
+def _heading(name: str) -> str:
+    return name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+
+
+def _field(name: str, row: Any) -> Cell:
+    value = row[name] if isinstance(row, dict) else getattr(row, name)
+    match name.rpartition("_")[2], value:
+        case _, None:
+            return None
+        case _, bool():
+            return "yes" if value else "no"
+        case "bytes" | "size", _:
+            return size(value)
+        case "s", _:
+            return seconds_text(value)
+        case "ms", float():
+            return f"{value:.1f}"
+        case _:
+            return value if isinstance(value, int) else str(value)
 
 
 class Step(Protocol):
@@ -43,6 +77,17 @@ class Output(msgspec.Struct, frozen=True):
     def line(self, line: str = "") -> None:
         """Print a line of text."""
         click.echo(line)
+
+    def show(self, document: object, *parts: str | Rows) -> None:
+        """Print the result of a command: the document with --json, else lines and tables."""
+        if self.as_json:
+            self.document(document)
+            return
+        for part in parts:
+            if isinstance(part, Rows):
+                self.table(part.headings, part.cells)
+            else:
+                self.line(part)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """Print a table; numbers are aligned to the right."""
@@ -79,18 +124,6 @@ def fields_of(value: object, *without: str) -> dict[str, Any]:
     """The fields of a dataclass or Struct as JSON, but for some."""
     fields: dict[str, Any] = msgspec.to_builtins(value)
     return {name: field for name, field in fields.items() if name not in without}
-
-
-def error_fields(error: TidelogError) -> dict[str, Any]:
-    """An error as JSON."""
-    return {
-        "type": type(error).__name__,
-        "what": error.what,
-        "expected": error.expected,
-        "found": error.found,
-        "action": error.action,
-        "retry_safe": error.retry_safe,
-    }
 
 
 def defect(cause: Exception) -> InvariantError:

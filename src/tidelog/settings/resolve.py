@@ -14,7 +14,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.settings.declared import OPTIONS, PREFIX, SECTIONS, nearest, variable
 
 
-class Given(NamedTuple):
+class Setting(NamedTuple):
     """A value as somebody wrote it."""
 
     name: str
@@ -48,7 +48,9 @@ class Resolved(NamedTuple):
         return _built(self.effective)
 
 
-def resolve(file: Path | None, environment: Mapping[str, str], flags: Iterable[Given]) -> Resolved:
+def resolve(
+    file: Path | None, environment: Mapping[str, str], flags: Iterable[Setting]
+) -> Resolved:
     """The configuration that a file, an environment and flags make, without running anything."""
     problems: list[ConfigError] = []
     given = [*_from_file(file, problems), *_from_environment(environment, problems), *flags]
@@ -111,7 +113,7 @@ def _built(effective: Iterable[Effective]) -> JobConfig:
     return JobConfig(**whole, **made)
 
 
-def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Given]:
+def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setting]:
     if file is None:
         return
     import tomllib  # noqa: PLC0415  # most runs have no file
@@ -145,20 +147,20 @@ def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Given
             yield from _known(key, value, str(file), problems)
 
 
-def _known(name: str, raw: object, origin: str, problems: list[ConfigError]) -> Iterator[Given]:
+def _known(name: str, raw: object, origin: str, problems: list[ConfigError]) -> Iterator[Setting]:
     if name in OPTIONS:
-        yield Given(name, raw, origin)
+        yield Setting(name, raw, origin)
     else:
         problems.append(_unknown(name, origin, [*OPTIONS, *SECTIONS]))
 
 
 def _from_environment(
     environment: Mapping[str, str], problems: list[ConfigError]
-) -> Iterator[Given]:
+) -> Iterator[Setting]:
     names = {variable(each): name for name, each in OPTIONS.items()}
     for key in sorted(environment):
         if key in names:
-            yield Given(names[key], environment[key], f"environment variable {key}")
+            yield Setting(names[key], environment[key], f"environment variable {key}")
         elif key.startswith(PREFIX):
             problems.append(_unknown(key, "environment", list(names)))
 

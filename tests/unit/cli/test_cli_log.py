@@ -23,7 +23,7 @@ from tests.support.jobs import (
 )
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cli.output import Output
-from tidelog.cli.store.log import Change, Gap, Tail
+from tidelog.cli.store.log import Change, MissingRange, Tail
 from tidelog.cli.store.options import StoreCommand
 from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Slot
@@ -120,14 +120,14 @@ class _Growing(VirtualClock):
             await self._store.put(name, filled()[name])
 
 
-def followed(first: int, then: list[int]) -> list[Change | Gap]:
+def followed(first: int, then: list[int]) -> list[Change | MissingRange]:
     """What --follow prints from slot `first` on, while the slots `then` appear."""
     later = {object_names.checkpoint(Slot(slot)) for slot in (7, 8, 9) if slot > first}
     store = store_of({name: data for name, data in filled().items() if name not in later})
     effects = Effects(clock=_Growing(store, then), offload=InlineOffload())
     tail = Tail(StoreCommand("", None, effects, store, Output(as_json=False)))
 
-    async def read() -> list[Change | Gap]:
+    async def read() -> list[Change | MissingRange]:
         return [line async for line in tail.lines(None, follow=True)]
 
     return asyncio.run(read())
@@ -137,7 +137,7 @@ def followed(first: int, then: list[int]) -> list[Change | Gap]:
 def test_follow_prints_every_change_once_and_names_gaps(then: list[int]) -> None:
     found = followed(7, list(then))
     # A slot that was never seen may have cut the log behind a materialization.
-    assert then == [8, 9] or any(isinstance(line, Gap) for line in found)
+    assert then == [8, 9] or any(isinstance(line, MissingRange) for line in found)
     for operator, state in checkpoint_in(filled(), 9).subtasks():
         where = operator.id, state.index
         reached = None
@@ -146,7 +146,7 @@ def test_follow_prints_every_change_once_and_names_gaps(then: list[int]) -> None
                 continue
             first, end = (
                 (line.skipped_from, line.skipped_to)
-                if isinstance(line, Gap)
+                if isinstance(line, MissingRange)
                 else (line.seqno, line.seqno + 1)
             )
             assert reached in (None, first) and first < end

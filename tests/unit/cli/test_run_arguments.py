@@ -7,7 +7,7 @@ import click
 import pytest
 
 from tests.support.cli import tidelog
-from tidelog.cli.run.loading import load_job
+from tidelog.cli.run.process import load_job
 from tidelog.cli.values import duration
 from tidelog.errors import ConfigError, UserFunctionError
 from tidelog.runtime.arguments import JobArguments

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tidelog.cli.run.live import panel
-from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Speed, ending_line
+from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Reporter, Speed, ending_line
 from tidelog.cli.run.running import Speedometer, exit_code
 from tidelog.errors import ConfigError, FencedError, TidelogError, UserFunctionError
 from tidelog.ids import Generation, Slot
@@ -58,13 +58,13 @@ def test_a_phase_is_reported_once() -> None:
 def test_progress_comes_when_the_interval_is_over() -> None:
     lines = lines_of(at(RUNNING, 0), at(RUNNING, 4.9), at(RUNNING, 5), at(RUNNING, 9))
     assert len(lines) == 2
-    assert "1,000 records, 10/s (mean 20/s)" in lines[1]
-    assert "3 checkpoints (last 20 ms, p99 1.5 s, 0 failed)" in lines[1]
+    assert "records 1,000, 10/s now, 20/s on average" in lines[1]
+    assert "checkpoints 3 completed, 0 failed, last 20 ms, p50 -, p99 1.5 s" in lines[1]
 
 
 def test_a_long_restore_shows_how_much_is_left() -> None:
     lines = lines_of(at(RESTORING, 0), at(RESTORING, 6))
-    assert lines[1] == "words: restoring, 25% of slot 5, 3.0 s left"
+    assert lines[1].startswith("words: restored 25% of slot 5, 3.0 s left; read 1.0 KiB of 4.0 KiB")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[s
 
 
 def test_quiet_says_only_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = Quiet()
+    reporter = Reporter()
     reporter.observe(RUNNING, Speed())
     reporter.end(Ending("finished", 0, RUNNING, None, 2.0))
     assert capsys.readouterr().err == ""

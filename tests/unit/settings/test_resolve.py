@@ -7,7 +7,7 @@ import pytest
 from tidelog import JobConfig, UploadConfig, load_config
 from tidelog.errors import ConfigError
 from tidelog.settings.declared import OPTIONS, flag, variable
-from tidelog.settings.resolve import Given, resolve
+from tidelog.settings.resolve import Setting, resolve
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -42,7 +42,7 @@ def test_a_file_has_the_names_of_python_and_units(tmp_path: Path) -> None:
 def test_the_command_line_wins_over_the_environment_and_this_over_the_file(tmp_path: Path) -> None:
     file = written(tmp_path, 'retain = 5\nparallelism = 5\n[upload]\nlinger = "5 ms"\n')
     environment = {"TIDELOG__PARALLELISM": "6", "TIDELOG__UPLOAD__LINGER": "6 ms", "PATH": "/bin"}
-    flags = [Given("upload.linger", "7 ms", "option --upload-linger")]
+    flags = [Setting("upload.linger", "7 ms", "option --upload-linger")]
     found = {e.declared.name: e for e in resolve(file, environment, flags).effective}
     assert (found["retain"].value, found["retain"].origin) == (5, str(file))
     assert found["parallelism"].value == 6

@@ -1,16 +1,16 @@
 """`tidelog config`: the options of a job, without running it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import click
 
-from tidelog.cli.output import Output, error_fields
-from tidelog.cli.run.config_options import config_options
+from tidelog.cli.output import Output, Rows
+from tidelog.cli.run.options import config_options
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, error_fields
 from tidelog.options.declaration import Declared
 from tidelog.runtime.config import JobConfig
 from tidelog.settings.declared import OPTIONS, SECTIONS, flag, nearest, variable
@@ -39,24 +39,19 @@ def show(output: Output, /, config: Callable[[], Resolved], changed: bool) -> in
     resolved = config()
     resolved.config()  # raises for what is wrong
     rows = [each for each in resolved.effective if not changed or each.origin != DEFAULT]
-    if output.as_json:
-        output.document(
-            [
-                {
-                    "name": each.declared.name,
-                    "value": _plain(each.value),
-                    "text": each.declared.option.show(each.value),
-                    "default": _plain(each.declared.default),
-                    "origin": each.origin,
-                }
-                for each in rows
-            ]
-        )
-    else:
-        output.table(
-            ("option", "value", "from"),
-            [(e.declared.name, e.declared.option.show(e.value), e.origin) for e in rows],
-        )
+    document = [
+        {
+            "name": each.declared.name,
+            "value": _plain(each.value),
+            "text": each.declared.option.show(each.value),
+            "default": _plain(each.declared.default),
+            "origin": each.origin,
+        }
+        for each in rows
+    ]
+    option = ("option", lambda each: each.declared.name)
+    value = ("value", lambda each: each.declared.option.show(each.value))
+    output.show(document, Rows(rows, option, value, ("from", lambda each: each.origin)))
     return EXIT_OK
 
 
@@ -70,14 +65,9 @@ def check(output: Output, /, file: Path) -> int:
     """
     resolved = resolve(file, {}, ())
     changed = sum(each.origin != DEFAULT for each in resolved.effective)
-    if output.as_json:
-        problems = [error_fields(problem) for problem in resolved.problems]
-        output.document({"file": str(file), "options": changed, "problems": problems})
-    elif resolved.problems:
-        for problem in resolved.problems:
-            output.line(str(problem))
-    else:
-        output.line(f"{file}: {changed} options, nothing wrong")
+    problems = [error_fields(problem) for problem in resolved.problems]
+    said = list(map(str, resolved.problems)) or [f"{file}: {changed} options, nothing wrong"]
+    output.show({"file": str(file), "options": changed, "problems": problems}, *said)
     return EXIT_PROBLEM if resolved.problems else EXIT_OK
 
 
@@ -92,10 +82,7 @@ def explain(output: Output, /, name: str | None) -> int:
     it all options are listed.
     """
     if name is not None and (declared := _named(name)) is not None:
-        if output.as_json:
-            output.document(_fields(declared))
-        else:
-            _describe(output, declared)
+        output.show(_fields(declared), *_described(declared))
         return EXIT_OK
     found = [o for o in OPTIONS.values() if name is None or (len(o.path) > 1 and o.path[0] == name)]
     if not found:
@@ -105,13 +92,12 @@ def explain(output: Output, /, name: str | None) -> int:
             found="none of that name",
             action=nearest(str(name), [*OPTIONS, *SECTIONS]),
         )
-    if output.as_json:
-        output.document([_fields(declared) for declared in found])
-    else:
-        output.table(
-            ("option", "default", "what it does"),
-            [(o.name, o.default_text, o.option.help) for o in found],
-        )
+    columns = (
+        ("option", lambda each: each.name),
+        ("default", lambda each: each.default_text),
+        ("what it does", lambda each: each.option.help),
+    )
+    output.show(list(map(_fields, found)), Rows(found, *columns))
     return EXIT_OK
 
 
@@ -139,10 +125,10 @@ def _fields(declared: Declared) -> dict[str, Any]:
     }
 
 
-def _describe(output: Output, declared: Declared) -> None:
+def _described(declared: Declared) -> Iterator[str]:
     option = declared.option
-    output.line(f"{declared.name}: {option.help}")
-    output.line()
+    yield f"{declared.name}: {option.help}"
+    yield ""
     for title, text in (
         ("default", declared.default_text),
         ("expected", option.expected),
@@ -152,7 +138,7 @@ def _describe(output: Output, declared: Declared) -> None:
         ("command line", ", ".join((flag(declared), *option.aliases))),
         ("Python", _python(declared)),
     ):
-        output.line(f"  {title + ':':<14}{text}")
+        yield f"  {title + ':':<14}{text}"
 
 
 def _python(declared: Declared) -> str:

@@ -1,103 +1,216 @@
-"""One run of a job in this process: from the options of the command to its exit code.
+"""One run of a job in this process: its options, the job by its name, malloc and open files.
 
-Invariant: every error is in the ending that is reported.
+Invariants: every error is in the ending that is reported; malloc's settings in the environment
+win, and where there is no glibc nothing happens.
 """
 
 import asyncio
+import ctypes
 import gc
+import importlib
+import inspect
+import os
+import resource
 import sys
 from collections.abc import Callable
-from contextlib import closing
-from typing import NoReturn
-
-import msgspec
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 from tidelog.cli.output import defect, print_traceback
-from tidelog.cli.run.loading import load_job
-from tidelog.cli.run.metrics_options import MetricsOptions
-from tidelog.cli.run.origin_options import StartOptions
-from tidelog.cli.run.own_process import allow_many_files, return_freed_memory
-from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Quiet, Reporter
+from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
+from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Reporter
 from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_job
 from tidelog.effects import Effects
-from tidelog.errors import TidelogError
+from tidelog.errors import ConfigError, TidelogError
+from tidelog.ids import Slot
 from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.user_code import blame
 from tidelog.settings.resolve import Resolved
 from tidelog.storage.access import StoreAccess
 
+EXAMPLES: Final = ("wordcount", "sessions", "outages")
 
-class Start(msgspec.Struct, frozen=True):
-    """What is to run, as the command's options say."""
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 
-    job: str
-    """An example, or module:attribute."""
-    arguments: JobArguments
-    store: str
-    log_store: str | None
-    endpoint: str | None
-    config: Callable[[], Resolved]
-    origin: StartOptions
+_MMAP_FROM: Final = 1 << 20
+"""glibc raises its own threshold, from 128 KiB up to 32 MiB, whenever such a block is freed: then
+blocks of the log and of tables lie between small objects, and what is freed stays with the process.
+Buffers of records are smaller than this: the system would clear their pages each time.
+"""
+_FREE_ON_TOP: Final = 4 << 20
+"""The heap shrinks when so much is free at its end; glibc would take 128 KiB."""
+_ARENAS: Final = 2
+"""Each arena keeps what was freed in it, and few threads seal, upload or compact at a time."""
+_MALLOC: Final = {
+    _M_ARENA_MAX: _ARENAS,
+    _M_MMAP_THRESHOLD: _MMAP_FROM,
+    _M_TRIM_THRESHOLD: _FREE_ON_TOP,
+}
+_ENVIRONMENT: Final = (
+    "MALLOC_ARENA_MAX",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "GLIBC_TUNABLES",
+)
 
-    def run(self, reporter: Reporter, metrics: MetricsOptions) -> Ending:
-        """Run the job to its end; every error is in the ending."""
-        # Here and not in the runner: the process is ours alone, and has no threads yet.
-        return_freed_memory()
-        gc.freeze()  # what was imported stays
-        allow_many_files()
-        nothing = JobStatus(self.job, "starting", 0.0, None)
-        error: TidelogError
-        try:
-            return asyncio.run(self._run(reporter, metrics))
-        except BrokenPipeError:
-            raise  # The reader of our reports has enough; click ends quietly.
-        except KeyboardInterrupt:
-            return Ending("interrupted", EXIT_INTERRUPTED, nothing, None, 0.0)
-        except TidelogError as failure:
-            error = failure
-        except Exception as cause:
-            error = defect(cause)
-        return Ending("failed", exit_code("failed", error), nothing, None, 0.0, error)
 
-    async def _run(self, reporter: Reporter, metrics: MetricsOptions) -> Ending:
-        effects = Effects()
-        with closing(effects.offload), metrics.listen() as listen:
-            runner = self._runner(effects)
-            try:
-                return await run_job(runner, reporter, listen)
-            finally:
-                await runner.store.close()
-                if runner.restore_from is not None and runner.restore_from.store is not None:
-                    await runner.restore_from.store.close()
+def run_in_process(
+    job: str,
+    options: RunOptions,
+    config: Callable[[], Resolved],
+    start: StartOptions,
+    metrics: MetricsOptions,
+) -> NoReturn:
+    """Run a job to its end, report how it ended, and end the process."""
+    # Here and not in the runner: the process is ours alone, and has no threads yet.
+    return_freed_memory()
+    gc.freeze()  # what was imported stays
+    _allow_many_files()
+    reporter = _reporter(options)
+    nothing = JobStatus(job, "starting", 0.0, None)
+    error: TidelogError | None = None
+    try:
+        ending = asyncio.run(_run(job, options, config, start, metrics, reporter))
+    except BrokenPipeError:
+        raise  # The reader of our reports has enough; click ends quietly.
+    except KeyboardInterrupt:
+        ending = Ending("interrupted", EXIT_INTERRUPTED, nothing, None, 0.0)
+    except Exception as cause:
+        error = cause if isinstance(cause, TidelogError) else defect(cause)
+        ending = Ending("failed", exit_code("failed", error), nothing, None, 0.0, error)
+    reporter.end(ending)
+    if options.debug and ending.error is not None:
+        print_traceback(ending.error)
+    sys.exit(ending.exit_code)
 
-    def _runner(self, effects: Effects) -> JobRunner:
-        settings = self.config().config()
-        access = StoreAccess(self.endpoint, settings.encryption_key)
-        job = load_job(self.job, self.arguments)
-        store = access.open(self.store, effects, policy=settings.retry, log_url=self.log_store)
-        origin = self.origin.restore_from(store, effects, access)
-        return JobRunner(
-            job, store, settings, effects, restore_slot=self.origin.slot, restore_from=origin
+
+async def _run(
+    job: str,
+    options: RunOptions,
+    config: Callable[[], Resolved],
+    start: StartOptions,
+    metrics: MetricsOptions,
+    reporter: Reporter,
+) -> Ending:
+    effects = Effects()
+    with closing(effects.offload), metrics.listen() as listen:
+        settings = config().config()
+        access = StoreAccess(options.endpoint, settings.encryption_key)
+        made = load_job(
+            job, JobArguments(options.input, options.output, options.include, options.follow)
         )
+        store = access.open(
+            options.store, effects, policy=settings.retry, log_url=options.log_store
+        )
+        origin = start.restore_from(store, effects, access)
+        slot = None if start.slot is None else Slot(start.slot)
+        runner = JobRunner(made, store, settings, effects, restore_slot=slot, restore_from=origin)
+        try:
+            return await run_job(runner, reporter, listen)
+        finally:
+            await store.close()
+            if origin is not None and origin.store is not None:
+                await origin.store.close()
 
 
-def reporter_for(*, as_json: bool, quiet: bool, interval_s: float | None) -> Reporter:
-    """What tells of the run, as its options say."""
-    if as_json:
-        return JsonLines(interval_s or 1.0)
-    if quiet:
-        return Quiet()
+def _reporter(options: RunOptions) -> Reporter:
+    if options.as_json:
+        return JsonLines(options.report_interval or 1.0)
+    if options.quiet:
+        return Reporter()
     if sys.stderr.isatty():
         from tidelog.cli.run.live import LiveView  # noqa: PLC0415  # rich costs start-up time
 
         return LiveView()
-    return PlainLines(interval_s or 5.0)
+    return PlainLines(options.report_interval or 5.0)
 
 
-def report(ending: Ending, reporter: Reporter, *, debug: bool) -> NoReturn:
-    """Tell how the run ended, and end the process."""
-    reporter.end(ending)
-    if debug and ending.error is not None:
-        print_traceback(ending.error)
-    sys.exit(ending.exit_code)
+def load_job(name: str, arguments: JobArguments) -> Job:
+    """The job behind an example's name or `module:attribute`.
+
+    The attribute is a Job, or a function that returns one and may take the arguments. Raises
+    ConfigError when it is neither, UserFunctionError when importing or building it fails.
+    """
+    path = f"tidelog.examples.{name}:job" if name in EXAMPLES else name
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise ConfigError(
+            f"job {name!r}",
+            expected=f"{', '.join(EXAMPLES)} or module:attribute",
+            action="name one of these",
+        )
+    found = _imported(path, module_name, attribute)
+    if not isinstance(found, Job) and callable(found):
+        with blame(path):
+            found = found(arguments) if inspect.signature(found).parameters else found()
+    if not isinstance(found, Job):
+        raise ConfigError(
+            f"job {path!r}",
+            expected="a Job, or a function that returns one",
+            found=type(found).__name__,
+            action="correct the name or the function",
+        )
+    return found
+
+
+class _importing(blame):
+    """Names the module whose import failed."""
+
+    __slots__ = ()
+    expected = "to be imported"
+    action = "fix the import and start again"
+
+
+def _imported(path: str, module_name: str, attribute: str) -> Any:
+    # As `python -m` does: an installed script alone would not find modules beside the user.
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    with _importing(f"module {module_name}"):
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+                raise  # an import within the module
+            raise _nowhere(path, f"no module {error.name!r}") from error
+        if not hasattr(module, attribute):
+            raise _nowhere(path, f"no {attribute!r} in it")
+        return getattr(module, attribute)
+
+
+def _nowhere(path: str, found: str) -> ConfigError:
+    return ConfigError(
+        f"job {path}",
+        expected="a module here or on PYTHONPATH, with this attribute",
+        found=found,
+        action="correct the name, or run from the directory that holds the module",
+    )
+
+
+def return_freed_memory() -> bool:
+    """Make malloc return large blocks to the system at once; False when it cannot be set.
+
+    Call it before any thread is started. docs/decisions/009-memory.md has the numbers.
+    """
+    if any(name in os.environ for name in _ENVIRONMENT):
+        return False
+    try:
+        library = ctypes.CDLL(None)
+        library.gnu_get_libc_version  # noqa: B018  # others have a mallopt that does nothing
+        mallopt = library.mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return all(mallopt(setting, value) for setting, value in _MALLOC.items())
+
+
+def _allow_many_files() -> None:
+    """Raise the limit of open files as far as the system lets this process: tables need many."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -4,17 +4,16 @@ Invariant: a reporter only formats what it is given; it never looks at the job i
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import click
 import msgspec
 
 from tidelog.checkpoint.manifest import Savepoint
-from tidelog.cli.output import error_fields
 from tidelog.cli.values import seconds_text, size
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, error_fields
 from tidelog.ids import Slot
 from tidelog.runtime.status.status import JobStatus
 
@@ -43,50 +42,28 @@ class Speed(msgspec.Struct, frozen=True):
     mean: float = 0.0
 
 
-class Reporter(Protocol):
-    """Shows a person or a program how a job is doing."""
+class Reporter:
+    """Shows a person or a program how a job is doing; this one says nothing but errors."""
 
-    poll_s: float
+    poll_s = 1.0
     """How often it wants to look."""
 
     def observe(self, status: JobStatus, speed: Speed) -> None:
         """The job looks like this now."""
-        ...
 
     def stopping(self) -> None:
         """A signal came; the end follows."""
-        ...
 
     def notice(self, text: str) -> None:
         """Something that the user should know, and that ends nothing."""
-        ...
 
     def end(self, ending: Ending) -> None:
-        """The job is over; called once."""
-        ...
-
-
-class Quiet:
-    """Says nothing but errors."""
-
-    poll_s = 1.0
-
-    def observe(self, status: JobStatus, speed: Speed) -> None:
-        """A status is not shown."""
-
-    def stopping(self) -> None:
-        """The start of a stop is not shown."""
-
-    def notice(self, text: str) -> None:
-        """A notice is not shown."""
-
-    def end(self, ending: Ending) -> None:
-        """The error, if there was one."""
+        """The job has ended; called once."""
         if ending.error is not None:
             _to_stderr(f"Error: {ending.error}")
 
 
-class JsonLines:
+class JsonLines(Reporter):
     """One JSON object per line on standard output; docs/reference/cli-json.md describes them."""
 
     def __init__(self, interval_s: float = 1.0) -> None:
@@ -95,9 +72,6 @@ class JsonLines:
     def observe(self, status: JobStatus, speed: Speed) -> None:
         """A line with event "progress"."""
         _print_json({"event": "progress", **_plain(status, speed)})
-
-    def stopping(self) -> None:
-        """Nothing; the result says it."""
 
     def notice(self, text: str) -> None:
         """A line with event "notice"."""
@@ -122,7 +96,7 @@ class JsonLines:
         )
 
 
-class PlainLines:
+class PlainLines(Reporter):
     """Lines for a log file: at every turn of events, and every few seconds between."""
 
     poll_s = 0.25
@@ -139,7 +113,8 @@ class PlainLines:
         if last is None or status.phase != last.phase:
             self._say(status, phase_line(status))
         if status.at_s - self._said_at >= self._interval_s:
-            self._say(status, progress_line(status, speed))
+            told = (f"{name} {text}" for name, text in figures(status, speed))
+            self._say(status, "; ".join(told) or status.phase)
 
     def stopping(self) -> None:
         """How to hurry."""
@@ -162,74 +137,81 @@ STOPPING: Final = "stopping; the same signal again ends the process at once, whi
 
 
 def phase_line(status: JobStatus) -> str:
-    """The phase a job has entered."""
-    restore = status.restore
-    match status.phase:
-        case "restoring" if restore is not None:
-            total = f"{size(restore.total_bytes)}, {restore.total_changes:,} changes"
-            return f"restoring slot {restore.slot} ({total})"
-        case "running":
-            origin = f"slot {restore.slot}" if restore is not None else "the start of its input"
-            extra = copies_text(status) + barriers_text(status) + dropped_text(status)
-            return f"running from {origin} as generation {status.generation}{extra}"
-        case "finished":
-            return "all input handled, final checkpoint completed"
-        case phase:
-            return phase
-
-
-def barriers_text(status: JobStatus) -> str:
-    """Dropped buffers, and edges whose barriers stay aligned; empty without any."""
-    checkpoints = status.checkpoints
-    text = ""
+    """The phase a job has entered, and what its restore used or dropped."""
+    restore, checkpoints = status.restore, status.checkpoints
+    if status.phase == "restoring" and restore is not None:
+        total = f"{size(restore.total_bytes)}, {restore.total_changes:,} changes"
+        return f"restoring slot {restore.slot} ({total})"
+    if status.phase == "finished":
+        return "all input handled, final checkpoint completed"
+    if status.phase != "running":
+        return status.phase
+    origin = "the start of its input" if restore is None else f"slot {restore.slot}"
+    parts = [f"running from {origin} as generation {status.generation}"]
+    if (copies := status.local_copies) is not None and restore is not None:
+        damaged = f", {copies.damaged} damaged" if copies.damaged else ""
+        used, fetched = size(copies.used_bytes), size(copies.fetched_bytes)
+        parts.append(f"{used} from local copies, {fetched} fetched{damaged}")
     if checkpoints.dropped_buffers:
-        text += f"; {checkpoints.dropped_buffers} buffers of records in flight DROPPED, as told"
+        parts.append(
+            f"{checkpoints.dropped_buffers} buffers of records in flight DROPPED, as allowed"
+        )
     if checkpoints.aligned_edges:
-        text += f"; barriers never overtake on {', '.join(checkpoints.aligned_edges)}"
-    return text
+        parts.append(f"barriers never overtake on {', '.join(checkpoints.aligned_edges)}")
+    parts += (f"DROPPED, as allowed: {dropped}" for dropped in status.dropped_state)
+    return "; ".join(parts)
 
 
-def dropped_text(status: JobStatus) -> str:
-    """The state of the checkpoint that was dropped; empty when none was."""
-    return "".join(f"; DROPPED, as told: {dropped}" for dropped in status.dropped_state)
-
-
-def copies_text(status: JobStatus) -> str:
-    """How much of a restore came from local copies and from the store; empty without copies."""
-    copies = status.local_copies
-    if copies is None or status.restore is None:
-        return ""
-    text = f"; {size(copies.used_bytes)} from local copies, {size(copies.fetched_bytes)} fetched"
-    return text if not copies.damaged else f"{text}, {copies.damaged} damaged"
-
-
-def progress_line(status: JobStatus, speed: Speed) -> str:
-    """A running or restoring job in one line."""
-    if status.phase == "restoring" and status.restore is not None:
-        return f"restoring, {restore_text(status)}"
-    checkpoints, uploads = status.checkpoints, status.uploads
-    return (
-        f"{status.records_read:,} records, {speed.now:,.0f}/s (mean {speed.mean:,.0f}/s), "
-        f"state {size(status.state.table_bytes)}, "
-        f"log {size(status.state.log_bytes)}, "
-        f"{checkpoints.completed} checkpoints (last {seconds_text(checkpoints.last_duration_s)}, "
-        f"p99 {seconds_text(checkpoints.p99_s)}, {checkpoints.failed} failed), "
-        f"{status.materializations.completed} materializations, "
-        f"upload queue {size(uploads.queued_bytes)}{late_text(status)}"
+def figures(status: JobStatus, speed: Speed) -> Iterator[tuple[str, str]]:
+    """The figures of a running or restoring job: names and texts."""
+    restore, state, checkpoints = status.restore, status.state, status.checkpoints
+    if status.phase == "restoring" and restore is not None:
+        left = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
+        yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{left}"
+        yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
+        yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
+        return
+    if not status.operators:
+        return
+    rates = f"{speed.now:,.0f}/s now, {speed.mean:,.0f}/s on average"
+    yield "records", f"{status.records_read:,}, {rates}"
+    yield "state", size(state.table_bytes)
+    factor = state.combine_factor
+    combined = "" if factor is None else f", {factor:.1f} updates per change"
+    log = f"{size(state.log_bytes)} log ({state.log_changes:,} changes){combined}"
+    yield "durable", f"{size(state.materialized_bytes)} materialized, {log}"
+    yield (
+        "checkpoints",
+        f"{checkpoints.completed} completed, {checkpoints.failed} failed, "
+        f"last {seconds_text(checkpoints.last_duration_s)}, "
+        f"p50 {seconds_text(checkpoints.p50_s)}, p99 {seconds_text(checkpoints.p99_s)}",
     )
+    tables, uploads = status.materializations, status.uploads
+    uploaded = f"{size(tables.uploaded_bytes)} uploaded"
+    yield "materializations", f"{tables.completed} completed, {tables.failed} failed, {uploaded}"
+    latency = uploads.latency_s
+    p99 = "" if latency is None else f"p99 {seconds_text(latency.p99)}, "
+    yield (
+        "log upload",
+        f"{size(uploads.bytes)} in {uploads.requests} requests, {uploads.failures} failed, {p99}"
+        f"queue {size(uploads.queued_bytes)}, "
+        f"back-pressure {seconds_text(uploads.backpressured_s)}",
+    )
+    memory = status.memory
+    yield "memory", f"{size(memory.used_bytes)} of {size(memory.budget_bytes)}"
+    if status.late_records:
+        yield "late", f"{status.late_records:,} records dropped or sent to a side output"
+    for name, text in (
+        ("last failure", checkpoints.last_failure),
+        ("last failure of a materialization", tables.last_failure),
+        ("stays aligned", checkpoints.kept_aligned),
+    ):
+        if text is not None:
+            yield name, text
 
 
-def late_text(status: JobStatus) -> str:
-    """How many records came too late; empty when none did."""
+def _late(status: JobStatus) -> str:
     return f", {status.late_records:,} records late" if status.late_records else ""
-
-
-def restore_text(status: JobStatus) -> str:
-    """How far a restore is."""
-    restore = status.restore
-    assert restore is not None
-    left = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
-    return f"{restore.fraction:.0%} of slot {restore.slot}{left}"
 
 
 def ending_line(ending: Ending) -> str:
@@ -240,7 +222,7 @@ def ending_line(ending: Ending) -> str:
             return (
                 f"{status.job}: finished; {status.records_read:,} records in "
                 f"{ending.seconds:.1f} s, {checkpoints.completed} checkpoints, "
-                f"the last in slot {checkpoints.last_slot}{late_text(status)}"
+                f"the last in slot {checkpoints.last_slot}{_late(status)}"
             )
         case "already-complete":
             return (
@@ -257,7 +239,7 @@ def ending_line(ending: Ending) -> str:
             )
             return (
                 f"{status.job}: stopped with savepoint {savepoint.name} in slot "
-                f"{savepoint.slot}{late_text(status)}; {then}"
+                f"{savepoint.slot}{_late(status)}; {then}"
             )
         case "interrupted":
             slot = checkpoints.last_slot
@@ -267,7 +249,7 @@ def ending_line(ending: Ending) -> str:
             command = "the same command" + (
                 " without --restore-slot or --from" if ending.chosen_slot else ""
             )
-            late = late_text(status)
+            late = _late(status)
             return f"{status.job}: stopped{late}; run {command} to resume from {origin}"
         case "failed" | "fenced":
             return f"Error: {ending.error}"

@@ -84,6 +84,7 @@ async def run_job(
         await asyncio.wait([controlling])
     incarnation = runner.incarnation
     restored = incarnation.plan.checkpoint if incarnation is not None else None
+    own = runner.restore_from is not None and runner.restore_from.store is None
     ending = Ending(
         outcome=outcome,
         exit_code=exit_code(outcome, error),
@@ -91,7 +92,7 @@ async def run_job(
         restored_slot=restored.slot if restored is not None else None,
         seconds=runner.effects.clock.monotonic() - started,
         error=error,
-        chosen_slot=runner.restore_slot is not None or _from_own_store(runner),
+        chosen_slot=runner.restore_slot is not None or own,
         savepoint=incarnation.driver.savepoints.stopped if incarnation is not None else None,
     )
     listen(ending.status)
@@ -109,10 +110,6 @@ def exit_code(outcome: Outcome, error: TidelogError | None) -> int:
             return EXIT_FENCED
         case "failed":
             return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
-
-
-def _from_own_store(runner: JobRunner) -> bool:
-    return runner.restore_from is not None and runner.restore_from.store is None
 
 
 async def _control(

@@ -1,25 +1,46 @@
-"""`tidelog spark checkpoints`: what a query's checkpoint holds."""
+"""`tidelog spark checkpoints`, `export`, `rebuild-index`: the stored checkpoint of a query."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
-from tidelog.cli.output import Output, error_fields
-from tidelog.cli.spark.options import on_checkpoint
+from tidelog.cli.output import Rows, fields_of
+from tidelog.cli.spark.options import STOP_THE_QUERY, on_checkpoint
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.cli.values import age, size
-from tidelog.spark.checkpoint.checkpoint import Checkpoint, indexed, require_checkpoint
+from tidelog.errors import TidelogError, error_fields
+from tidelog.spark.checkpoint.checkpoint import (
+    COMMITS,
+    INDEX,
+    Checkpoint,
+    indexed,
+    require_checkpoint,
+)
+from tidelog.spark.checkpoint.export import (
+    ExportReport,
+    export_changelogs,
+    refuse_unreadable_segments,
+    remove_log,
+)
 from tidelog.spark.checkpoint.liveness import assess
+from tidelog.spark.checkpoint.locate import Located, locate
 from tidelog.spark.checkpoint.reading import read_checkpoint
+from tidelog.spark.checkpoint.rebuild import RebuildPlan, plan_rebuild, write_index_again
 from tidelog.spark.checkpoint.summary import (
     BatchSummary,
     LogSummary,
     summarize_batches,
     summarize_log,
 )
+from tidelog.spark.format.index import IndexDocument
+from tidelog.spark.format.names import roll_up_name
+from tidelog.spark.plugin.settings import CHANGELOG, FILE_MANAGER, FORMAT, PLUGINS, PROVIDER
 
 
 @click.command("checkpoints")
 @on_checkpoint
-async def command(invocation: StoreCommand) -> int:
+async def checkpoints_command(invocation: StoreCommand) -> int:
     """Show the batches and the log of the checkpoint at URL; nothing is written.
 
     Works on checkpoints of Spark alone, too. Exits with 1 when a commit or a part of the index
@@ -31,54 +52,169 @@ async def command(invocation: StoreCommand) -> int:
     require_checkpoint(checkpoint)
     batches = await summarize_batches(store, checkpoint)
     log = summarize_log(checkpoint, assess(checkpoint, indexed(checkpoint)))
-    if output.as_json:
-        damaged = [
-            {"object": name, "error": error_fields(error)}
-            for name, error in sorted(checkpoint.damaged.items())
-        ]
-        output.document({"url": invocation.url, "batches": batches, "log": log, "damaged": damaged})
-    else:
-        _print(output, batches, log, invocation.effects.clock.now_ms())
-        _print_damage(output, checkpoint)
-    return EXIT_PROBLEM if checkpoint.damaged else EXIT_OK
+    now_ms, damaged = invocation.effects.clock.now_ms(), sorted(checkpoint.damaged.items())
+
+    def age_of(batch: BatchSummary) -> str | None:
+        return None if batch.started_ms is None else age(now_ms - batch.started_ms)
+
+    output.show(
+        {
+            "url": invocation.url,
+            "batches": batches,
+            "log": log,
+            "damaged": [_damage(*each) for each in damaged],
+        },
+        Rows(
+            batches,
+            *("batch", ("age", age_of), "operators", "partitions", "changelogs", "files"),
+            *("log_bytes", "segments", "snapshots"),
+        ),
+        "",
+        *_log_lines(log),
+        *(f"\n{error}" for _, error in damaged),
+    )
+    return EXIT_PROBLEM if damaged else EXIT_OK
 
 
-_COLUMNS = [
-    *("batch", "age", "operators", "partitions", "changelogs", "files", "log", "segments"),
-    "snapshots",
-]
+def _damage(name: str, error: TidelogError) -> dict[str, Any]:
+    return {"object": name, "error": error_fields(error)}
 
 
-def _print(output: Output, batches: list[BatchSummary], log: LogSummary, now_ms: int) -> None:
-    output.table(_COLUMNS, [_cells(batch, now_ms) for batch in batches])
-    output.line()
-    output.line(
+def _log_lines(log: LogSummary) -> Iterator[str]:
+    yield (
         f"log: {log.segments} segments of {size(log.bytes)}, {log.roll_ups} roll-ups; live "
         f"{log.live_changelogs} changelogs of {size(log.live_bytes)}, expired "
         f"{log.expired_changelogs}"
     )
     if log.orphan_segments:
-        output.line(
+        yield (
             f"{log.orphan_segments} segments of {size(log.orphan_bytes)} stand in no index: of a "
             "batch in flight, or garbage that the query's next start sweeps"
         )
 
 
-def _cells(batch: BatchSummary, now_ms: int) -> list[str | int | None]:
-    return [
-        batch.batch,
-        None if batch.started_ms is None else age(now_ms - batch.started_ms),
-        batch.operators,
-        batch.partitions,
-        batch.changelogs,
-        batch.files,
-        size(batch.log_bytes),
-        batch.segments,
-        batch.snapshots,
+@click.command("export")
+@on_checkpoint
+@click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
+@click.option(
+    "--remove-log",
+    "remove_log_",
+    is_flag=True,
+    help="Afterwards remove the log; the export must be complete.",
+)
+async def export_command(invocation: StoreCommand, dry_run: bool, remove_log_: bool) -> int:
+    """Write the live changelogs of the checkpoint at URL as files, so that Spark alone can go on.
+
+    The query must be stopped. Every checksum is verified, a file that is there is never
+    overwritten, and the command can be repeated. Without --remove-log the plug-in can still
+    continue from the checkpoint, too.
+    """
+    output, store = invocation.output, invocation.store
+    click.echo(STOP_THE_QUERY, err=True)
+    with output.progress("reading the checkpoint") as progress:
+        checkpoint = await read_checkpoint(store, progress)
+        require_checkpoint(checkpoint)
+        located = await locate(store, checkpoint, all_footers=True, progress=progress)
+    if remove_log_:
+        refuse_unreadable_segments(located.footers)
+    with output.progress("exporting") as progress:
+        report = await export_changelogs(
+            store, checkpoint, located.assessment, dry_run=dry_run, progress=progress
+        )
+    if remove_log_:
+        await remove_log(store, checkpoint, report, dry_run=dry_run)
+    document = {"url": invocation.url, "dry_run": dry_run, **fields_of(report)}
+    output.show(document, *_exported(report, dry_run=dry_run, removed=remove_log_))
+    return EXIT_OK
+
+
+def _exported(report: ExportReport, *, dry_run: bool, removed: bool) -> Iterator[str]:
+    would = "would be " if dry_run else ""
+    yield (
+        f"{report.written} changelogs of {size(report.written_bytes)} {would}written, "
+        f"{report.present} were there, {report.expired} expired ones left out"
+    )
+    if removed:
+        yield (
+            f"{report.stripped} index lines and {report.removed} objects of the log {would}removed"
+        )
+    if dry_run:
+        yield "nothing was written; leave out --dry-run to do it"
+    else:
+        yield (
+            f"Spark alone can go on: leave {PLUGINS} and {FILE_MANAGER} out, keep {PROVIDER}, "
+            f"{CHANGELOG}=true and {FORMAT}=2"
+        )
+
+
+@click.command("rebuild-index")
+@on_checkpoint
+@click.option("--dry-run", is_flag=True, help="Only say what would be written.")
+async def rebuild_index_command(invocation: StoreCommand, dry_run: bool) -> int:
+    """Write missing and damaged parts of the index of the checkpoint at URL again.
+
+    The query must be stopped. Reads the footers of all segments; what can be read of the index
+    stays as it is. Exits with 1 when something that a retained batch needs is nowhere.
+    """
+    output, store = invocation.output, invocation.store
+    click.echo(STOP_THE_QUERY, err=True)
+    with output.progress("reading the checkpoint") as progress:
+        checkpoint = await read_checkpoint(store, progress)
+    require_checkpoint(checkpoint)
+    with output.progress("reading footers") as progress:
+        located = await locate(store, checkpoint, all_footers=True, progress=progress)
+    plan = plan_rebuild(checkpoint, located.assessment, located.known)
+    if not dry_run:
+        await write_index_again(store, checkpoint, plan)
+    damaged = _not_mended(checkpoint, located, plan)
+    documents = [
+        *(("commit line", document) for document in plan.lines.values()),
+        *(("roll-up", document) for document in plan.roll_ups.values()),
     ]
+    said: list[str | Rows] = []
+    if documents:
+        object_ = ("object", lambda each: each[0])
+        first, last = ("first batch", lambda d: d[1].first), ("last batch", lambda d: d[1].last)
+        changelogs = ("changelogs", lambda each: len(each[1].entries))
+        said = [Rows(documents, object_, first, last, changelogs), ""]
+    would = "would be " if dry_run else ""
+    said.append(f"{len(documents)} parts of the index {would}written")
+    if plan.useless:
+        said.append(f"{len(plan.useless)} damaged roll-ups that nothing needs {would}deleted")
+    said += [f"lost: {lost.what}, of batch {lost.batch}" for lost in located.assessment.lost]
+    for _, error in damaged:
+        said.append(f"damaged: {error.what}: expected {error.expected}; {error.found}")
+        said.append(f"  next: {error.action}")
+    output.show(
+        {
+            "url": invocation.url,
+            "dry_run": dry_run,
+            "lines": [_written(document) for document in plan.lines.values()],
+            "roll_ups": [_written(document) for document in plan.roll_ups.values()],
+            "deleted": plan.useless,
+            "lost": located.assessment.lost,
+            "damaged": [_damage(*each) for each in damaged],
+        },
+        *said,
+    )
+    return EXIT_PROBLEM if damaged or located.assessment.lost else EXIT_OK
 
 
-def _print_damage(output: Output, checkpoint: Checkpoint) -> None:
-    for _, error in sorted(checkpoint.damaged.items()):
-        output.line()
-        output.line(str(error))
+def _not_mended(
+    checkpoint: Checkpoint, located: Located, plan: RebuildPlan
+) -> list[tuple[str, TidelogError]]:
+    """What is damaged still."""
+    mended = {f"{COMMITS}{batch}" for batch in plan.lines} | set(plan.useless)
+    mended |= {INDEX + roll_up_name(first) for first in plan.roll_ups}
+    footers = located.footers.damaged if located.footers else {}
+    left = {**checkpoint.damaged, **footers}
+    return [(name, error) for name, error in sorted(left.items()) if name not in mended]
+
+
+def _written(document: IndexDocument) -> dict[str, int]:
+    return {
+        "first": document.first,
+        "last": document.last,
+        "changelogs": len(document.entries),
+        "segments": len(document.segments),
+    }

@@ -1,44 +1,62 @@
-"""`tidelog spark conf`: the settings of the plug-in, ready to paste."""
+"""`tidelog spark conf`, `jar` and `doctor`: the plug-in and its settings, and whether they hold."""
 
 import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import click
 
-from tidelog.cli.options import add_options, option
-from tidelog.cli.output import Output
+from tidelog.cli.options import add_options, declared, endpoint_option, options_of
+from tidelog.cli.output import Output, Rows
 from tidelog.cli.spark.options import spark_home_option
-from tidelog.cli.store.options import EXIT_OK, on_this_machine
-from tidelog.errors import ConfigError
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
+from tidelog.errors import ConfigError, StorageError
+from tidelog.spark.checkpoint.health import check_checkpoint
+from tidelog.spark.checkpoint.location import store_url
+from tidelog.spark.plugin.check_result import CheckResult
+from tidelog.spark.plugin.doctor import check_installation, check_settings
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.options import OPTIONS
-from tidelog.spark.plugin.settings import JARS, settings
+from tidelog.spark.plugin.settings import JARS, parse_arguments, read_properties, settings
+from tidelog.spark.plugin.toolchain import find_spark
+from tidelog.storage.access import StoreAccess
+
+
+@dataclass(frozen=True, slots=True)
+class ConfOptions:
+    """Which settings, and how they are printed."""
+
+    style: str = declared(
+        "--format",
+        type=click.Choice(["properties", "args", "json"]),
+        default="properties",
+        help="Lines of spark-defaults.conf, arguments of spark-submit, or one JSON object.",
+    )
+    jar: str | None = declared(
+        "--jar", type=str, help="Path or URL of the plug-in's jar; by default it is compiled here."
+    )
+    no_jar: bool = declared(
+        "--no-jar", is_flag=True, help="Leave spark.jars out: the cluster has the jar."
+    )
+    snapshot_every: int | None = declared(
+        "--snapshot-every",
+        type=click.IntRange(min=1),
+        metavar="BATCHES",
+        help="Batches between two snapshots of a state store.  [default: Spark's, 10]",
+    )
+    metrics: bool = declared(
+        "--metrics",
+        is_flag=True,
+        help="The driver exposes its metrics to Prometheus, under names that stay the same.",
+    )
 
 
 @click.command("conf")
 @on_this_machine
-@option(
-    "--format",
-    "style",
-    type=click.Choice(["properties", "args", "json"]),
-    default="properties",
-    help="Lines of spark-defaults.conf, arguments of spark-submit, or one JSON object.",
-)
-@click.option(
-    "--jar", type=str, help="Path or URL of the plug-in's jar; by default it is compiled here."
-)
-@click.option("--no-jar", is_flag=True, help="Leave spark.jars out: the cluster has the jar.")
-@click.option(
-    "--snapshot-every",
-    type=click.IntRange(min=1),
-    metavar="BATCHES",
-    help="Batches between two snapshots of a state store.  [default: Spark's, 10]",
-)
-@click.option(
-    "--metrics",
-    is_flag=True,
-    help="The driver exposes its metrics to Prometheus, under names that stay the same.",
-)
+@options_of("conf", ConfOptions)
 @add_options(
     *(
         click.option(
@@ -51,37 +69,132 @@ from tidelog.spark.plugin.settings import JARS, settings
     )
 )
 @spark_home_option
-def command(
-    output: Output,
-    /,
-    style: str,
-    jar: str | None,
-    no_jar: bool,
-    snapshot_every: int | None,
-    metrics: bool,
-    spark_home: Path | None,
-    **options: str | None,
+def conf_command(
+    output: Output, /, conf: ConfOptions, spark_home: Path | None, **options: str | None
 ) -> int:
     """Print the settings that turn the plug-in on.
 
     spark.plugins and spark.jars are lists: add what the application has there already. Sizes take
     k, m or g, times ms, s or min.
     """
-    if jar is not None and no_jar:
+    if conf.jar is not None and conf.no_jar:
         raise ConfigError(
             "options --jar and --no-jar",
             expected="at most one of them",
             found="both",
             action="leave one out",
         )
-    given = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
-    if jar is None and not no_jar:
-        given[JARS] = str(plugin_jar(spark_home))
-    if output.as_json or style == "json":
-        output.document(given)
-    elif style == "args":
-        output.line(" \\\n".join(f"--conf {shlex.quote(f'{k}={v}')}" for k, v in given.items()))
+    found = settings(
+        jar=conf.jar, snapshot_every=conf.snapshot_every, metrics=conf.metrics, **options
+    )
+    if conf.jar is None and not conf.no_jar:
+        found[JARS] = str(plugin_jar(spark_home))
+    if conf.style == "json":
+        output.document(found)
+    elif conf.style == "args":
+        arguments = (f"--conf {shlex.quote(f'{name}={value}')}" for name, value in found.items())
+        output.show(found, " \\\n".join(arguments))
     else:
-        for key, value in given.items():
-            output.line(f"{key} {value}")
+        output.show(found, *(f"{name} {value}" for name, value in found.items()))
     return EXIT_OK
+
+
+@click.command("jar")
+@on_this_machine
+@click.option(
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Copy the jar to this file or directory.",
+)
+@spark_home_option
+def jar_command(output: Output, target: Path | None, spark_home: Path | None) -> int:
+    """Compile the plug-in for the installed Spark, once, and print the path of its jar.
+
+    The jar fits the minor version of Spark it was compiled with. $TIDELOG_CACHE chooses where
+    compiled jars are kept; by default that is the user's cache directory.
+    """
+    spark = find_spark(spark_home)
+    jar = plugin_jar(spark_home)
+    if target is not None:
+        jar = _copied(jar, target)
+    output.show({"jar": str(jar), "spark": spark.version, "scala": spark.scala}, str(jar))
+    return EXIT_OK
+
+
+def _copied(jar: Path, target: Path) -> Path:
+    path = target / jar.name if target.is_dir() else target
+    try:
+        shutil.copyfile(jar, path)
+    except OSError as cause:
+        raise StorageError(
+            f"file {path}",
+            expected="that it can be written",
+            found=str(cause.strerror or cause),
+            action="choose another --output",
+        ) from cause
+    return path
+
+
+@click.command("doctor")
+@click.argument("url", required=False)
+@click.option(
+    "--conf",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the query; may be repeated.",
+)
+@click.option(
+    "--properties-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The query's settings, like spark-defaults.conf; --conf comes on top.",
+)
+@click.option("--deep", is_flag=True, help="Read every live changelog in the log, check its CRC.")
+@spark_home_option
+@endpoint_option
+@on_this_machine
+async def doctor_command(
+    output: Output,
+    url: str | None,
+    given: tuple[str, ...],
+    properties_file: Path | None,
+    deep: bool,
+    spark_home: Path | None,
+    endpoint: str | None,
+) -> int:
+    """Check whether a query has the guarantees of the plug-in; nothing is written.
+
+    Checks this machine's Spark and Java, the query's settings, and with URL the checkpoint there
+    and its file system. Without --conf and --properties-file the settings are those that
+    `tidelog spark conf` prints; with them they are complete: what is not given counts with Spark's
+    own default. Exits with 1 when a check fails.
+    """
+    results, spark = check_installation(spark_home)
+    results += check_settings(_conf(given, properties_file), url, spark)
+    if url is not None:
+        async with opened(url, StoreAccess(endpoint), output, store_url) as invocation:
+            with output.progress("reading the checkpoint") as progress:
+                results += await check_checkpoint(invocation.store, deep=deep, progress=progress)
+    passed = all(result.verdict != "fail" for result in results)
+    document = {"url": url, "passed": passed, "findings": results}
+    verdict = "the guarantees hold" if passed else "NOT safe: mend what failed"
+    output.show(document, *_described(results), "", verdict)
+    return EXIT_OK if passed else EXIT_PROBLEM
+
+
+_VERDICTS: Final = {"ok": "ok", "warn": "warning", "fail": "FAILED"}
+
+
+def _described(results: Sequence[CheckResult]) -> Iterator[str | Rows]:
+    yield Rows(results, "check", ("result", lambda each: _VERDICTS[each.verdict]), "found")
+    for result in results:
+        if result.action is not None:
+            yield f"\n{result.check}: {result.found}\n  next: {result.action}"
+
+
+def _conf(given: Sequence[str], properties_file: Path | None) -> dict[str, str]:
+    if not given and properties_file is None:
+        return settings(jar="the jar of `tidelog spark conf`")
+    from_file = read_properties(properties_file) if properties_file else {}
+    return from_file | parse_arguments(given)

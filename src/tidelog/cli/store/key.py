@@ -41,10 +41,9 @@ def new(output: Output, file: Path) -> int:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as opened:
             opened.write(f"{text}{key_line(key)}\n")
-    if output.as_json:
-        output.document({"file": str(file), "key": f"local:{key_id(key)}"})
-    else:
-        output.line(f"key local:{key_id(key)} is in {file}; keep a copy in another place")
+    name = f"local:{key_id(key)}"
+    said = f"key {name} is in {file}; keep a copy in another place"
+    output.show({"file": str(file), "key": name}, said)
     return EXIT_OK
 
 

@@ -74,7 +74,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class MissingRange:
     """Changes that left the log before they could be printed."""
 
     operator: str
@@ -96,7 +96,9 @@ class Tail:
     def __post_init__(self) -> None:
         self._reader = SegmentReader(self.invocation.store, cache_bytes=0)
 
-    async def lines(self, slot: Slot | None, *, follow: bool) -> AsyncIterator[Change | Gap]:
+    async def lines(
+        self, slot: Slot | None, *, follow: bool
+    ) -> AsyncIterator[Change | MissingRange]:
         """The changes of a checkpoint, and of those after it when following."""
         store, clock = self.invocation.store, self.invocation.effects.clock
         checkpoint = await find_checkpoint(store, slot)
@@ -117,14 +119,14 @@ class Tail:
                 await clock.sleep(POLL_S)
                 checkpoint = await find_checkpoint(store, None)
 
-    async def _changes(self, checkpoint: Checkpoint) -> AsyncIterator[Change | Gap]:
+    async def _changes(self, checkpoint: Checkpoint) -> AsyncIterator[Change | MissingRange]:
         for operator, state in selected(checkpoint, self.operator, self.subtask):
             decoder = RowDecoder(operator.states)
             where = operator.id, state.index
             start = state.upto
             reached = self._next.get(where, start)
             if reached < start:
-                yield Gap(*where, reached, start)
+                yield MissingRange(*where, reached, start)
             async for batch in self._batches(operator.id, state, max(reached, start)):
                 rows = zip(batch.keys, batch.values, strict=True)
                 for seqno, (key, value) in enumerate(rows, batch.first):
@@ -154,10 +156,10 @@ class Tail:
                     start = block.end
 
 
-def _print(output: Output, line: Change | Gap) -> None:
+def _print(output: Output, line: Change | MissingRange) -> None:
     if output.as_json:
         output.json_line(_fields(line))
-    elif isinstance(line, Gap):
+    elif isinstance(line, MissingRange):
         output.line(
             f"{line.operator}-{line.subtask}: changes {line.skipped_from} to "
             f"{line.skipped_to - 1} left the log before they were read; they are materialized"
@@ -169,5 +171,5 @@ def _print(output: Output, line: Change | Gap) -> None:
         output.line("  ".join(cells if line.op == "delete" else [*cells, text(row.value)]))
 
 
-def _fields(line: Change | Gap) -> dict[str, Any]:
+def _fields(line: Change | MissingRange) -> dict[str, Any]:
     return fields_of(line, "row") | (fields_of(line.row) if isinstance(line, Change) else {})

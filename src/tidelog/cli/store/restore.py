@@ -15,7 +15,7 @@ import msgspec
 from tidelog.catalog.inventory import find_checkpoint
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.cli.options import option
-from tidelog.cli.output import Step
+from tidelog.cli.output import Rows, Step
 from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_number
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
@@ -74,21 +74,18 @@ async def command(
             subtasks = [await export.subtask(*each) for each in chosen]
         finally:
             showing.cancel()
-    if output.as_json:
-        output.document(
-            {
-                "url": invocation.store.url,
-                "slot": checkpoint.slot,
-                "checkpoint_id": checkpoint.checkpoint_id,
-                "format": output_format,
-                "to": str(directory),
-                "subtasks": subtasks,
-            }
-        )
-    else:
-        columns = ["operator", "subtask", "changes", "rows", "path"]
-        output.table(columns, [list(subtask.values()) for subtask in subtasks])
-        output.line(f"slot {checkpoint.slot} restored")
+    output.show(
+        {
+            "url": invocation.store.url,
+            "slot": checkpoint.slot,
+            "checkpoint_id": checkpoint.checkpoint_id,
+            "format": output_format,
+            "to": str(directory),
+            "subtasks": subtasks,
+        },
+        Rows(subtasks, "operator", "subtask", "changes", "rows", "path"),
+        f"slot {checkpoint.slot} restored",
+    )
     return EXIT_OK
 
 

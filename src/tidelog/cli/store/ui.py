@@ -1,20 +1,23 @@
-"""`tidelog ui`: a page in the browser on what a job does and what its store holds."""
+"""`tidelog ui` and `report`: a page on what a job does and what its store holds."""
 
 import asyncio
 import os
 import sys
 import webbrowser
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 import msgspec
 
 from tidelog.cli.options import option
+from tidelog.cli.output import write_output
 from tidelog.cli.spark.options import on_store_or_checkpoint
-from tidelog.cli.store.options import StoreCommand
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.ui.page import page, policy
 from tidelog.ui.query import watcher_of
 from tidelog.ui.server import PageServer, page_server
+from tidelog.ui.watch import JOB_S
 
 
 @click.command("ui")
@@ -26,7 +29,7 @@ from tidelog.ui.server import PageServer, page_server
     help="Port on 127.0.0.1; 0: a free one.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
-async def command(invocation: StoreCommand, port: int, no_browser: bool) -> int:
+async def ui_command(invocation: StoreCommand, port: int, no_browser: bool) -> int:
     """Show the job and the store at URL on a page, until Ctrl-C.
 
     Live while the job runs on this machine, from the store alone when it does not. Nothing is
@@ -70,3 +73,46 @@ async def _show(invocation: StoreCommand, server: PageServer, *, browser: bool) 
         output.line(f"{server.url} shows {invocation.store.url}; Ctrl-C ends it")
     if browser:
         await invocation.effects.offload.run(webbrowser.open, server.url)
+
+
+@click.command("report")
+@on_store_or_checkpoint
+@click.option(
+    "--output",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    default=Path("report.html"),
+    show_default=True,
+    help="The page; a file that is there is replaced.",
+)
+async def report_command(invocation: StoreCommand, target: Path) -> int:
+    """Write what `tidelog ui` shows of the store at URL, and of its job, as one HTML file.
+
+    URL may be the checkpoint of a Spark query, too.
+
+    The file needs nothing else: it can be mailed, printed, and read on a phone. It names
+    operators, states and the store, and holds no keys and no values. Exits with 1 when something
+    is wrong with the store; the page says what.
+    """
+    watcher = await watcher_of(invocation.store, invocation.effects.clock)
+    await watcher.look_at_job()
+    document = await watcher.document()
+    if document.live is not None:
+        # Rates are what became of one look until the next.
+        await invocation.effects.clock.sleep(JOB_S)
+        await watcher.look_at_job()
+        document = await watcher.document()
+    data = page(document).encode()
+    write_output(target, data)
+    problems = len(document.problems)
+    fields = {"output": str(target), "bytes": len(data), "problems": problems}
+    said = [
+        f"{problem.where}: expected {problem.expected}; found {problem.found}\n"
+        f"  next: {problem.action}"
+        for problem in document.problems
+    ]
+    invocation.output.show(
+        {"url": document.url, **fields}, *said, f"{target}: {len(data) / 1e6:.2f} MB"
+    )
+    return EXIT_PROBLEM if problems else EXIT_OK

@@ -1,0 +1,253 @@
+"""The options of `tidelog run`: its own, and one for each of a job, from its declaration.
+
+A flag of a job hands its text on as it is; the configuration reads it, as it reads files and
+environment. Nothing is imported that only a run needs.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from tidelog.cli.options import add_options, declared
+from tidelog.cli.values import duration
+from tidelog.errors import ConfigError
+from tidelog.options.declaration import Declared
+from tidelog.options.kinds import Choice, Duration, Flag, KeyPlace, Names, PathKind, Size
+from tidelog.settings.declared import OPTIONS, flag
+from tidelog.settings.resolve import Resolved, Setting, resolve
+
+if TYPE_CHECKING:
+    from tidelog.catalog.locate import Origin
+    from tidelog.effects import Effects
+    from tidelog.runtime.restore.choose import RestoreFrom
+    from tidelog.runtime.status.status import JobStatus
+    from tidelog.storage.access import StoreAccess
+    from tidelog.storage.port import ObjectStore
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Where a run reads and writes, and how it reports."""
+
+    input: str | None = declared("--input", help="Input of the job: a path.")
+    store: str = declared(
+        "--store", required=True, metavar="URL", help="Where checkpoints and state go."
+    )
+    log_store: str | None = declared(
+        "--log-store",
+        metavar="URL",
+        help="Put the log of a new store here, for example into a bucket that answers faster.",
+    )
+    endpoint: str | None = declared(
+        "--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS."
+    )
+    output: str | None = declared(
+        "--output", help="Output directory; without it results go to standard output."
+    )
+    include: str = declared("--include", default="*", metavar="GLOB", help="Input files.")
+    follow: bool = declared("--follow", is_flag=True, help="Never end: wait for more input.")
+    report_interval: float | None = declared(
+        "--report-interval", type=duration, help="How often to report without a terminal."
+    )
+    as_json: bool = declared(
+        "--json", is_flag=True, help="Report as JSON lines on standard output."
+    )
+    quiet: bool = declared("--quiet", is_flag=True, help="Report errors only.")
+    debug: bool = declared("--debug", is_flag=True, help="Print tracebacks.")
+
+
+def _origin(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> "Origin | None":
+    if value is None:
+        return None
+    from tidelog.catalog.locate import parse_origin  # noqa: PLC0415  # only with --from
+
+    try:
+        return parse_origin(value, own_store=True)
+    except ConfigError as error:
+        found = f"{error.found or error.what}: expected {error.expected}"
+        raise click.BadParameter(found) from error
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """What a job starts from: at most one option chooses a checkpoint, and without any the newest
+    in the store counts.
+    """
+
+    slot: int | None = declared(
+        "--restore-slot",
+        type=click.IntRange(min=0),
+        help="Resume from this checkpoint, once, and not from the newest; output committed since "
+        "then comes again.",
+    )
+    origin: "Origin | None" = declared(  # noqa: RUF009  # a field, as the others
+        "--from",
+        metavar="URL@NAME",
+        callback=_origin,
+        help="Start from a savepoint by name (or a slot's number, or latest), once; @NAME is one "
+        "in the job's own store. One of another store counts while the own one has no checkpoint.",
+    )
+    claim: bool = declared(
+        "--claim/--no-claim",
+        default=False,
+        help="With --from: the savepoint becomes the job's, which shares its files and drops it in "
+        "time. Otherwise it stays, and after the first checkpoint the job needs none of its files.",
+    )
+    keep_output: bool = declared(
+        "--keep-output",
+        is_flag=True,
+        help="With --from URL@NAME: go on with the output of the other store's job, which must not "
+        "run any more, and commit what it had pre-committed. Otherwise that is left to it; give "
+        "this job an output of its own.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.slot is not None and self.origin is not None:
+            raise click.UsageError("--restore-slot and --from exclude each other")
+        if self.claim and self.origin is None:
+            raise click.UsageError("--claim needs --from")
+        if self.keep_output and (self.origin is None or not self.origin.url):
+            raise click.UsageError("--keep-output needs --from URL@NAME")
+
+    def restore_from(
+        self, own: "ObjectStore", effects: "Effects", access: "StoreAccess"
+    ) -> "RestoreFrom | None":
+        """What the runner starts from; another store is opened the same way."""
+        if self.origin is None:
+            return None
+        from tidelog.runtime.restore.choose import RestoreFrom  # noqa: PLC0415  # only with --from
+
+        other = access.open(self.origin.url, effects) if self.origin.url else own
+        if other.url == own.url:
+            return RestoreFrom(self.origin.place, claim=self.claim)
+        return RestoreFrom(self.origin.place, other, claim=self.claim, keep_output=self.keep_output)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """Where the user wants the metrics."""
+
+    port: int | None = declared(
+        "--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics."
+    )
+    otel: bool = declared(
+        "--otel",
+        is_flag=True,
+        help="Export metrics to an OpenTelemetry collector, as the OTEL_* variables say.",
+    )
+    otel_endpoint: str | None = declared(
+        "--otel-endpoint",
+        metavar="URL",
+        help="Export metrics to this OpenTelemetry collector, such as http://127.0.0.1:4318; the "
+        "OTEL_* variables say the rest.",
+    )
+
+    @contextmanager
+    def listen(self) -> Iterator["Callable[[JobStatus], None]"]:
+        """A function for every status of the job; raises ConfigError."""
+        with ExitStack() as opened:
+            updates = []
+            # Few runs want metrics, so few pay for the modules.
+            if self.port is not None:
+                from tidelog.runtime.status.prometheus import serve_metrics  # noqa: PLC0415
+
+                updates.append(opened.enter_context(serve_metrics(self.port)))
+            if self.otel or self.otel_endpoint is not None:
+                from tidelog.runtime.status.opentelemetry import export_metrics  # noqa: PLC0415
+
+                updates.append(opened.enter_context(export_metrics(self.otel_endpoint)))
+
+            def update(status: "JobStatus") -> None:
+                for each in updates:
+                    each(status)
+
+            yield update
+
+
+_PREFIX: Final = "job_option__"
+_METAVARS: Final = {
+    Duration: "TIME",
+    Size: "SIZE",
+    PathKind: "PATH",
+    Names: "NAME",
+    KeyPlace: "KEY",
+}
+
+_CONFIG_FILE: Final = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="TIDELOG_CONFIG",
+    show_envvar=True,
+    help="Options of the job in TOML; TIDELOG__ variables win over it, and options given here win "
+    "over both. `tidelog config explain` lists what can stand in it.",
+)
+
+
+def _parameter(option: Declared) -> str:
+    return _PREFIX + "__".join(option.path)
+
+
+def _option(declaration: Declared) -> Callable[[Any], Any]:
+    one = declaration.option
+    names = [flag(declaration), *one.aliases, _parameter(declaration)]
+    shown = f"{one.help}  [default: {declaration.default_text}]"
+    if isinstance(one.kind, Flag):
+        names[0] = f"{names[0]}/--no-{names[0].removeprefix('--')}"
+        return click.option(*names, default=None, help=shown)
+    if isinstance(one.kind, Names):
+        return click.option(*names, multiple=True, metavar="NAME", help=shown)
+    metavar = "|".join(one.kind.words) if isinstance(one.kind, Choice) else None
+    return click.option(*names, metavar=metavar or _METAVARS.get(type(one.kind), "N"), help=shown)
+
+
+def config_options(function: Callable[..., R]) -> Callable[..., R]:
+    """Add --config and the job's options to a command, which gets them as one argument `config`: a
+    function that reads them with the file and the environment.
+    """
+
+    @add_options(_CONFIG_FILE, *map(_option, OPTIONS.values()))
+    @functools.wraps(function)
+    def command(config_file: Path | None, **others: Any) -> R:
+        flags = []
+        for each in OPTIONS.values():
+            raw = others.pop(_parameter(each))
+            if raw is not None and raw != ():
+                flags.append(Setting(each.name, raw, f"option {flag(each)}"))
+
+        def config() -> Resolved:
+            return resolve(config_file, os.environ, flags)
+
+        return function(config=config, **others)
+
+    made: Callable[..., R] = command
+    return made
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists the job's options apart from its own, part by part."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the command's own options first."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Job": []}
+        for parameter in self.get_params(ctx):
+            record, name = parameter.get_help_record(ctx), parameter.name or ""
+            if record is not None:
+                part, *inner = name.removeprefix(_PREFIX).split("__")
+                job = f"Job: {part}" if inner else "Job"
+                section = job if name.startswith(_PREFIX) else "Options"
+                sections.setdefault(section, []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
