@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.property.estimate_simulation import KEY_BYTES, History, simulate
 from tests.property.profiles import looking
 from tests.support.depth import more_in_depth
-from tidelog.cost.model.changelog import estimate_changelog
+from tidelog.cost.model.embedded import estimate_changelog
 from tidelog.cost.model.estimate import Estimate
-from tidelog.cost.model.flushes import flushes
+from tidelog.cost.model.log import flushes
 from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.tables import TableRules
 from tidelog.cost.model.usage import Flow
@@ -54,8 +54,8 @@ def flow(estimate: Estimate, kind: str) -> Flow:
 def at_a_threshold(workload: Workload, settings: Settings) -> bool:
     """A tail that may or may not stay in the manifest, rows that may or may not be hot."""
     found = flushes(workload, settings.parallelism, settings.flush, settings.checkpoint_interval)
-    tail = found[-1].rows * workload.raw_change_bytes / settings.upload.inline_bytes
-    cycle = sum(f.rows for f in found) * workload.raw_change_bytes / settings.upload.inline_bytes
+    tail = found.barrier_rows * workload.raw_change_bytes / settings.upload.inline_bytes
+    cycle = found.all_rows * workload.raw_change_bytes / settings.upload.inline_bytes
     lead = settings.checkpoint_interval - 0.1
     updates_per_row = workload.writes_per_s * lead / workload.distinct(lead)
     # An inline tail is old when the first of several subtasks flushes: their order decides.

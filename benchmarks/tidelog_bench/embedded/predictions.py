@@ -16,9 +16,8 @@ from tidelog.checkpoint.slots import list_slots
 from tidelog.cost.measured.analysis import Question, measure
 from tidelog.cost.measured.local import LocalEngine
 from tidelog.cost.measured.report import Comparison, OperatorReport, Report
-from tidelog.cost.model.changelog import estimate_changelog
+from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate
-from tidelog.cost.model.incremental import estimate_incremental
 from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.workload import Workload
 from tidelog.ids import Slot

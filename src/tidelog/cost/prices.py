@@ -1,10 +1,13 @@
-"""Price books: what a provider charges, as a data file with its source and date.
+"""Price books: what a provider charges, as a data file with its source and date; and what a month
+costs by them.
 
 Invariants: a book fits this type to the letter or it is refused; amounts of different currencies
-never meet; a book that is out of date still counts, but says so.
+never meet; a book that is out of date still counts, but says so. Every line of a bill is one price
+times one quantity, and the total is their sum.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from importlib.resources import files
@@ -13,6 +16,7 @@ from typing import Annotated
 
 import msgspec
 
+from tidelog.cost.model.usage import MONTH_S, Flow, Usage
 from tidelog.errors import ConfigError, usable_path
 
 GOOD_FOR = timedelta(days=365)
@@ -128,3 +132,45 @@ def _decode(data: bytes, name: str) -> PriceBook:
             found=str(cause),
             action="correct the file",
         ) from cause
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """A month at one provider, in its currency."""
+
+    provider: str
+    currency: str
+    storage: float
+    put: float
+    list: float
+    get: float
+    delete: float
+    transfer: float
+    """Bytes written, read, and sent out, where they cost."""
+
+    @property
+    def total(self) -> float:
+        return self.storage + self.put + self.list + self.get + self.delete + self.transfer
+
+
+def bill(book: PriceBook, usage: Usage, *, egress: bool = False) -> Bill:
+    """The bill of a month; with `egress`, what restores read leaves the provider."""
+    thousands, gigabytes = MONTH_S / 1000, MONTH_S / book.gb_bytes
+    read = book.retrieval_gb + (book.egress_gb if egress else 0.0)
+    stored = sum(billed_bytes(book, flow) for flow in usage.flows)
+    return Bill(
+        provider=book.provider,
+        currency=book.currency,
+        storage=stored / book.gb_bytes * book.storage_gb_month,
+        put=usage.puts_per_s * thousands * book.put_per_1000,
+        list=usage.reads.lists * thousands * book.list_per_1000,
+        get=usage.reads.gets * thousands * book.get_per_1000,
+        delete=usage.deletes_per_s * thousands * book.delete_per_1000,
+        transfer=(usage.uploaded_per_s * book.upload_gb + usage.reads.bytes * read) * gigabytes,
+    )
+
+
+def billed_bytes(book: PriceBook, flow: Flow) -> float:
+    """Bytes that count as stored: short-lived and small objects count for more than they are."""
+    size = max(flow.bytes, book.minimum_object_bytes)
+    return flow.per_s * size * max(flow.life_s, book.minimum_storage_s)

@@ -14,9 +14,9 @@ from tests.support.cli import tidelog
 from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
 from tests.unit.cost.test_prices import OWN
 from tidelog.cli.estimate.plan import money
-from tidelog.cli.estimate.prices import untold
+from tidelog.cli.estimate.prices import not_printed
 from tidelog.cli.values import count, duration_text, latency, short, span, to_bytes
-from tidelog.cost.plan.targets import Money
+from tidelog.cost.plan import Money
 
 JOB = ("--writes-per-second", "20k", "--keys", "5M", "--skew", "1", "--parallelism", "4")
 STRATEGIES = [
@@ -32,8 +32,7 @@ STRATEGIES = [
 @pytest.fixture(autouse=True)
 def on_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of prices does not depend on when the tests run."""
-    monkeypatch.setattr("tidelog.cli.estimate.estimate.today", lambda: date(2026, 11, 1))
-    monkeypatch.setattr("tidelog.cli.estimate.plan.today", lambda: date(2026, 11, 1))
+    monkeypatch.setattr("tidelog.cli.estimate.prices.today", lambda: date(2026, 11, 1))
 
 
 @pytest.mark.parametrize("command", ["estimate", "plan"])
@@ -71,7 +70,7 @@ def test_a_warning_of_prices_is_printed_once_a_day(monkeypatch: pytest.MonkeyPat
         assert "aws-s3-express" in shown.stdout
     document = json.loads(tidelog("estimate", *JOB, "--json").stdout)
     assert any(f"warning: {text}".startswith(warning) for text in document["warnings"])
-    monkeypatch.setattr("tidelog.cli.estimate.plan.today", lambda: date(2026, 11, 2))
+    monkeypatch.setattr("tidelog.cli.estimate.prices.today", lambda: date(2026, 11, 2))
     assert warning in tidelog("plan", *JOB).stdout
 
 
@@ -98,10 +97,10 @@ def test_a_user_without_a_home_is_warned_every_time(monkeypatch: pytest.MonkeyPa
 def test_what_was_told_is_told_again_when_the_stamp_is_damaged(left: bytes, tmp_path: Path) -> None:
     stamp = tmp_path / "stamp.json"
     stamp.write_bytes(left)
-    assert untold(["a", "b"], date(2026, 11, 1), stamp) == ["a", "b"]
-    assert untold(["b", "c"], date(2026, 11, 1), stamp) == ["c"]
-    assert untold(["a", "b", "c"], date(2026, 11, 1), stamp) == []
-    assert untold(["a"], date(2026, 11, 2), stamp) == ["a"]
+    assert not_printed(["a", "b"], date(2026, 11, 1), stamp) == ["a", "b"]
+    assert not_printed(["b", "c"], date(2026, 11, 1), stamp) == ["c"]
+    assert not_printed(["a", "b", "c"], date(2026, 11, 1), stamp) == []
+    assert not_printed(["a"], date(2026, 11, 2), stamp) == ["a"]
 
 
 def test_json_has_the_figures_of_the_table_and_their_parts() -> None:

@@ -17,7 +17,7 @@ S3 = ("--provider", "aws-s3-standard")
 @pytest.fixture(autouse=True)
 def on_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of prices does not depend on when the tests run."""
-    monkeypatch.setattr("tidelog.cli.estimate.plan.today", lambda: date(2026, 11, 1))
+    monkeypatch.setattr("tidelog.cli.estimate.prices.today", lambda: date(2026, 11, 1))
 
 
 def plan(*options: str) -> str:

@@ -2,34 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from tidelog.cli.estimate.description import Described, on_a_description
-from tidelog.cli.estimate.fields import bill_fields, described_fields, estimate_fields
-from tidelog.cli.estimate.prices import (
-    price_warnings,
-    print_price_warnings,
-    print_prices,
-    print_warnings,
-    today,
-)
+from tidelog.cli.estimate.job import DescribedJob, estimate_fields, on_a_job
+from tidelog.cli.estimate.prices import Column, show_table
 from tidelog.cli.options import option
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK
 from tidelog.cli.values import amount, duration, duration_text, short, size, span
-from tidelog.cost.model.bill import Bill, bill
-from tidelog.cost.model.estimate import Estimate, Strategy
-from tidelog.cost.model.spark import SparkOptions
-from tidelog.cost.model.strategies import estimate_all
-from tidelog.cost.model.usage import DAY_S
+from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
+from tidelog.cost.model.estimate import Strategy
+from tidelog.cost.model.spark import SparkOptions, estimate_spark
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.options.units import show_duration
 
+_COLUMNS: Final[Sequence[Column]] = (
+    ("a day", "strategy", str),
+    ("objects", "objects_per_day", short),
+    ("PUT", "puts_per_day", short),
+    ("LIST", "lists_per_day", short),
+    ("GET", "gets_per_day", short),
+    ("uploaded", "uploaded_bytes_per_day", lambda count: size(int(count))),
+    ("stored", "stored_bytes", lambda count: size(int(count))),
+    ("checkpoint", "checkpoint_s", span),
+    ("restore", "restore_s", span),
+)
+
 
 @click.command("estimate")
-@on_a_description
+@on_a_job
 @option(
     "--materialize-interval",
     type=duration,
@@ -60,7 +63,7 @@ from tidelog.options.units import show_duration
 )
 def command(
     output: Output,
-    described: Described,
+    job: DescribedJob,
     materialize_interval: float,
     replay_target: float,
     strategies: tuple[str, ...],
@@ -69,100 +72,65 @@ def command(
 ) -> int:
     """Estimate storage, requests, traffic, restore time and monthly cost; needs no store.
 
-    Compares ways to make the same state durable side by side: tidelog with and without changelog,
-    Spark's own state stores, and Spark with tidelog's plug-in. What the figures mean, and how good
-    they are: docs/guides/estimate.md.
+    Compares ways to make the same state durable: tidelog with and without changelog, Spark's own
+    state stores, and Spark with tidelog's plug-in. What the figures mean, and how good they are:
+    docs/guides/estimate.md.
     """
-    settings = described.settings.with_materialization(materialize_interval, replay_target)
-    described = replace(described, settings=settings)
-    estimates = estimate_all(
-        map(Strategy, strategies or Strategy),
-        described.workload,
-        settings,
-        SparkOptions(stores, rename),
-    )
-    bills = [
-        [bill(book, estimate.usage, egress=described.egress) for book in described.books]
-        for estimate in estimates
-    ]
-    day = today()
-    warnings = price_warnings(described.books, day)
+    settings = job.settings.with_materialization(materialize_interval, replay_target)
+    job = replace(job, settings=settings)
+    spark = SparkOptions(stores, rename)
+    found = [_estimated(Strategy(name), job, spark) for name in strategies or Strategy]
     if output.as_json:
-        fields = described_fields(described, day, warnings)
+        fields = job.fields()
         fields["settings"] |= {
             "materialize_interval_s": materialize_interval,
             "replay_target_s": replay_target,
             "stores": stores,
             "rename": rename,
         }
-        fields["strategies"] = _strategy_fields(estimates, bills)
-        output.document(fields)
+        output.document(fields | {"strategies": found})
     else:
-        _print(output, described, estimates, bills)
-        own = [f"{e.strategy}: {warning}" for e in estimates for warning in e.warnings]
-        print_warnings(output, own)
-        print_price_warnings(output, warnings, day)
+        _show(output, job, found)
+        own = [f"{each['strategy']}: {warning}" for each in found for warning in each["warnings"]]
+        job.prices.show_books(output)
+        job.prices.show_warnings(output, *own)
     return EXIT_OK
 
 
-def _strategy_fields(
-    estimates: Sequence[Estimate], bills: Sequence[Sequence[Bill]]
-) -> list[dict[str, Any]]:
-    return [
-        estimate_fields(estimate) | {"bills": [bill_fields(one) for one in of]}
-        for estimate, of in zip(estimates, bills, strict=True)
-    ]
+def _estimated(strategy: Strategy, job: DescribedJob, spark: SparkOptions) -> dict[str, Any]:
+    """One strategy with its bills."""
+    if strategy is Strategy.CHANGELOG:
+        found = estimate_changelog(job.workload, job.settings)
+    elif strategy is Strategy.INCREMENTAL:
+        found = estimate_incremental(job.workload, job.settings)
+    else:
+        found = estimate_spark(strategy, job.workload, job.settings, spark)
+    return estimate_fields(found) | {"bills": job.prices.bills(found.usage, egress=job.egress)}
 
 
-def _print(
-    output: Output,
-    described: Described,
-    estimates: Sequence[Estimate],
-    bills: Sequence[Sequence[Bill]],
-) -> None:
-    output.table(
-        ["a day", "objects", "PUT", "LIST", "GET", "uploaded", "stored", "checkpoint", "restore"],
-        [_usage_row(estimate) for estimate in estimates],
-    )
+def _show(output: Output, job: DescribedJob, found: Sequence[dict[str, Any]]) -> None:
+    show_table(output, _COLUMNS, found)
     output.line()
     output.table(
-        ["cost a month", "currency", *(estimate.strategy for estimate in estimates)],
+        ["cost a month", "currency", *(each["strategy"] for each in found)],
         [
-            [book.provider, book.currency, *(amount(of[at].total) for of in bills)]
-            for at, book in enumerate(described.books)
+            [book.provider, book.currency, *(amount(each["bills"][at]["total"]) for each in found)]
+            for at, book in enumerate(job.prices.books)
         ],
     )
-    for estimate in estimates:
-        if estimate.log is not None:
+    for each in found:
+        if each["log"] is not None:
             output.line()
-            _print_log(output, estimate)
-    if any(not estimate.replay_counted for estimate in estimates):
+            output.line(_log(each["log"], each["materialize_s"]))
+    if any(not each["replay_counted"] for each in found):
         output.line()
         output.line("restore: when the log is longest; of Spark requests and bytes, without replay")
-    print_prices(output, described.books, notes=described.notes)
 
 
-def _usage_row(estimate: Estimate) -> list[str]:
-    usage = estimate.usage
-    return [
-        estimate.strategy,
-        short(usage.objects_per_s * DAY_S),
-        short(usage.puts_per_s * DAY_S),
-        short(usage.reads.lists * DAY_S),
-        short(usage.reads.gets * DAY_S),
-        size(int(usage.uploaded_per_s * DAY_S)),
-        size(int(usage.stored_bytes)),
-        "-" if estimate.checkpoint_s is None else span(estimate.checkpoint_s),
-        span(estimate.restore_s),
-    ]
-
-
-def _print_log(output: Output, estimate: Estimate) -> None:
-    log = estimate.log
-    assert log is not None and estimate.materialize_s is not None
-    output.line(
-        f"log: {short(log.changes_per_s)} changes/s (one per {log.combine:.1f} updates), "
-        f"{size(int(log.bytes_per_s))}/s, {size(int(log.peak_bytes))} stored at most "
-        f"(rule of thumb: {size(int(log.rule_of_thumb_bytes))}); tables uploaded every "
-        f"{duration_text(round(estimate.materialize_s, 1))}"
+def _log(log: dict[str, float], materialize_s: float) -> str:
+    return (
+        f"log: {short(log['changes_per_s'])} changes/s (one per {log['combine']:.1f} updates), "
+        f"{size(int(log['bytes_per_s']))}/s, {size(int(log['peak_bytes']))} stored at most "
+        f"(rule of thumb: {size(int(log['rule_of_thumb_bytes']))}); tables uploaded every "
+        f"{duration_text(round(materialize_s, 1))}"
     )

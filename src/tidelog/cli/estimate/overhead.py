@@ -1,4 +1,4 @@
-"""`tidelog overhead`: what the changelog of a job costs, measured beside what formulas predict."""
+"""`tidelog overhead`: what the changelog of a job costs, measured, and what formulas predict."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,17 +8,8 @@ from typing import Final
 
 import click
 
-from tidelog.cli.estimate.overhead_fields import fields
-from tidelog.cli.estimate.overhead_output import print_notes, show
-from tidelog.cli.estimate.prices import (
-    book_fields,
-    chosen_books,
-    on_prices,
-    price_warnings,
-    print_price_warnings,
-    print_prices,
-    today,
-)
+from tidelog.cli.estimate.overhead_output import report_fields, show_report
+from tidelog.cli.estimate.prices import Prices, on_prices
 from tidelog.cli.spark.options import on_spark
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
 from tidelog.cli.values import duration
@@ -28,7 +19,6 @@ from tidelog.cost.measured.engine import Engine
 from tidelog.cost.measured.local import LocalEngine
 from tidelog.cost.measured.spark import SparkEngine
 from tidelog.cost.measured.windows import Span
-from tidelog.cost.model.bill import bill
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 
@@ -76,25 +66,24 @@ async def command(
     amplification, and what log and manifests cost a month. It takes checkpoints that span three
     materialization intervals (`tidelog run --retain`); exits with 1 when there are fewer.
     """
-    books = chosen_books(providers, price_files)
+    prices = Prices.chosen(providers, price_files)
     question = Question(read_combine(status) if status else None, _span(window, slide))
     with (
         _engine(invocation, engine, master, conf) as chosen,
         invocation.output.progress("reading the log") as progress,
     ):
         report = await measure(invocation.store, chosen, question, progress)
-    bills = [] if report.usage is None else [bill(book, report.usage) for book in books]
-    day = today()
-    warnings = price_warnings(books, day)
-    if invocation.output.as_json:
-        priced = [book_fields(book, day) for book in books]
-        invocation.output.document(fields(report, bills, priced, warnings))
-    else:
-        show(invocation.output, report, bills)
-        if bills:
-            print_prices(invocation.output, books, notes=bool(providers or price_files))
-        print_notes(invocation.output, report.notes)
-        print_price_warnings(invocation.output, warnings, day)
+    usage, output = report.usage, invocation.output
+    fields = report_fields(report, [] if usage is None else prices.bills(usage))
+    if output.as_json:
+        output.document(fields | prices.fields())
+        return EXIT_OK if report.compared else EXIT_PROBLEM
+    show_report(output, fields)
+    if usage is not None:
+        prices.show_books(output)
+    for note in report.notes:
+        output.line(f"note: {note}")
+    prices.show_warnings(output)
     return EXIT_OK if report.compared else EXIT_PROBLEM
 
 

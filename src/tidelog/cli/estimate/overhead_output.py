@@ -1,160 +1,209 @@
-"""What `tidelog overhead` prints for people."""
+"""What `tidelog overhead` says: JSON (docs/reference/cli-json.md), and from it text for people.
+
+Invariant: what is not known is null, and `missing` or `reason` with it says why.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any, Final
 
-from tidelog.cli.output import Cell, Output
+from tidelog.cli.estimate.prices import Column, object_fields, show_table
+from tidelog.cli.output import Output, fields_of
 from tidelog.cli.values import amount, short, size, span
-from tidelog.cost.measured.report import OperatorReport, Report, WindowReport
-from tidelog.cost.model.bill import Bill
-from tidelog.cost.model.usage import DAY_S
+from tidelog.cost.measured.intervals import Interval
+from tidelog.cost.measured.report import (
+    BytesPerChange,
+    Comparison,
+    OperatorReport,
+    Report,
+    SubtaskReport,
+    WindowReport,
+)
+from tidelog.cost.model.formulas import log_peak_bytes
+
+Fields = dict[str, Any]
 
 
-def show(output: Output, report: Report, bills: Sequence[Bill]) -> None:
+def report_fields(report: Report, bills: Sequence[Fields]) -> Fields:
+    """The report with its bills, as JSON."""
+    return {
+        **fields_of(report, "usage"),
+        "operators": [_operator(each) for each in report.operators],
+        "combine": fields_of(report.combine, "job"),
+        "space_amplification": report.space_amplification,
+        "objects": [] if report.usage is None else object_fields(report.usage),
+        "bills": bills,
+    }
+
+
+def _operator(operator: OperatorReport) -> Fields:
+    return {
+        **fields_of(operator, "bytes_per_change", "compared", "peak"),
+        **_bytes_per_change(operator.bytes_per_change),
+        "compared_subtasks": operator.compared,
+        **_peak(operator.peak),
+        "log_share": operator.log_share,
+        "windows": None if operator.windows is None else _windows(operator.windows),
+        "subtasks": [_subtask(each) for each in operator.subtasks],
+    }
+
+
+def _windows(windows: WindowReport) -> Fields:
+    return {
+        **fields_of(windows, "peak", "shared"),
+        "windows_per_record": windows.windows_per_record,
+        "slices_per_record": windows.slices_per_record,
+        "bytes_per_record": windows.bytes_per_record,
+        **_peak(windows.peak),
+    }
+
+
+def _subtask(subtask: SubtaskReport) -> Fields:
+    return {
+        **fields_of(subtask, "bytes_per_change", "peak"),
+        **_bytes_per_change(subtask.bytes_per_change),
+        **_peak(subtask.peak),
+        "intervals": [_interval(each, subtask) for each in subtask.intervals],
+    }
+
+
+def _interval(interval: Interval, subtask: SubtaskReport) -> Fields:
+    per_s, per_change, peak = subtask.changes_per_s, subtask.bytes_per_change, None
+    if per_s is not None and per_change is not None:
+        predicted = log_peak_bytes(per_s, per_change.stored, interval.seconds)
+        peak = Comparison(predicted, interval.peak_bytes)
+    return {
+        **fields_of(interval, "who", "end_ms", "peak_bytes", "peak_changes"),
+        "start_ms": round(interval.start_ms),
+        "seconds": interval.seconds,
+        **_peak(peak),
+    }
+
+
+def _bytes_per_change(found: BytesPerChange | None) -> Fields:
+    return {
+        "raw_bytes_per_change": None if found is None else found.raw,
+        "stored_bytes_per_change": None if found is None else found.stored,
+    }
+
+
+def _peak(peak: Comparison | None) -> Fields:
+    return {
+        "predicted_peak_bytes": None if peak is None else peak.predicted_bytes,
+        "measured_peak_bytes": None if peak is None else peak.measured_bytes,
+        "ratio": None if peak is None else peak.ratio,
+    }
+
+
+def show_report(output: Output, report: Fields) -> None:
     """Print the report with its bills."""
-    every = "" if report.checkpoint_s is None else f", one every {span(report.checkpoint_s)}"
+    every = report["checkpoint_s"]
     output.line(
-        f"{report.job}: {report.checkpoints} checkpoints, slots {report.first_slot} to "
-        f"{report.last_slot}, {span(report.seconds)}{every}; read by the {report.engine} engine"
+        f"{report['job']}: {report['checkpoints']} checkpoints, slots {report['first_slot']} to "
+        f"{report['last_slot']}, {span(report['seconds'])}"
+        f"{'' if every is None else f', one every {span(every)}'}; read by the "
+        f"{report['engine']} engine"
     )
     output.line()
-    _show_operators(output, report)
-    _show_windows(output, report)
-    _show_reasons(output, report)
+    show_table(output, _OPERATORS, report["operators"], none=None)
+    for operator in report["operators"]:
+        if operator["windows"] is not None and operator["windows"]["ratio"] is not None:
+            _show_windows(output, operator["id"], operator["windows"])
+    _show_reasons(output, report["operators"])
     _show_store(output, report)
-    _show_bills(output, bills)
-
-
-def print_notes(output: Output, notes: Sequence[str]) -> None:
-    """What else is to be said of what was measured."""
-    for note in notes:
-        output.line(f"note: {note}")
-
-
-def _show_operators(output: Output, report: Report) -> None:
-    output.table(
-        [
-            *("operator", "changes/s", "raw B", "stored B", "materialized"),
-            *("peak predicted", "measured", "ratio", "log, mean", "log / table"),
-        ],
-        [_operator_row(operator) for operator in report.operators],
-    )
-
-
-def _operator_row(operator: OperatorReport) -> list[Cell]:
-    per_change, peak = operator.bytes_per_change, operator.peak
-    return [
-        operator.id,
-        _short(operator.changes_per_s),
-        _short(None if per_change is None else per_change.raw),
-        _short(None if per_change is None else per_change.stored),
-        None if operator.interval_s is None else f"every {span(operator.interval_s)}",
-        None if peak is None else size(round(peak.predicted_bytes)),
-        None if peak is None else size(round(peak.measured_bytes)),
-        _ratio(None if peak is None else peak.ratio),
-        size(round(operator.log_bytes)),
-        _ratio(operator.log_share),
-    ]
-
-
-def _show_windows(output: Output, report: Report) -> None:
-    for operator in report.operators:
-        windows = operator.windows
-        if windows is None or windows.peak is None:
-            continue
+    if report["bills"]:
         output.line()
-        output.line(f"{operator.id}: {_windows(windows)}")
-        output.line(
-            "  2 x (slices + timers) x bytes x interval = "
-            f"{size(round(windows.peak.predicted_bytes))}, measured "
-            f"{size(round(windows.peak.measured_bytes))}, ratio {_ratio(windows.peak.ratio)}"
+        requests = [
+            {**bill, "requests": sum(bill[kind] for kind in ("put", "list", "get", "delete"))}
+            for bill in report["bills"]
+        ]
+        show_table(output, _BILLS, requests)
+
+
+def _size(count: float) -> str:
+    return size(round(count))
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.2f}"
+
+
+_OPERATORS: Final[Sequence[Column]] = (
+    ("operator", "id", str),
+    ("changes/s", "changes_per_s", short),
+    ("raw B", "raw_bytes_per_change", short),
+    ("stored B", "stored_bytes_per_change", short),
+    ("materialized", "interval_s", lambda seconds: f"every {span(seconds)}"),
+    ("peak predicted", "predicted_peak_bytes", _size),
+    ("measured", "measured_peak_bytes", _size),
+    ("ratio", "ratio", _ratio),
+    ("log, mean", "log_bytes", _size),
+    ("log / table", "log_share", _ratio),
+)
+_BILLS: Final[Sequence[Column]] = (
+    ("log a month", "provider", str),
+    ("currency", "currency", str),
+    *((name, name, amount) for name in ("storage", "requests", "transfer", "total")),
+)
+
+
+def _show_windows(output: Output, operator: str, windows: Fields) -> None:
+    def some(key: str) -> str | None:
+        return None if windows[key] is None else short(windows[key])
+
+    spans, per_record = "windows of unknown size", windows["bytes_per_record"]
+    if windows["windows_per_record"] is not None:
+        spans = (
+            f"windows of {span(windows['size_ms'] / 1000)}, one every "
+            f"{span(windows['slide_ms'] / 1000)}, {windows['windows_per_record']:g} per record"
         )
-        output.line(f"  {_writes(windows)}")
-
-
-def _windows(windows: WindowReport) -> str:
-    per_record = windows.windows_per_record
-    spans = (
-        "windows of unknown size"
-        if windows.size_ms is None or windows.slide_ms is None or per_record is None
-        else f"windows of {span(windows.size_ms / 1000)}, one every "
-        f"{span(windows.slide_ms / 1000)}, {per_record:g} per record"
-    )
-    return (
-        f"{spans}; {_short(windows.slices_per_s)} slices/s of {_short(windows.slice_bytes)} B, "
-        f"{_short(windows.timers_per_s)} timers/s of {_short(windows.timer_bytes)} B"
-    )
-
-
-def _writes(windows: WindowReport) -> str:
-    per_record = windows.bytes_per_record
     record = "" if per_record is None else f"; a record that opens all of its: {per_record:.0f} B"
-    return (
-        f"a slice is written {windows.writes_per_slice or 0:.2f} times before it goes (the rule "
-        f"supposes 1){record}"
+    output.line()
+    output.line(
+        f"{operator}: {spans}; {some('slices_per_s')} slices/s of {some('slice_bytes')} B, "
+        f"{some('timers_per_s')} timers/s of {some('timer_bytes')} B"
+    )
+    output.line(
+        "  2 x (slices + timers) x bytes x interval = "
+        f"{_size(windows['predicted_peak_bytes'])}, measured "
+        f"{_size(windows['measured_peak_bytes'])}, ratio {_ratio(windows['ratio'])}"
+    )
+    output.line(
+        f"  a slice is written {windows['writes_per_slice'] or 0:.2f} times before it goes (the "
+        f"rule supposes 1){record}"
     )
 
 
-def _show_reasons(output: Output, report: Report) -> None:
-    operators: dict[str, list[str]] = defaultdict(list)
-    for operator in report.operators:
-        if operator.missing is not None:
-            operators[operator.missing].append(operator.id)
-        elif operator.windows is not None and operator.windows.missing is not None:
-            operators[operator.windows.missing].append(operator.id)
-        if 0 < operator.compared < len(operator.subtasks):
-            partly = f"{operator.compared} of {len(operator.subtasks)} subtasks compared"
-            operators[partly].append(operator.id)
-    for reason, names in operators.items():
+def _show_reasons(output: Output, operators: Sequence[Fields]) -> None:
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for operator in operators:
+        windows, compared = operator["windows"], operator["compared_subtasks"]
+        missing = operator["missing"] or (windows and windows["missing"])
+        if missing:
+            reasons[missing].append(operator["id"])
+        if 0 < compared < len(operator["subtasks"]):
+            partly = f"{compared} of {len(operator['subtasks'])} subtasks compared"
+            reasons[partly].append(operator["id"])
+    for reason, names in reasons.items():
         output.line()
         output.line(f"{', '.join(names)}: {reason}")
 
 
-def _show_store(output: Output, report: Report) -> None:
+def _show_store(output: Output, report: Fields) -> None:
     output.line()
-    combine = report.combine
+    combine, amplification = report["combine"], report["space_amplification"]
     output.line(
-        f"combine factor: unknown: {combine.reason}"
-        if combine.factor is None
-        else f"combine factor: {combine.factor:.2f} updates per logged change"
+        f"combine factor: unknown: {combine['reason']}"
+        if combine["factor"] is None
+        else f"combine factor: {combine['factor']:.2f} updates per logged change"
     )
-    amplification = _ratio(report.space_amplification) or "unknown, as no table is stored"
+    stored = "unknown, as no table is stored" if amplification is None else _ratio(amplification)
     output.line(
-        f"space amplification: {amplification}; {size(report.stored_bytes)} stored in all, "
-        f"{size(report.table_bytes)} in the tables of the newest checkpoint"
+        f"space amplification: {stored}; {size(report['stored_bytes'])} stored in all, "
+        f"{size(report['table_bytes'])} in the tables of the newest checkpoint"
     )
-    if report.usage is None:
-        return
-    for flow in report.usage.flows:
+    for flow in report["objects"]:
         output.line(
-            f"{flow.kind}s: {short(flow.per_s * DAY_S)} a day of {size(round(flow.bytes))}, "
-            f"{span(flow.life_s)} each, {size(round(flow.stored_bytes))} stored"
+            f"{flow['kind']}s: {short(flow['per_day'])} a day of {_size(flow['bytes'])}, "
+            f"{span(flow['life_s'])} each, {_size(flow['stored_bytes'])} stored"
         )
-
-
-def _show_bills(output: Output, bills: Sequence[Bill]) -> None:
-    if not bills:
-        return
-    output.line()
-    output.table(
-        ["log a month", "currency", "storage", "requests", "transfer", "total"],
-        [
-            [
-                bill.provider,
-                bill.currency,
-                amount(bill.storage),
-                amount(bill.put + bill.list + bill.get + bill.delete),
-                amount(bill.transfer),
-                amount(bill.total),
-            ]
-            for bill in bills
-        ],
-    )
-
-
-def _short(number: float | None) -> str | None:
-    return None if number is None else short(number)
-
-
-def _ratio(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{ratio:.2f}"

@@ -1,11 +1,12 @@
-"""Prices on the command line: the options that choose them, and how they are printed.
+"""Prices on the command line: the options that choose them, and how they and bills are shown.
 
 Invariants: every command that prices something takes the same options and says the same of a book;
-a person is told once a day that a book is out of date, a program with every answer.
+a person is warned once a day that a book is out of date, a program with every answer.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +15,9 @@ import click
 import msgspec
 
 from tidelog.cli.options import add_options
-from tidelog.cli.output import Output
-from tidelog.cost.prices import PriceBook, choose_books, read_book
+from tidelog.cli.output import Cell, Output, fields_of
+from tidelog.cost.model.usage import DAY_S, Usage
+from tidelog.cost.prices import Bill, PriceBook, bill, choose_books, read_book
 from tidelog.effects import SystemClock, cache_directory
 
 on_prices = add_options(
@@ -37,20 +39,70 @@ on_prices = add_options(
 )
 """Options --provider and --prices: `providers` and `price_files`."""
 
-
 _STAMP: Final = "price-warnings.json"
 
+Column = tuple[str, str, Callable[[Any], Cell]]
+"""A heading, the key of a JSON object, and how its value is shown."""
 
-class _Told(msgspec.Struct, frozen=True):
+
+class _Printed(msgspec.Struct, frozen=True):
     """The warnings that were printed on a day."""
 
     day: date
     warnings: frozenset[str]
 
 
-def chosen_books(providers: Iterable[str], price_files: Iterable[Path]) -> list[PriceBook]:
-    """The books that the options choose; raises ConfigError."""
-    return choose_books(providers, map(read_book, price_files))
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The books that the options choose."""
+
+    books: Sequence[PriceBook]
+    notes: bool
+    """The user chose providers: their books' notes are of interest."""
+    day: date
+
+    @classmethod
+    def chosen(cls, providers: Sequence[str], price_files: Sequence[Path]) -> "Prices":
+        """Raises ConfigError for a book that is not there or not usable."""
+        books = choose_books(providers, map(read_book, price_files))
+        return cls(books, bool(providers or price_files), today())
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to say of books that are out of date."""
+        return [warning for book in self.books if (warning := book.warning(self.day))]
+
+    def bills(self, usage: Usage, *, egress: bool = False) -> list[dict[str, Any]]:
+        """A month's bills as JSON."""
+        return [bill_fields(bill(book, usage, egress=egress)) for book in self.books]
+
+    def fields(self) -> dict[str, Any]:
+        """The books and their warnings as JSON."""
+        names = ("provider", "title", "region", "currency", "as_of", "sources", "notes")
+        books = [
+            {name: getattr(book, name) for name in names}
+            | {"expires": book.expires, "expired": self.day > book.expires}
+            for book in self.books
+        ]
+        return {"price_books": books, "warnings": self.warnings}
+
+    def show_books(self, output: Output) -> None:
+        """Where prices come from."""
+        output.line()
+        for book in self.books:
+            known = f"{book.provider} is {book.title}, {book.region}, as of {book.as_of}"
+            output.line(f"prices: {known}")
+            for note in book.notes if self.notes else ():
+                output.line(f"  {note}")
+
+    def show_warnings(self, output: Output, *others: str) -> None:
+        """These, and those of prices that this user has not seen on this day."""
+        try:
+            new = not_printed(self.warnings, self.day, cache_directory() / _STAMP)
+        except RuntimeError:  # a user without a home directory
+            new = self.warnings
+        for warning in (*others, *new):
+            output.line(f"warning: {warning}")
 
 
 def today() -> date:
@@ -58,67 +110,48 @@ def today() -> date:
     return datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).date()
 
 
-def price_warnings(books: Sequence[PriceBook], day: date) -> list[str]:
-    """What to say of books that are out of date."""
-    return [warning for book in books if (warning := book.warning(day))]
-
-
-def print_price_warnings(output: Output, warnings: Iterable[str], day: date) -> None:
-    """Those that this user has not been told on this day."""
-    try:
-        stamp = cache_directory() / _STAMP
-    except RuntimeError:  # a user without a home directory
-        print_warnings(output, warnings)
-    else:
-        print_warnings(output, untold(warnings, day, stamp))
-
-
-def untold(warnings: Iterable[str], day: date, stamp: Path) -> list[str]:
+def not_printed(warnings: Iterable[str], day: date, stamp: Path) -> list[str]:
     """The warnings that the file `stamp` does not name for this day; from now on it does.
 
-    A file that cannot be read or written is no error: then something is told again.
+    A file that cannot be read or written is no error: then a warning is repeated.
     """
-    try:
-        told = msgspec.json.decode(stamp.read_bytes(), type=_Told)
-        known = told.warnings if told.day == day else frozenset()
-    except (OSError, msgspec.MsgspecError, ValueError):
-        known = frozenset()
+    known: frozenset[str] = frozenset()
+    with suppress(OSError, msgspec.MsgspecError, ValueError):
+        printed = msgspec.json.decode(stamp.read_bytes(), type=_Printed)
+        known = printed.warnings if printed.day == day else known
     new = [warning for warning in warnings if warning not in known]
     if new:
         with suppress(OSError):
             stamp.parent.mkdir(parents=True, exist_ok=True)
-            stamp.write_bytes(msgspec.json.encode(_Told(day, known.union(new))))
+            stamp.write_bytes(msgspec.json.encode(_Printed(day, known.union(new))))
     return new
 
 
-def print_warnings(output: Output, warnings: Iterable[str]) -> None:
-    """Each on its line."""
-    for warning in warnings:
-        output.line(f"warning: {warning}")
+def bill_fields(bill: Bill) -> dict[str, Any]:
+    """A bill as JSON."""
+    return {**fields_of(bill), "total": bill.total}
 
 
-def print_prices(output: Output, books: Sequence[PriceBook], *, notes: bool) -> None:
-    """Where prices come from; with the notes of the books."""
-    output.line()
-    for book in books:
-        output.line(
-            f"prices: {book.provider} is {book.title}, {book.region}, as of "
-            f"{book.as_of.isoformat()}"
-        )
-        for note in book.notes if notes else ():
-            output.line(f"  {note}")
+def object_fields(usage: Usage) -> list[dict[str, Any]]:
+    """The kinds of objects that are written, as JSON."""
+    return [
+        {
+            **fields_of(flow, "per_s", "requests"),
+            "per_day": flow.per_s * DAY_S,
+            "stored_bytes": flow.stored_bytes,
+        }
+        for flow in usage.flows
+    ]
 
 
-def book_fields(book: PriceBook, day: date) -> dict[str, Any]:
-    """A book as JSON: docs/reference/cli-json.md."""
-    return {
-        "provider": book.provider,
-        "title": book.title,
-        "region": book.region,
-        "currency": book.currency,
-        "as_of": book.as_of,
-        "expires": book.expires,
-        "expired": day > book.expires,
-        "sources": book.sources,
-        "notes": book.notes,
-    }
+def show_table(
+    output: Output, columns: Sequence[Column], rows: Iterable[dict[str, Any]], none: Cell = "-"
+) -> None:
+    """A table of JSON objects."""
+    output.table(
+        [heading for heading, _, _ in columns],
+        [
+            [none if row[key] is None else show(row[key]) for _, key, show in columns]
+            for row in rows
+        ],
+    )

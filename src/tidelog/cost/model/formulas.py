@@ -1,9 +1,11 @@
-"""Rules of thumb for the storage that a changelog adds.
+"""Rules of thumb for the log, and how long objects live.
 
-Invariants: each function is its formula and nothing else; the estimate proper, which knows write
-buffer, retention and staggering, is `changelog.py`. They size the state changelog of Apache Flink
-(FLIP-158) as well, where the idea comes from.
+Invariants: each function is its formula and nothing else; times are seconds. The rules of thumb
+size the state changelog of Apache Flink (FLIP-158) as well, where the idea comes from; what they
+leave out (write buffer, retention, staggering) is in `embedded.py`.
 """
+
+from dataclasses import dataclass
 
 
 def log_peak_bytes(writes_per_s: float, bytes_per_write: float, interval_s: float) -> float:
@@ -30,3 +32,55 @@ def window_log_peak_bytes(
     """
     per_s = slices_per_s * slice_bytes + timers_per_s * timer_bytes
     return 2 * log_peak_bytes(1, per_s, interval_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a checkpoint keeps what it names.
+
+    An object goes after its subtasks have materialized since *and* every checkpoint that names it
+    is subsumed; checkpoints are subsumed in order, when one completes.
+    """
+
+    checkpoints: int
+    cycle_s: float
+    """From one checkpoint to the next."""
+    checkpoint_s: float
+    """Duration of a checkpoint."""
+
+    @property
+    def slot_s(self) -> float:
+        """Life of a manifest: until so many newer ones are complete."""
+        return self.checkpoints * self.cycle_s
+
+    @property
+    def mean_s(self) -> float:
+        """How long something stays that no subtask needs any more, on average."""
+        return (self.checkpoints - 0.5) * self.cycle_s + self.checkpoint_s
+
+    @property
+    def longest_s(self) -> float:
+        """The same, at most."""
+        return self.slot_s + self.checkpoint_s
+
+
+def segment_life_s(
+    period_s: float, turns: float, foreign: float, upload_s: float, retention: Retention
+) -> float:
+    """Mean life of a log segment that holds changes of `turns` subtasks.
+
+    The last of them to materialize is the one whose turn has just passed: so the segment lives a
+    period, less the time since the last turn. Turns are evenly spread over these subtasks and the
+    `foreign` ones, which the segment holds nothing of and whose turns come in one row.
+    """
+    step = period_s / (turns + foreign)
+    gaps = (turns - 1) * step**2 + ((foreign + 1) * step) ** 2
+    return period_s - gaps / (2 * period_s) + upload_s + retention.mean_s
+
+
+def replay_age_s(longest_s: float, keyed: float, upload_s: float) -> float:
+    """Age of the log that a restore replays, at most, averaged over the subtasks.
+
+    Just before one of them has materialized, the others stand evenly between new and old.
+    """
+    return longest_s * (keyed + 1) / (2 * keyed) + upload_s

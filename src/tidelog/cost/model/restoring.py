@@ -3,7 +3,7 @@
 Invariants: requests are those of `tidelog.runtime.runner` and `tidelog.checkpoint.startup`, some
 one after the other, the rest side by side within bounds of the runtime's own. Bytes, then changes:
 in a real restore they overlap in part, and opening tables comes on top. Requests and bytes are
-within 25 % of restores behind the model of a store: tests/unit/cost/model/test_restoring.py.
+within 25 % of restores from the model of a store: tests/unit/cost/model/test_restoring.py.
 """
 
 from dataclasses import dataclass
@@ -47,11 +47,6 @@ class Fetch:
     changes: float
     """Changes to be replayed."""
 
-    @property
-    def objects(self) -> tuple[Objects, ...]:
-        """Everything but the requests that every start makes."""
-        return self.slots, self.described, self.descriptors, self.files, self.segments
-
 
 def restore_s(fetch: Fetch, settings: Settings) -> float:
     """Seconds from a started process to running tasks."""
@@ -84,9 +79,10 @@ def side_by_side_s(objects: Objects, at_once: int, link: Link) -> float:
 
 def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
     """What all processes ask for a second: each checkpoint lists the slots above its own."""
+    read = (fetch.slots, fetch.described, fetch.descriptors, fetch.files, fetch.segments)
     restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
     return Reads(
-        gets=restores_per_s * (_GETS + sum(each.count for each in fetch.objects)),
+        gets=restores_per_s * (_GETS + sum(each.count for each in read)),
         lists=restores_per_s * _LISTS + settings.processes / cycle_s,
-        bytes=restores_per_s * sum(each.bytes for each in fetch.objects),
+        bytes=restores_per_s * sum(each.bytes for each in read),
     )

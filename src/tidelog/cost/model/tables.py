@@ -2,21 +2,15 @@
 
 Invariants: changes go to files of level 0, when a memtable is full and at every snapshot; when
 enough of those lie there, they are merged into the level below, which renews it, unless they are
-too small for that; a merge that a snapshot started ends before the next one; no snapshot uploads
-more than the whole table and its level 0. Against recorded runs of RocksDB this is right within a
-factor of two: tests/unit/cost/model/test_tables.py.
+too small for that; no snapshot uploads more than the whole table and its level 0. Against recorded
+runs of RocksDB this is right within a factor of two: tests/unit/cost/model/test_tables.py.
 """
 
 from dataclasses import dataclass
-from functools import cache
-from math import ceil
-from typing import Final
+from math import ceil, gcd
 
 from tidelog.cost.model.workload import Workload
 from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, MANIFEST_BYTES, RocksOptions
-
-_SNAPSHOTS: Final = 840
-"""Snapshots that are followed: a multiple of every short period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +43,11 @@ class Snapshot:
     stored_bytes: float
     """Bytes of all files of the table, which a restore reads."""
     stored_files: float
+    merges: float = 1.0
+    """Share of the uploads that follow a merge."""
+    merged_bytes: float = 0.0
+    """Bytes that are new because merges renewed them; among `new_bytes`."""
+    merged_files: float = 0.0
 
 
 def snapshot(
@@ -70,16 +69,35 @@ def snapshot(
     # What is flushed ahead of a snapshot; the flush at the snapshot itself adds a few rows.
     rest_s = interval_s - filled * fill_s
     rest_bytes = workload.distinct(rest_s) / subtasks * workload.table_row_bytes
-    found = _pattern(filled, rules.flushes_per_snapshot, rules.level0_files)
+    flushed = rules.flushes_per_snapshot
+    merges, rests, full, new_full = _level0(filled, flushed, rules.level0_files)
     merged = workload.table_bytes / subtasks
     base_files = ceil(merged / rules.file_bytes)
-    rewritten = _rewritten(rules, found.merges, merged, filled, filled * full_bytes + rest_bytes)
+    rewritten = _rewritten(rules, merges, merged, filled, filled * full_bytes + rest_bytes)
+    rewritten_files = rewritten / merged * base_files
     return Snapshot(
-        new_bytes=found.new_full * full_bytes + rest_bytes + rewritten,
-        new_files=found.new_full + rules.flushes_per_snapshot + rewritten / merged * base_files,
-        stored_bytes=merged + found.full * full_bytes + found.rests * rest_bytes,
-        stored_files=base_files + found.full + found.rests * rules.flushes_per_snapshot,
+        new_bytes=new_full * full_bytes + rest_bytes + rewritten,
+        new_files=new_full + flushed + rewritten_files,
+        stored_bytes=merged + full * full_bytes + rests * rest_bytes,
+        stored_files=base_files + full + rests * flushed,
+        merges=merges,
+        merged_bytes=rewritten,
+        merged_files=rewritten_files,
     )
+
+
+def _level0(filled: int, at_snapshot: int, most: int) -> tuple[float, float, float, float]:
+    """Level 0 with `filled` files of full memtables between two snapshots, on average: (merges
+    between them, snapshots whose own flushes lie there, files of full memtables that lie there,
+    those of them that are new).
+    """
+    files = filled + at_snapshot
+    merges = min(1.0, files / most) if filled else 1 / ceil(most / at_snapshot)
+    rests = (1 / merges + 1) / 2
+    # Before a snapshot's own flushes there are 0 to `most` - 1, in steps of the common divisor.
+    before = (most + gcd(files, most)) / 2 - 1
+    full = max(0.0, before - (rests - 1) * at_snapshot) if filled else 0.0
+    return merges, rests, full, min(full, filled * (1 - merges / 2))
 
 
 def _rewritten(
@@ -95,39 +113,3 @@ def _rewritten(
     if deep:
         rewritten += rules.level_ratio * flushed_bytes
     return min(rewritten, table_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pattern:
-    """Level 0 at a snapshot, on average."""
-
-    new_full: float
-    """Files of full memtables since the last snapshot."""
-    full: float
-    """All files of full memtables."""
-    rests: float
-    """Snapshots whose own flushes still lie in level 0, the last one among them."""
-    merges: float
-    """Merges since the last snapshot; more than one renew the table no more than one does."""
-
-
-@cache
-def _pattern(filled: int, at_snapshot: int, level0_files: int) -> _Pattern:
-    """Follow level 0 over many snapshots: `filled` flushes in between, then `at_snapshot`."""
-    if filled >= 2 * level0_files:
-        filled = level0_files + filled % level0_files
-    totals = [0, 0, 0, 0]
-    full = rests = 0
-    for _ in range(_SNAPSHOTS):
-        merged = full + rests * at_snapshot >= level0_files
-        new_full = 0
-        if merged:
-            full = rests = 0
-        for _ in range(filled):
-            full, new_full = full + 1, new_full + 1
-            if full + rests * at_snapshot >= level0_files:
-                full = rests = new_full = 0
-                merged = True
-        rests += 1
-        totals = [a + b for a, b in zip(totals, (new_full, full, rests, merged), strict=True)]
-    return _Pattern(*(total / _SNAPSHOTS for total in totals))

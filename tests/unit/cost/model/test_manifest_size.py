@@ -18,7 +18,7 @@ from tidelog.checkpoint.manifest import (
     encode_descriptor,
     encode_entry,
 )
-from tidelog.cost.model.manifest_size import Numbers, descriptor_bytes, manifest_sizes
+from tidelog.cost.model.manifest_size import descriptor_bytes, manifest_bytes
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
 
@@ -58,9 +58,8 @@ def a_manifest(subtasks: int, ranges: int, inline: int) -> bytes:
 @pytest.mark.parametrize("subtasks", [1, 8, 64])
 @pytest.mark.parametrize(("ranges", "inline"), [(0, 0), (30, 0), (30, 900), (400, 0)])
 def test_a_manifest_is_as_long_as_estimated(subtasks: int, ranges: int, inline: int) -> None:
-    numbers = Numbers.of(12_345_678, 54_321, 65_432, 32_109)
-    estimated = manifest_sizes(numbers).of(subtasks, subtasks * ranges, subtasks * inline)
-    assert estimated == pytest.approx(len(a_manifest(subtasks, ranges, inline)), rel=0.05)
+    estimated = manifest_bytes(subtasks, subtasks * ranges, subtasks * inline)
+    assert estimated == pytest.approx(len(a_manifest(subtasks, ranges, inline)), rel=0.1)
 
 
 @pytest.mark.parametrize("files", [0, 5, 300])
@@ -72,5 +71,5 @@ def test_a_descriptor_is_as_long_as_estimated(files: int) -> None:
         (file,) * files, {"SNAPSHOT": bytes(3_000)},
     )  # fmt: skip
     assert descriptor_bytes(files, 3_000) == pytest.approx(
-        len(encode_descriptor(descriptor)), rel=0.05
+        len(encode_descriptor(descriptor)), rel=0.1
     )

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.cost.model.bill import bill
 from tidelog.cost.model.estimate import Estimate, Strategy
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.spark import MAINTENANCE_S, SparkOptions, estimate_spark, spark_counts
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.model.workload import Workload
-from tidelog.cost.prices import built_in_books
+from tidelog.cost.prices import bill, built_in_books
 from tidelog.spark.plugin.options import OPTIONS
 
 RESULTS = Path(__file__).parents[4] / "benchmarks" / "results" / "decisions" / "spark_bill.jsonl"

@@ -42,10 +42,10 @@ def test_new_and_stored_files_are_those_of_a_table_that_keeps_the_rules(changes:
     workload = Workload(changes, KEYS, key_bytes=4, value_bytes=VALUE_BYTES)
     estimated = snapshot(workload, 1, rules, changes, 1.0)
     real = followed(rules, changes, 400)
-    assert estimated.new_bytes == pytest.approx(real.new_bytes, rel=0.03)
-    assert estimated.new_files == pytest.approx(real.new_files, rel=0.03)
-    assert estimated.stored_bytes == pytest.approx(real.stored_bytes, rel=0.03)
-    assert estimated.stored_files == pytest.approx(real.stored_files, rel=0.03)
+    assert estimated.new_bytes == pytest.approx(real.new_bytes, rel=0.05)
+    assert estimated.new_files == pytest.approx(real.new_files, rel=0.05)
+    assert estimated.stored_bytes == pytest.approx(real.stored_bytes, rel=0.05)
+    assert estimated.stored_files == pytest.approx(real.stored_files, rel=0.05)
 
 
 def test_few_changes_do_not_renew_a_table_again_and_again() -> None:

@@ -4,14 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.cost.model.changelog import estimate_changelog
-from tidelog.cost.model.estimate import Estimate, Strategy
+from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
+from tidelog.cost.model.estimate import Estimate
 from tidelog.cost.model.formulas import log_peak_bytes
-from tidelog.cost.model.incremental import estimate_incremental
-from tidelog.cost.model.lifecycle import Retention, log_age_s, replay_age_s, segment_life_s
 from tidelog.cost.model.settings import Link, Settings
-from tidelog.cost.model.spark import SparkOptions
-from tidelog.cost.model.strategies import estimate_all
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.model.workload import Workload
 from tidelog.materialize.config import MaterializeConfig
@@ -73,7 +69,7 @@ def test_without_changelog_a_checkpoint_of_large_state_takes_longer_than_its_int
     large = Workload(100_000, 50_000_000)
     estimate = estimate_incremental(large, settings())
     assert estimate.checkpoint_s is not None
-    assert estimate.cycle_s == estimate.checkpoint_s > 1
+    assert estimate.cycle_s >= estimate.checkpoint_s > 1
     assert "more than its interval" in estimate.warnings[0]
     on = estimate_changelog(large, settings(600, 1e9))
     assert on.checkpoint_s is not None and on.checkpoint_s < 1
@@ -106,27 +102,6 @@ def test_processes_are_jobs_that_share_the_work() -> None:
     assert one.log is not None and four.log is not None
     assert four.log.changes_per_s == pytest.approx(one.log.changes_per_s, rel=0.01)
     assert four.restore_s < one.restore_s
-
-
-def test_all_strategies_stand_side_by_side() -> None:
-    found = estimate_all(Strategy, WORKLOAD, settings(), SparkOptions())
-    assert [estimate.strategy for estimate in found] == list(Strategy)
-    for estimate in found:
-        assert estimate.usage.puts_per_s > 0 and estimate.restore_s > 0
-        assert estimate.usage.stored_bytes >= WORKLOAD.table_bytes * 0.99
-        assert estimate.replay_counted is not estimate.strategy.startswith("spark")
-
-
-def test_a_segment_lives_until_the_last_of_its_subtasks_and_the_last_checkpoint_let_go() -> None:
-    retention = Retention(checkpoints=3, cycle_s=1.0, checkpoint_s=0.0)
-    # Alone: half a period on average. With many others: nearly a whole one.
-    assert segment_life_s(60, 1, 0, 0, retention) == pytest.approx(30 + 2.5)
-    assert segment_life_s(60, 60, 0, 0, retention) == pytest.approx(59.5 + 2.5)
-    # A foreign turn does not cut it.
-    assert segment_life_s(60, 1, 1, 0, retention) == pytest.approx(30 + 2.5)
-    assert log_age_s(60, 5, retention) == 60 + 5 + 3
-    assert replay_age_s(60, 1, 5) == 65
-    assert replay_age_s(60, 60, 5) == pytest.approx(35.5)
 
 
 def test_a_day_of_checkpoints_is_86_400_manifests() -> None:

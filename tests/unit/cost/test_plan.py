@@ -1,18 +1,25 @@
 """Plans: what is recommended, what binds it, and what is said when nothing will do."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from tidelog.cost.model.bill import Bill
-from tidelog.cost.model.changelog import estimate_changelog
+from tidelog.cost.model.embedded import estimate_changelog
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.workload import Workload
-from tidelog.cost.plan.candidates import INTERVALS, Candidate, candidates, estimates
-from tidelog.cost.plan.decision import decide
-from tidelog.cost.plan.planning import focus, in_currency, make_plans
-from tidelog.cost.plan.targets import Money, Target, Targets
-from tidelog.cost.prices import built_in_books, choose_books
+from tidelog.cost.plan import (
+    INTERVALS,
+    Candidate,
+    Money,
+    Target,
+    Targets,
+    decide,
+    focus,
+    in_currency,
+    make_plans,
+)
+from tidelog.cost.prices import Bill, built_in_books, choose_books
 from tidelog.errors import ConfigError
 
 WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)
@@ -31,39 +38,44 @@ BASE = estimate_changelog(WORKLOAD, SETTINGS)
 FOUND = [candidate(10, 5, 100), candidate(60, 10, 50), candidate(600, 60, 20)]
 
 
+def candidates(workload: Workload, settings: Settings) -> Sequence[Candidate]:
+    (plan,) = make_plans(workload, settings, [S3], Targets(settings.checkpoint_interval))
+    return plan.candidates
+
+
 def usd(amount: float) -> Money:
     return Money(amount, "USD")
 
 
 def test_without_targets_the_cheapest_is_recommended() -> None:
-    decision = decide(FOUND, Targets(1.0))
-    assert decision.recommended is FOUND[2]
+    decision = decide(S3, FOUND, Targets(1.0))
+    assert decision.nearest is FOUND[2]
     assert decision.bindings == ()
 
 
 def test_the_cheapest_that_meets_the_targets_is_recommended_and_the_binding_one_named() -> None:
-    decision = decide(FOUND, Targets(1.0, restore_s=30, budget=usd(70)))
-    assert decision.recommended is FOUND[1]
+    decision = decide(S3, FOUND, Targets(1.0, restore_s=30, budget=usd(70)))
+    assert decision.nearest is FOUND[1]
     (binding,) = decision.bindings
     assert (binding.target, binding.instead) == (Target.RESTORE, FOUND[2])
 
 
 def test_of_equally_cheap_ones_the_fastest_restore_is_recommended() -> None:
     flat = [candidate(600, 60, 20.0), candidate(300, 30, 20.1), candidate(60, 10, 30)]
-    assert decide(flat, Targets(1.0)).recommended is flat[1]
+    assert decide(S3, flat, Targets(1.0)).nearest is flat[1]
 
 
 def test_a_target_that_nothing_meets_is_the_obstacle() -> None:
-    decision = decide(FOUND, Targets(1.0, restore_s=30, budget=usd(10)))
-    assert decision.recommended is None
+    decision = decide(S3, FOUND, Targets(1.0, restore_s=30, budget=usd(10)))
+    assert not decision.met
     (obstacle,) = decision.obstacles
     assert (obstacle.target, obstacle.alone, obstacle.best) == (Target.BUDGET, True, FOUND[2])
     assert decision.nearest is FOUND[2]  # twice the budget and twice the time, not five times one
 
 
 def test_targets_that_exclude_each_other_are_named_with_what_each_takes() -> None:
-    decision = decide(FOUND, Targets(1.0, restore_s=9, budget=usd(45)))
-    assert decision.recommended is None
+    decision = decide(S3, FOUND, Targets(1.0, restore_s=9, budget=usd(45)))
+    assert not decision.met
     assert decision.nearest is FOUND[1]
     assert [(o.target, o.alone, o.best) for o in decision.obstacles] == [
         (Target.RESTORE, False, FOUND[0]),
@@ -76,13 +88,13 @@ def test_checkpoints_that_take_longer_than_asked_are_an_obstacle() -> None:
         replace(one, estimate=replace(one.estimate, cycle_s=cycle))
         for one, cycle in zip(FOUND, (3.0, 2.0, 4.0), strict=True)
     ]
-    decision = decide(slow, Targets(1.0))
-    assert decision.recommended is None
+    decision = decide(S3, slow, Targets(1.0))
+    assert not decision.met
     assert [(o.target, o.best) for o in decision.obstacles] == [(Target.CHECKPOINT, slow[1])]
 
 
 def test_a_budget_in_another_currency_is_no_target() -> None:
-    assert decide(FOUND, Targets(1.0, budget=Money(1, "CNY"))).recommended is FOUND[2]
+    assert decide(S3, FOUND, Targets(1.0, budget=Money(1, "CNY"))).nearest is FOUND[2]
 
 
 @pytest.mark.parametrize("targets", [{"restore_s": 0.0}, {"budget": Money(0, "USD")}])
@@ -92,7 +104,7 @@ def test_targets_that_mean_nothing_are_refused(targets: dict[str, object]) -> No
 
 
 def test_every_candidate_runs_as_it_stands_and_its_interval_decides() -> None:
-    found = candidates(estimates(WORKLOAD, SETTINGS), S3)
+    found = candidates(WORKLOAD, SETTINGS)
     intervals = [one.interval_s for one in found]
     assert intervals[-1] is None and set(intervals[:-1]) <= set(INTERVALS)
     for one in found[:-1]:
@@ -103,19 +115,19 @@ def test_every_candidate_runs_as_it_stands_and_its_interval_decides() -> None:
 
 def test_a_job_whose_tables_never_keep_up_still_has_candidates() -> None:
     heavy = Workload(2_000_000, 10**9)
-    found = candidates(estimates(heavy, SETTINGS), S3)
+    found = candidates(heavy, SETTINGS)
     assert len(found) > 2
     assert {one.estimate.trigger for one in found[:-1]} <= {"bandwidth", "log size"}
 
 
 def test_intervals_are_not_shorter_than_those_of_checkpoints() -> None:
     rare = replace(SETTINGS, checkpoint_interval=30.0)
-    found = candidates(estimates(WORKLOAD, rare), S3)
+    found = candidates(WORKLOAD, rare)
     assert min(one.interval_s for one in found if one.interval_s is not None) == 30.0
 
 
 def test_costs_fall_and_restores_grow_with_the_interval() -> None:
-    found = [one for one in candidates(estimates(WORKLOAD, SETTINGS), S3) if one.interval_s]
+    found = [one for one in candidates(WORKLOAD, SETTINGS) if one.interval_s]
     restores = [one.estimate.restore_s for one in found]
     assert restores == sorted(restores)
     assert found[0].bill.total > 3 * found[-1].bill.total
@@ -126,9 +138,7 @@ def test_the_cheapest_provider_that_meets_the_targets_is_looked_at() -> None:
     plans = make_plans(WORKLOAD, SETTINGS, choose_books([], []), targets)
     shown = focus(plans, targets)
     usd_plans = [plan for plan in plans if plan.book.currency == "USD"]
-    assert shown.decision.nearest.bill.total == min(
-        plan.decision.nearest.bill.total for plan in usd_plans
-    )
+    assert shown.nearest.bill.total == min(plan.nearest.bill.total for plan in usd_plans)
 
 
 def test_a_budget_leaves_other_currencies_out_and_says_so() -> None:

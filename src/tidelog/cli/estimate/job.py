@@ -1,0 +1,191 @@
+"""What `estimate` and `plan` begin with: a job and the prices to use; and what they say of it.
+
+Invariants: those of `tidelog.cli.store.options`; no store is opened, nothing is written but
+which warnings were printed today. An option is named as the field that it fills. In JSON
+(docs/reference/cli-json.md) times are seconds, sizes bytes; rates are a day's.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import click
+
+from tidelog.cli.estimate.prices import Prices, object_fields, on_prices
+from tidelog.cli.options import add_options, option
+from tidelog.cli.output import Output, fields_of
+from tidelog.cli.store.options import on_this_machine
+from tidelog.cli.values import count, duration, latency, to_bytes
+from tidelog.cost.model.estimate import Estimate
+from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.usage import DAY_S, MONTH_S
+from tidelog.cost.model.workload import Workload
+from tidelog.errors import ConfigError
+from tidelog.options.units import show_duration
+
+_COUNT: Final = click.IntRange(min=1)
+_OPTIONS: Final = (
+    click.option(
+        "--writes-per-second",
+        "writes_per_s",
+        type=count,
+        required=True,
+        metavar="N",
+        help="Updates of keyed state, over all subtasks, such as 20k; a list element or a timer "
+        "counts as one.",
+    ),
+    click.option("--keys", type=count, metavar="N", help="Live keys; or give --state-size."),
+    click.option(
+        "--state-size",
+        "state_bytes",
+        type=to_bytes,
+        metavar="SIZE",
+        help="Live state as the table stores it.  [default: keys x row]",
+    ),
+    option("--key-bytes", type=to_bytes, default="16", metavar="SIZE", help="Of a key."),
+    option("--value-bytes", type=to_bytes, default="100", metavar="SIZE", help="Of a value."),
+    option(
+        "--skew",
+        type=float,
+        default=0.0,
+        help="Zipf exponent of the keys: 0 is uniform, 1 is what words of a language have.",
+    ),
+    option(
+        "--compression",
+        type=float,
+        default=1.0,
+        help="Size of the log as stored over its raw size; 1 is an upper limit.",
+    ),
+    option(
+        "--parallelism",
+        type=_COUNT,
+        default=1,
+        help="Subtasks with keyed state in all; Spark: partitions.",
+    ),
+    option(
+        "--processes",
+        type=_COUNT,
+        default=1,
+        help="Jobs that share the work, each with a store; Spark: executors.",
+    ),
+    option(
+        "--checkpoint-interval",
+        type=duration,
+        default=show_duration(Settings().checkpoint_interval),
+        help="Spark: time between two batches.",
+    ),
+    option("--retain", type=_COUNT, default=Settings().retain, help="Checkpoints to keep."),
+    option("--restores-per-month", type=click.FloatRange(min=0), default=30.0),
+    option(
+        "--bandwidth",
+        "bytes_per_s",
+        type=to_bytes,
+        default="100MB",
+        metavar="SIZE",
+        help="To the store, of one process, a second.",
+    ),
+    option("--latency", "latency_s", type=latency, default="30ms", help="Of one request."),
+    on_prices,
+    click.option(
+        "--egress", is_flag=True, help="What restores read leaves the provider, and is billed."
+    ),
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedJob:
+    """The job and the prices, as the options describe them."""
+
+    workload: Workload
+    settings: Settings
+    prices: Prices
+    egress: bool
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON."""
+        settings, link = self.settings, self.settings.link
+        return {
+            "workload": self.workload,
+            "settings": {
+                "parallelism": settings.parallelism,
+                "processes": settings.processes,
+                "checkpoint_interval_s": settings.checkpoint_interval,
+                "retain": settings.retain,
+                "restores_per_month": settings.restores_per_month,
+                "bandwidth_bytes_per_s": link.bytes_per_s,
+                "latency_s": link.latency_s,
+                "egress": self.egress,
+            },
+            **self.prices.fields(),
+        }
+
+
+def on_a_job(
+    function: Callable[Concatenate[Output, DescribedJob, P], int],
+) -> Callable[..., None]:
+    """Make a command function of `function`, which gets the described job and returns the exit
+    code; adds the options for it, --json and --debug.
+    """
+
+    @add_options(*_OPTIONS)
+    @on_this_machine
+    @functools.wraps(function)
+    def command(output: Output, /, **options: Any) -> int:
+        job = _described(options)
+        return function(output, job, **options)  # type: ignore[call-arg]
+
+    return command
+
+
+def _described(options: dict[str, Any]) -> DescribedJob:
+    """Takes its options out of all of a command."""
+    prices = Prices.chosen(options.pop("providers"), options.pop("price_files"))
+    if options["keys"] is None:
+        options["keys"] = _keys(options)
+    workload = _filled(Workload, options | {"keys": int(options["keys"])})
+    settings = _filled(Settings, options | {"link": _filled(Link, options)})
+    egress = options.pop("egress")
+    for kind in (Workload, Settings, Link):
+        for field in fields(kind):
+            options.pop(field.name, None)
+    return DescribedJob(workload, settings, prices, egress)
+
+
+def _filled(kind: type[T], options: dict[str, Any]) -> T:
+    names = (field.name for field in fields(kind))  # type: ignore[arg-type]
+    return kind(**{name: options[name] for name in names if name in options})
+
+
+def _keys(options: dict[str, Any]) -> int:
+    if options["state_bytes"] is None:
+        raise ConfigError(
+            "options --keys and --state-size",
+            expected="at least one of them",
+            found="neither",
+            action="say how many keys are live, or how large the state is",
+        )
+    row_bytes: int = options["key_bytes"] + options["value_bytes"]
+    keys: int = options["state_bytes"] // max(row_bytes, 1)
+    return max(1, keys)
+
+
+def estimate_fields(estimate: Estimate) -> dict[str, Any]:
+    """One strategy as JSON, without its bills."""
+    usage = estimate.usage
+    return {
+        **fields_of(estimate, "usage"),
+        "objects_per_day": usage.objects_per_s * DAY_S,
+        "puts_per_day": usage.puts_per_s * DAY_S,
+        "lists_per_day": usage.reads.lists * DAY_S,
+        "gets_per_day": usage.reads.gets * DAY_S,
+        "deletes_per_day": usage.deletes_per_s * DAY_S,
+        "uploaded_bytes_per_day": usage.uploaded_per_s * DAY_S,
+        "read_bytes_per_month": usage.reads.bytes * MONTH_S,
+        "stored_bytes": usage.stored_bytes,
+        "stored_objects": usage.stored_objects,
+        "objects": object_fields(usage),
+    }

@@ -1,0 +1,259 @@
+"""The log of one process between two checkpoints: what is flushed, and the segments it becomes.
+
+Invariants: closed forms, derived in docs/guides/estimate.md; every byte that is flushed is uploaded
+once. The rules are those of `KeyedBackend.flush_due` and `tidelog.changelog.uploader`. All subtasks
+of a process flush at once; where they do not, there are more segments than this.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil, exp
+from typing import Final
+
+import msgspec
+
+from tidelog.changelog.block import HEADER
+from tidelog.changelog.cadence import FLUSH_LEAD_S, UPLOAD_LEAD_S
+from tidelog.changelog.segment import HEADER_BYTES, TRAILER_BYTES, Entry
+from tidelog.changelog.upload_config import UploadConfig
+from tidelog.cost.model.settings import Settings
+from tidelog.cost.model.workload import Workload
+from tidelog.ids import KeyGroup, SeqNo
+from tidelog.state.flush_config import FlushConfig
+
+_FOOTER_ENTRY: Final = len(
+    msgspec.msgpack.encode(
+        Entry("process", 3, 1, 1 << 20, 1 << 16, SeqNo(1 << 31), 10_000, KeyGroup(0), KeyGroup(127))
+    )
+)
+_BLOCK_BYTES: Final = HEADER.size + _FOOTER_ENTRY
+"""What a block costs besides its payload."""
+_SOURCE_CHANGE_BYTES: Final = 64
+"""A source's change: the position of a split, a short row that is written once per flush."""
+_HOT: Final = 2
+"""Updates per row above which a flush ahead of a checkpoint is left out."""
+_BARRIER_S: Final = 0.03
+"""A barrier has reached all subtasks after anything up to this: sources look for it between two
+reads."""
+_HALVINGS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Flushes:
+    """When rows of the whole job are flushed in a cycle, and how many they are."""
+
+    span_s: float
+    """Seconds after which a buffer is flushed by its rows, its bytes or its age."""
+    count: int
+    """Such flushes in a cycle."""
+    rows: float
+    """Rows of each."""
+    ahead_s: float
+    """From the last of them to the flush ahead of the checkpoint; 0: there is none."""
+    ahead_rows: float
+    barrier_s: float
+    """What the flush at the barrier holds goes back so many seconds."""
+    barrier_rows: float
+
+    @property
+    def all_rows(self) -> float:
+        """Rows of the cycle."""
+        return self.count * self.rows + self.ahead_rows + self.barrier_rows
+
+
+def flushes(workload: Workload, subtasks: float, config: FlushConfig, cycle_s: float) -> Flushes:
+    """The flushes of one cycle of `cycle_s` seconds."""
+    span_s = _span_s(workload, subtasks, config)
+    count = ceil(cycle_s / span_s) - 1
+    rest_s = cycle_s - count * span_s
+    ahead_s = max(0.0, rest_s - FLUSH_LEAD_S)
+    if workload.writes_per_s * ahead_s > _HOT * workload.distinct(ahead_s):
+        ahead_s = 0.0
+    barrier_s = rest_s - ahead_s
+    return Flushes(
+        span_s,
+        count,
+        workload.distinct(span_s),
+        ahead_s,
+        workload.distinct(ahead_s),
+        barrier_s,
+        workload.distinct(barrier_s),
+    )
+
+
+def _span_s(workload: Workload, subtasks: float, config: FlushConfig) -> float:
+    limit = min(config.rows, config.bytes / workload.raw_change_bytes) * subtasks
+    low, high = 0.0, config.max_age
+    if workload.distinct(high) <= limit:
+        return high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if workload.distinct(middle) < limit else (low, middle)
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """What a process flushes at one moment, in bytes."""
+
+    raw: float = 0.0
+    stored: float = 0.0
+    largest: float = 1.0
+    """Raw bytes of the largest block."""
+
+    def __add__(self, other: "_Blocks") -> "_Blocks":
+        largest = max(self.largest, other.largest)
+        return _Blocks(self.raw + other.raw, self.stored + other.stored, largest)
+
+    def times(self, count: float) -> "_Blocks":
+        return replace(self, raw=self.raw * count, stored=self.stored * count)
+
+    def segments(self, config: UploadConfig) -> float:
+        """Segments that these bytes leave in at once: full ones, and one more for a rest that is
+        too large for a manifest.
+        """
+        full, rest = divmod(self.raw, self.full(config))
+        return full + (rest > config.inline_bytes)
+
+    def full(self, config: UploadConfig) -> float:
+        """Raw bytes of a full segment: it is full with the block that fills it."""
+        return ceil(config.segment_bytes / self.largest) * self.largest
+
+
+@dataclass(frozen=True, slots=True)
+class LogCycle:
+    """The log of one process between two checkpoints, on average."""
+
+    changes: float
+    """Rows that are logged: updates after the write buffer has combined them."""
+    segments: float
+    segment_bytes: float
+    """Bytes of all segments of the cycle."""
+    inline_bytes: float
+    """Bytes of the tail in a manifest, as blocks."""
+    waited_s: float
+    """Seconds from a barrier until the log before it is durable, or ready for the manifest."""
+    presence: float
+    """Share of the subtasks with keyed state that a segment holds something of."""
+    shared: float
+    """Share of the bytes whose segment also holds something of sources."""
+
+
+@lru_cache(maxsize=1_024)
+def log_cycle(workload: Workload, settings: Settings, cycle_s: float) -> LogCycle:
+    """What one process logs and uploads in a cycle of `cycle_s` seconds."""
+    found = flushes(workload, settings.parallelism, settings.flush, cycle_s)
+    source = _source_blocks(settings)
+    aged = ceil(cycle_s / settings.flush.max_age) - 1
+    each = _keyed_blocks(workload, settings, found.rows, found.span_s)
+    if found.count:
+        each += source.times(aged / found.count)
+    ahead = _keyed_blocks(workload, settings, found.ahead_rows, found.ahead_s)
+    tail = _keyed_blocks(workload, settings, found.barrier_rows, found.barrier_s) + source
+    leaving = _leaving(settings, found, each, ahead, tail)
+    # A materialization flushes in between; what that adds travels with the flushes around it.
+    split = _rows_split(workload, found) * cycle_s / settings.materialize.interval
+    split /= settings.processes
+    stored = each.times(found.count).stored + ahead.stored + tail.stored
+    writes = workload.writes_per_s / settings.parallelism * cycle_s / leaving.segments
+    headers = leaving.segments * (HEADER_BYTES + TRAILER_BYTES)
+    return LogCycle(
+        changes=found.all_rows / settings.processes + split,
+        segments=leaving.segments,
+        segment_bytes=stored + split * workload.change_bytes + headers,
+        inline_bytes=leaving.inline_bytes,
+        waited_s=min(leaving.waited_s, cycle_s + settings.link.latency_s),
+        presence=1 - exp(-writes),
+        shared=1 - leaving.apart_bytes / stored,
+    )
+
+
+def _keyed_blocks(workload: Workload, settings: Settings, rows: float, seconds: float) -> _Blocks:
+    """A flush of all subtasks with keyed state of a process."""
+    rows /= settings.processes
+    written = 1 - exp(-workload.writes_per_s * seconds / settings.parallelism)
+    blocks = settings.keyed_per_process * written
+    raw = rows * workload.raw_change_bytes
+    stored = rows * workload.change_bytes + blocks * _BLOCK_BYTES
+    return _Blocks(raw, stored, max(1.0, raw / max(blocks, 1e-9)))
+
+
+def _source_blocks(settings: Settings) -> _Blocks:
+    """A flush of all sources of a process: by age, and at the barrier."""
+    each = _Blocks(_SOURCE_CHANGE_BYTES, _SOURCE_CHANGE_BYTES + _BLOCK_BYTES)
+    return each.times(settings.sources_per_process)
+
+
+def _rows_split(workload: Workload, found: Flushes) -> float:
+    """Rows that one more flush at a random moment adds, because it splits another one."""
+    parts = (
+        (found.span_s * found.count, found.span_s, found.rows),
+        (found.ahead_s, found.ahead_s, found.ahead_rows),
+        (found.barrier_s, found.barrier_s, found.barrier_rows),
+    )
+    split = sum(share * (2 * workload.distinct(span / 2) - rows) for share, span, rows in parts)
+    return split / sum(share for share, _, _ in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """How what is flushed in a cycle leaves the process."""
+
+    segments: float
+    inline_bytes: float
+    waited_s: float
+    apart_bytes: float = 0.0
+    """Bytes in segments that hold nothing of sources."""
+
+
+def _leaving(
+    settings: Settings, found: Flushes, each: _Blocks, ahead: _Blocks, tail: _Blocks
+) -> _Leaving:
+    """`each` of the flushes by limits, then what is flushed `ahead` of the checkpoint, then the
+    `tail` at its barrier.
+    """
+    config, link = settings.upload, settings.link
+    between, joins = _between(config, found, each), False
+    if between:
+        joins = 0 < found.ahead_s < config.max_age  # then it leaves with the last of these
+    elif found.count:
+        ahead += each.times(found.count)
+    gathered = ahead + tail
+    # Ahead of a checkpoint raw bytes count, at the barrier those that the manifest would hold.
+    weight = max(gathered.raw, gathered.stored) if ahead.raw else gathered.stored
+    if not between and weight <= config.inline_bytes:
+        cycles = config.inline_bytes // weight + 1
+        return _Leaving(1 / cycles, gathered.stored * (cycles - 1) / 2, config.linger)
+
+    # A tail that the manifest holds goes with the next segment.
+    small = tail.stored <= config.inline_bytes
+    leads = 0.0 if joins or not ahead.raw else (gathered if small else ahead).segments(config)
+    left = tail if leads or joins else gathered
+    on_its_way_s = 0.0
+    if leads:
+        on_its_way_s = link.latency_s + ahead.stored / link.bytes_per_s - UPLOAD_LEAD_S
+    # The barrier comes anywhere within `_BARRIER_S`: so often the tail has to be uploaded, too.
+    uploaded = min(1.0, max(0.0, (on_its_way_s - config.linger) / _BARRIER_S))
+    tails = uploaded
+    if left.stored > config.inline_bytes:
+        uploaded, tails = 1.0, max(1.0, left.segments(config))
+    inlined_s = max(config.linger, on_its_way_s)
+    uploaded_s = max(config.linger + link.latency_s, on_its_way_s) + left.stored / link.bytes_per_s
+    return _Leaving(
+        between + leads + tails,
+        (1 - uploaded) * left.stored,
+        (1 - uploaded) * inlined_s + uploaded * uploaded_s,
+        ahead.stored if leads and not small else 0.0,
+    )
+
+
+def _between(config: UploadConfig, found: Flushes, each: _Blocks) -> float:
+    """Segments of the flushes by limits; 0 where they are so small that they wait."""
+    # Those that are flushed while the first of them ages in the queue leave with it.
+    together = max(1, min(found.count, 1 + int(config.max_age / found.span_s)))
+    group = each.times(together)
+    if not found.count or group.raw <= config.inline_bytes:
+        return 0.0
+    if group.raw > config.segment_bytes:
+        return found.count * each.raw / each.full(config)
+    return found.count / together

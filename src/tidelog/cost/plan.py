@@ -1,0 +1,271 @@
+"""Plans: the settings that reach targets at the least cost, for every provider.
+
+Invariants: every candidate could be run as it stands, with options of `tidelog run`; candidates are
+the same for all providers, only prices differ, and amounts are compared within one currency. A
+recommendation meets every target; of those it is the cheapest, and of equally cheap ones the
+fastest to restore. Without one, the obstacle and the nearest candidate are named.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+from statistics import mode
+from typing import Final
+
+from tidelog.cost.model.embedded import Trigger, estimate_changelog, estimate_incremental
+from tidelog.cost.model.estimate import Estimate, Strategy
+from tidelog.cost.model.log import log_cycle
+from tidelog.cost.model.settings import Settings
+from tidelog.cost.model.workload import Workload
+from tidelog.cost.prices import Bill, PriceBook, bill
+from tidelog.errors import ConfigError, require
+
+_STEPS: Final = (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 45)
+INTERVALS: Final = (
+    *(float(step) for step in _STEPS),
+    *(60.0 * step for step in _STEPS),
+    *(3_600.0 * step for step in (1, 1.5, 2, 3, 6, 12, 24)),
+)
+"""Materialization intervals that are tried, in seconds: round, because users set round ones."""
+_ROOM: Final = 1.25
+"""Room in the replay target above what the interval leads to."""
+_EQUAL: Final = 1.01
+"""Costs that differ by less than this factor count as equal: the estimate is no better."""
+
+
+class Target(StrEnum):
+    """What can be asked of a plan."""
+
+    RESTORE = "restore"
+    BUDGET = "budget"
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """An amount in a currency of three letters."""
+
+    amount: float
+    currency: str
+
+    def __str__(self) -> str:
+        return f"{self.amount:.2f} {self.currency}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One choice of settings, estimated and priced at one provider."""
+
+    settings: Settings
+    estimate: Estimate
+    bill: Bill
+
+    @property
+    def interval_s(self) -> float | None:
+        """Between two materializations; None with the changelog off."""
+        on = self.estimate.strategy is Strategy.CHANGELOG
+        return self.settings.materialize.interval if on else None
+
+    @property
+    def replay_target_s(self) -> float | None:
+        """The replay target it needs; None with the changelog off."""
+        return None if self.interval_s is None else self.settings.materialize.replay_target
+
+    @property
+    def cost(self) -> Money:
+        """A month's bill."""
+        return Money(self.bill.total, self.bill.currency)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """All that is asked; None: anything will do. The interval of checkpoints is always asked."""
+
+    checkpoint_s: float
+    restore_s: float | None = None
+    budget: Money | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for targets that mean nothing."""
+        budget = None if self.budget is None else self.budget.amount
+        for what, value in (("--restore", self.restore_s), ("--budget", budget)):
+            require(what, value, value is None or value > 0, "more than 0")
+
+    def missed_by(self, candidate: Candidate) -> dict[Target, float]:
+        """For each target that was asked, the share of it by which it is missed, so that different
+        ones compare; 0 or less when it is met.
+        """
+        estimate, cost = candidate.estimate, candidate.cost
+        found = {Target.CHECKPOINT: estimate.cycle_s / self.checkpoint_s - 1}
+        if self.restore_s is not None:
+            found[Target.RESTORE] = estimate.restore_s / self.restore_s - 1
+        if self.budget is not None and self.budget.currency == cost.currency:
+            found[Target.BUDGET] = cost.amount / self.budget.amount - 1
+        return found
+
+    def distance(self, candidate: Candidate) -> float:
+        """The share by which the target that is missed most is missed."""
+        return max(self.missed_by(candidate).values())
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A target that keeps the recommendation from being cheaper."""
+
+    target: Target
+    instead: Candidate
+    """What would be taken without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A target that no candidate meets, alone or together with the others."""
+
+    target: Target
+    alone: bool
+    """No candidate meets it, whatever the other targets; else they exclude each other."""
+    best: Candidate
+    """The candidate that comes closest to it; else the one that meets it and misses the others
+    by the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to choose at one provider."""
+
+    book: PriceBook
+    candidates: Sequence[Candidate]
+    met: bool
+    nearest: Candidate
+    """The recommendation when the targets are met, else what misses them by the least."""
+    bindings: tuple[Binding, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+
+
+def make_plans(
+    workload: Workload,
+    settings: Settings,
+    books: Sequence[PriceBook],
+    targets: Targets,
+    *,
+    egress: bool = False,
+) -> list[Plan]:
+    """A plan for each provider."""
+    found = estimates(workload, settings)
+    priced = (
+        [Candidate(on, each, bill(book, each.usage, egress=egress)) for on, each in found]
+        for book in books
+    )
+    return [decide(book, each, targets) for book, each in zip(books, priced, strict=True)]
+
+
+def estimates(workload: Workload, settings: Settings) -> list[tuple[Settings, Estimate]]:
+    """Every candidate, the shortest interval first and the changelog off at the end.
+
+    An interval that does not decide, because the log grows too large before or uploads take longer,
+    is tried only when none does.
+    """
+    tried = [
+        _with_interval(workload, settings, interval)
+        for interval in INTERVALS
+        if interval >= settings.checkpoint_interval
+    ]
+    found = [(on, estimate_changelog(workload, on)) for on in tried]
+    deciding = [pair for pair in found if pair[1].trigger == Trigger.INTERVAL]
+    return [*(deciding or found), (settings, estimate_incremental(workload, settings))]
+
+
+def _with_interval(workload: Workload, settings: Settings, interval: float) -> Settings:
+    """Settings in which the interval decides, as far as the user can say so."""
+    config, cycle_s = settings.materialize, settings.checkpoint_interval
+    changes_per_s = log_cycle(workload, settings, cycle_s).changes / cycle_s
+    replay_s = changes_per_s / settings.keyed_per_process * interval / config.replay_rate
+    target = max(config.replay_target, float(ceil(_ROOM * replay_s)))
+    return settings.with_materialization(interval, target)
+
+
+def decide(book: PriceBook, found: Sequence[Candidate], targets: Targets) -> Plan:
+    """Choose among candidates, of which there is at least one."""
+    meeting = [each for each in found if targets.distance(each) <= 0]
+    if meeting:
+        chosen = _cheapest(meeting)
+        return Plan(book, found, True, chosen, bindings=_bindings(found, targets, chosen))
+    nearest = min(found, key=targets.distance)
+    return Plan(book, found, False, nearest, obstacles=_obstacles(found, targets))
+
+
+def _cheapest(found: Sequence[Candidate]) -> Candidate:
+    least = min(each.bill.total for each in found)
+    equal = [each for each in found if each.bill.total <= least * _EQUAL]
+    return min(equal, key=lambda each: each.estimate.restore_s)
+
+
+def _bindings(
+    found: Sequence[Candidate], targets: Targets, chosen: Candidate
+) -> tuple[Binding, ...]:
+    """Targets without which a cheaper candidate would be chosen."""
+    without = {
+        target: [c for c in found if max({**targets.missed_by(c), target: 0.0}.values()) <= 0]
+        for target in Target
+    }
+    instead = {target: _cheapest(free) for target, free in without.items()}
+    return tuple(
+        Binding(target, cheaper)
+        for target, cheaper in instead.items()
+        if cheaper.bill.total * _EQUAL < chosen.bill.total
+    )
+
+
+def _obstacles(found: Sequence[Candidate], targets: Targets) -> tuple[Obstacle, ...]:
+    """The targets that no candidate meets; if there are none, those that exclude each other."""
+    meeting = {
+        target: [each for each in found if targets.missed_by(each)[target] <= 0]
+        for target in targets.missed_by(found[0])
+    }
+    alone = [target for target, meet in meeting.items() if not meet]
+    if alone:
+        return tuple(
+            Obstacle(target, True, min(found, key=lambda each: targets.missed_by(each)[target]))
+            for target in alone
+        )
+    return tuple(
+        Obstacle(target, False, min(meet, key=targets.distance))
+        for target, meet in meeting.items()
+        if len(meet) < len(found)
+    )
+
+
+def in_currency(
+    books: Sequence[PriceBook], budget: Money | None
+) -> tuple[list[PriceBook], list[str]]:
+    """The books a budget can be compared with, and what to say of the others.
+
+    Raises ConfigError when there is none.
+    """
+    if budget is None:
+        return list(books), []
+    fitting = [book for book in books if book.currency == budget.currency]
+    if not fitting:
+        raise ConfigError(
+            f"--budget {budget}",
+            expected=f"a currency of the prices: {', '.join(sorted({b.currency for b in books}))}",
+            found=budget.currency,
+            action="give the budget in that currency, or pass a price book with --prices FILE",
+        )
+    others = [f"{b.provider} ({b.currency})" for b in books if b.currency != budget.currency]
+    said = f"left out, because the budget is in {budget.currency}: {', '.join(others)}"
+    return fitting, [said] if others else []
+
+
+def focus(plans: Sequence[Plan], targets: Targets) -> Plan:
+    """The plan to look at: the cheapest that meets the targets, else what comes nearest.
+
+    Costs are compared in the currency that most providers have.
+    """
+    currency = mode(plan.book.currency for plan in plans)
+    comparable = [plan for plan in plans if plan.book.currency == currency]
+    meeting = [plan for plan in comparable if plan.met]
+    if meeting:
+        return min(meeting, key=lambda plan: plan.nearest.bill.total)
+    return min(comparable, key=lambda plan: targets.distance(plan.nearest))
