@@ -19,7 +19,7 @@ from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.workload import Workload
 from tidelog.ids import KeyGroup, SeqNo
-from tidelog.state.flush_config import FlushConfig
+from tidelog.state.config import FlushConfig
 
 _FOOTER_ENTRY: Final = len(
     msgspec.msgpack.encode(

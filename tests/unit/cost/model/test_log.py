@@ -18,7 +18,7 @@ from tidelog.cost.model.formulas import (
 from tidelog.cost.model.log import LogCycle, flushes, log_cycle
 from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.workload import Workload
-from tidelog.state.flush_config import FlushConfig
+from tidelog.state.config import FlushConfig
 
 COLD = Workload(1_000, 10_000_000)
 HOT = Workload(100_000, 1_000)
