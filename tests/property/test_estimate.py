@@ -9,20 +9,18 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tests.property.estimate_simulation import KEY_BYTES, History, simulate
+from tests.property.estimate_runs import KEY_BYTES, History, simulate
 from tests.property.profiles import looking
 from tests.support.depth import more_in_depth
 from tidelog.cost.model.embedded import estimate_changelog
 from tidelog.cost.model.estimate import Estimate
 from tidelog.cost.model.log import flushes
 from tidelog.cost.model.settings import Link, Settings
-from tidelog.cost.model.tables import TableRules
 from tidelog.cost.model.usage import Flow
 from tidelog.cost.model.workload import Workload
 from tidelog.materialize.config import MaterializeConfig
 
 INSTANT = Link(bytes_per_s=1e12, latency_s=0.0)
-SMALL_TABLES = TableRules(file_bytes=200_000, private_bytes=300)
 PERIODS = more_in_depth(1, 2)
 """Materialization intervals that are measured."""
 MERGES = more_in_depth(4, 8)
@@ -41,7 +39,6 @@ def some_settings(
         checkpoint_interval=checkpoint_s,
         retain=retain,
         sources=1,
-        running_s=3 * interval_s,
         link=INSTANT,
         materialize=MaterializeConfig(interval=interval_s, replay_target=1e9),
     )
@@ -67,8 +64,8 @@ def at_a_threshold(workload: Workload, settings: Settings) -> bool:
 
 def run(workload: Workload, settings: Settings, periods: int = PERIODS) -> tuple[History, Estimate]:
     interval = settings.materialize.interval
-    history = simulate(workload, settings, SMALL_TABLES, 2 * interval, periods * interval)
-    return history, estimate_changelog(workload, settings, SMALL_TABLES)
+    history = simulate(workload, settings, 2 * interval, periods * interval)
+    return history, estimate_changelog(workload, settings)
 
 
 @pytest.mark.timeout(3_600)

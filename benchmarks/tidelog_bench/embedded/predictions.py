@@ -119,7 +119,6 @@ def estimated(spec: RunSpec, compressed: float = 1.0) -> Estimate:
         parallelism=spec.parallelism,
         checkpoint_interval=spec.checkpoint_s,
         retain=config.retain,
-        running_s=spec.warm_s + spec.seconds,
         link=Link(bytes_per_s=spec.link.mb_per_s * 1e6, latency_s=spec.link.latency_ms / 1e3),
         flush=config.flush,
         upload=config.upload,

@@ -13,10 +13,11 @@ from math import ceil
 from statistics import mode
 from typing import Final
 
-from tidelog.cost.model.embedded import Trigger, estimate_changelog, estimate_incremental
+from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate, Strategy
 from tidelog.cost.model.log import log_cycle
 from tidelog.cost.model.settings import Settings
+from tidelog.cost.model.tables import Trigger
 from tidelog.cost.model.workload import Workload
 from tidelog.cost.prices import Bill, PriceBook, bill
 from tidelog.errors import ConfigError, require

@@ -14,7 +14,6 @@ from tests.support.cli import tidelog
 from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
 from tests.unit.cost.test_prices import OWN
 from tidelog.cli.estimate.plan import money
-from tidelog.cli.estimate.prices import not_printed
 from tidelog.cli.values import count, duration_text, latency, short, span, to_bytes
 from tidelog.cost.plan import Money
 
@@ -54,53 +53,15 @@ def test_all_strategies_stand_side_by_side_with_all_providers() -> None:
     assert len(rows) == 5 and all(len(row) == 7 for row in rows.values())
 
 
-def test_old_prices_are_warned_of_and_new_ones_are_not() -> None:
+def test_prices_that_are_out_of_date_are_said_to_be() -> None:
     shown = tidelog("estimate", *JOB).stdout
-    assert "warning: the prices of aws-s3-express are of 2025-04-10" in shown
-    assert "warning: the prices of gcp-storage-standard" not in shown
-
-
-def test_a_warning_of_prices_is_printed_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    warning = "warning: the prices of aws-s3-express are of 2025-04-10"
-    assert warning in tidelog("estimate", *JOB).stdout
-    for command in ("estimate", "plan"):
-        shown = tidelog(command, *JOB)
-        assert shown.exit_code == 0
-        assert "warning: the prices of" not in shown.stdout
-        assert "aws-s3-express" in shown.stdout
+    (old,) = (line for line in shown.splitlines() if "prices: aws-s3-express" in line)
+    assert old.endswith("as of 2025-04-10, out of date: pass your own with --prices")
+    (new,) = (line for line in shown.splitlines() if "prices: gcp-storage-standard" in line)
+    assert "out of date" not in new
     document = json.loads(tidelog("estimate", *JOB, "--json").stdout)
-    assert any(f"warning: {text}".startswith(warning) for text in document["warnings"])
-    monkeypatch.setattr("tidelog.cli.estimate.prices.today", lambda: date(2026, 11, 2))
-    assert warning in tidelog("plan", *JOB).stdout
-
-
-def test_a_cache_that_cannot_be_written_costs_a_repetition_only(
-    price_warnings_of_this_test: Path,
-) -> None:
-    price_warnings_of_this_test.write_text("a file where the directory should be")
-    for _ in range(2):
-        result = tidelog("estimate", *JOB)
-        assert result.exit_code == 0
-        assert "warning: the prices of aws-s3-express" in result.stdout
-
-
-def test_a_user_without_a_home_is_warned_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr("tidelog.cli.estimate.prices.cache_directory", homeless)
-    for _ in range(2):
-        assert "warning: the prices of aws-s3-express" in tidelog("estimate", *JOB).stdout
-
-
-@pytest.mark.parametrize("left", [b"", b"{}", b"\xff", b'{"day": "yesterday", "warnings": []}'])
-def test_what_was_told_is_told_again_when_the_stamp_is_damaged(left: bytes, tmp_path: Path) -> None:
-    stamp = tmp_path / "stamp.json"
-    stamp.write_bytes(left)
-    assert not_printed(["a", "b"], date(2026, 11, 1), stamp) == ["a", "b"]
-    assert not_printed(["b", "c"], date(2026, 11, 1), stamp) == ["c"]
-    assert not_printed(["a", "b", "c"], date(2026, 11, 1), stamp) == []
-    assert not_printed(["a"], date(2026, 11, 2), stamp) == ["a"]
+    expected = "the prices of aws-s3-express are of 2025-04-10"
+    assert any(text.startswith(expected) for text in document["warnings"])
 
 
 def test_json_has_the_figures_of_the_table_and_their_parts() -> None:

@@ -41,35 +41,47 @@ def test_the_target_that_binds_is_named_with_what_it_costs() -> None:
     shown = plan("--restore", "20s", "--budget", "60USD")
     assert "--restore 20s binds: without it" in shown
     assert "--budget" not in shown.split("recommended: ")[1].split("prices:")[0]
-
-
-def test_without_targets_nothing_binds() -> None:
     assert "no target binds" in plan()
 
 
-def test_a_target_out_of_reach_exits_with_1_and_names_the_obstacle() -> None:
-    result = tidelog("plan", *JOB, *S3, "--restore", "3s", "--budget", "20USD")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param(
+            ("--restore", "3s", "--budget", "20USD"),
+            (
+                "no settings meet the targets at aws-s3-standard",
+                "--restore 3s cannot be met: the least is",
+                "--budget 20.00 USD cannot be met: the least is",
+                "PUT requests being",
+                "a longer --checkpoint-interval lowers it",
+                "nearest: ",
+                "misses restore by",
+            ),
+            id="out of reach",
+        ),
+        pytest.param(
+            ("--restore", "8s", "--budget", "55USD"),
+            (
+                "--restore 8s excludes the other targets; it would take",
+                "--budget 55.00 USD excludes the other targets; it would take",
+            ),
+            id="exclude each other",
+        ),
+        pytest.param(
+            ("--latency", "300ms", "--checkpoint-interval", "200ms"),
+            ("--checkpoint-interval 200ms cannot be met: a checkpoint takes at least",),
+            id="checkpoints that cannot be so frequent",
+        ),
+    ],
+)
+def test_targets_that_cannot_be_met_exit_with_1_and_name_the_obstacle(
+    options: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    result = tidelog("plan", *JOB, *S3, *options)
     assert result.exit_code == 1
-    assert "no settings meet the targets at aws-s3-standard" in result.stdout
-    assert "--restore 3s cannot be met: the least is" in result.stdout
-    assert "--budget 20.00 USD cannot be met: the least is" in result.stdout
-    assert "PUT requests being" in result.stdout
-    assert "a longer --checkpoint-interval lowers it" in result.stdout
-    assert "nearest: " in result.stdout and "misses restore by" in result.stdout
-
-
-def test_targets_that_exclude_each_other_say_what_each_would_take() -> None:
-    result = tidelog("plan", *JOB, *S3, "--restore", "8s", "--budget", "55USD")
-    assert result.exit_code == 1
-    assert "--restore 8s excludes the other targets; it would take" in result.stdout
-    assert "--budget 55.00 USD excludes the other targets; it would take" in result.stdout
-
-
-def test_checkpoints_that_cannot_be_so_frequent_are_the_obstacle() -> None:
-    slow = ("--latency", "300ms", "--checkpoint-interval", "200ms")
-    result = tidelog("plan", *JOB, *S3, *slow)
-    assert result.exit_code == 1
-    assert "--checkpoint-interval 200ms cannot be met: a checkpoint takes at least" in result.stdout
+    for text in said:
+        assert text in result.stdout
 
 
 def test_a_budget_in_yuan_is_compared_with_prices_in_yuan_only() -> None:

@@ -48,15 +48,15 @@ def usd(amount: float) -> Money:
 
 
 def test_without_targets_the_cheapest_is_recommended() -> None:
-    decision = decide(S3, FOUND, Targets(1.0))
-    assert decision.nearest is FOUND[2]
-    assert decision.bindings == ()
+    plan = decide(S3, FOUND, Targets(1.0))
+    assert plan.nearest is FOUND[2]
+    assert plan.bindings == ()
 
 
 def test_the_cheapest_that_meets_the_targets_is_recommended_and_the_binding_one_named() -> None:
-    decision = decide(S3, FOUND, Targets(1.0, restore_s=30, budget=usd(70)))
-    assert decision.nearest is FOUND[1]
-    (binding,) = decision.bindings
+    plan = decide(S3, FOUND, Targets(1.0, restore_s=30, budget=usd(70)))
+    assert plan.nearest is FOUND[1]
+    (binding,) = plan.bindings
     assert (binding.target, binding.instead) == (Target.RESTORE, FOUND[2])
 
 
@@ -66,18 +66,18 @@ def test_of_equally_cheap_ones_the_fastest_restore_is_recommended() -> None:
 
 
 def test_a_target_that_nothing_meets_is_the_obstacle() -> None:
-    decision = decide(S3, FOUND, Targets(1.0, restore_s=30, budget=usd(10)))
-    assert not decision.met
-    (obstacle,) = decision.obstacles
+    plan = decide(S3, FOUND, Targets(1.0, restore_s=30, budget=usd(10)))
+    assert not plan.met
+    (obstacle,) = plan.obstacles
     assert (obstacle.target, obstacle.alone, obstacle.best) == (Target.BUDGET, True, FOUND[2])
-    assert decision.nearest is FOUND[2]  # twice the budget and twice the time, not five times one
+    assert plan.nearest is FOUND[2]  # twice the budget and twice the time, not five times one
 
 
 def test_targets_that_exclude_each_other_are_named_with_what_each_takes() -> None:
-    decision = decide(S3, FOUND, Targets(1.0, restore_s=9, budget=usd(45)))
-    assert not decision.met
-    assert decision.nearest is FOUND[1]
-    assert [(o.target, o.alone, o.best) for o in decision.obstacles] == [
+    plan = decide(S3, FOUND, Targets(1.0, restore_s=9, budget=usd(45)))
+    assert not plan.met
+    assert plan.nearest is FOUND[1]
+    assert [(o.target, o.alone, o.best) for o in plan.obstacles] == [
         (Target.RESTORE, False, FOUND[0]),
         (Target.BUDGET, False, FOUND[2]),
     ]
@@ -88,9 +88,9 @@ def test_checkpoints_that_take_longer_than_asked_are_an_obstacle() -> None:
         replace(one, estimate=replace(one.estimate, cycle_s=cycle))
         for one, cycle in zip(FOUND, (3.0, 2.0, 4.0), strict=True)
     ]
-    decision = decide(S3, slow, Targets(1.0))
-    assert not decision.met
-    assert [(o.target, o.best) for o in decision.obstacles] == [(Target.CHECKPOINT, slow[1])]
+    plan = decide(S3, slow, Targets(1.0))
+    assert not plan.met
+    assert [(o.target, o.best) for o in plan.obstacles] == [(Target.CHECKPOINT, slow[1])]
 
 
 def test_a_budget_in_another_currency_is_no_target() -> None:

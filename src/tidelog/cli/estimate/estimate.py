@@ -92,8 +92,7 @@ def command(
     else:
         _show(output, job, found)
         own = [f"{each['strategy']}: {warning}" for each in found for warning in each["warnings"]]
-        job.prices.show_books(output)
-        job.prices.show_warnings(output, *own)
+        job.prices.show(output, *own)
     return EXIT_OK
 
 

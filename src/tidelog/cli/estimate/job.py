@@ -1,8 +1,8 @@
 """What `estimate` and `plan` begin with: a job and the prices to use; and what they say of it.
 
-Invariants: those of `tidelog.cli.store.options`; no store is opened, nothing is written but
-which warnings were printed today. An option is named as the field that it fills. In JSON
-(docs/reference/cli-json.md) times are seconds, sizes bytes; rates are a day's.
+Invariants: those of `tidelog.cli.store.options`; no store is opened, nothing is written. An option
+is named as the field that it fills. In JSON (docs/reference/cli-json.md) times are seconds, sizes
+bytes; rates are a day's.
 """
 
 import functools

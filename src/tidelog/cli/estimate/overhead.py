@@ -62,7 +62,7 @@ async def command(
     """Measure what the changelog of the job at URL costs; nothing is written.
 
     From the retained checkpoints: change rate, bytes per change, materialization intervals, the
-    log at its fullest beside `rate x bytes x interval`, and beside the rule for windows; space
+    log at its fullest and what `rate x bytes x interval` and the rule for windows predict; space
     amplification, and what log and manifests cost a month. It takes checkpoints that span three
     materialization intervals (`tidelog run --retain`); exits with 1 when there are fewer.
     """
@@ -80,10 +80,9 @@ async def command(
         return EXIT_OK if report.compared else EXIT_PROBLEM
     show_report(output, fields)
     if usage is not None:
-        prices.show_books(output)
+        prices.show(output)
     for note in report.notes:
         output.line(f"note: {note}")
-    prices.show_warnings(output)
     return EXIT_OK if report.compared else EXIT_PROBLEM
 
 

@@ -85,8 +85,7 @@ def command(output: Output, job: DescribedJob, restore: float | None, budget: Mo
         output.document(fields | {"plans": [_plan_fields(plan, targets) for plan in plans]})
     else:
         _show(output, plans, shown, targets)
-        job.prices.show_books(output)
-        job.prices.show_warnings(output, *left_out)
+        job.prices.show(output, *left_out)
     return EXIT_OK if shown.met else EXIT_PROBLEM
 
 

@@ -1,24 +1,21 @@
 """Prices on the command line: the options that choose them, and how they and bills are shown.
 
-Invariants: every command that prices something takes the same options and says the same of a book;
-a person is warned once a day that a book is out of date, a program with every answer.
+Invariant: every command that prices something takes the same options and says the same of a book.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
-import msgspec
 
 from tidelog.cli.options import add_options
 from tidelog.cli.output import Cell, Output, fields_of
 from tidelog.cost.model.usage import DAY_S, Usage
 from tidelog.cost.prices import Bill, PriceBook, bill, choose_books, read_book
-from tidelog.effects import SystemClock, cache_directory
+from tidelog.effects import SystemClock
 
 on_prices = add_options(
     click.option(
@@ -39,17 +36,8 @@ on_prices = add_options(
 )
 """Options --provider and --prices: `providers` and `price_files`."""
 
-_STAMP: Final = "price-warnings.json"
-
 Column = tuple[str, str, Callable[[Any], Cell]]
 """A heading, the key of a JSON object, and how its value is shown."""
-
-
-class _Printed(msgspec.Struct, frozen=True):
-    """The warnings that were printed on a day."""
-
-    day: date
-    warnings: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,45 +74,22 @@ class Prices:
         ]
         return {"price_books": books, "warnings": self.warnings}
 
-    def show_books(self, output: Output) -> None:
-        """Where prices come from."""
+    def show(self, output: Output, *warnings: str) -> None:
+        """Where prices come from, whether they are out of date, and other warnings."""
         output.line()
         for book in self.books:
-            known = f"{book.provider} is {book.title}, {book.region}, as of {book.as_of}"
-            output.line(f"prices: {known}")
+            old = "" if self.day <= book.expires else ", out of date: pass your own with --prices"
+            place = f"{book.title}, {book.region}, as of {book.as_of}{old}"
+            output.line(f"prices: {book.provider} is {place}")
             for note in book.notes if self.notes else ():
                 output.line(f"  {note}")
-
-    def show_warnings(self, output: Output, *others: str) -> None:
-        """These, and those of prices that this user has not seen on this day."""
-        try:
-            new = not_printed(self.warnings, self.day, cache_directory() / _STAMP)
-        except RuntimeError:  # a user without a home directory
-            new = self.warnings
-        for warning in (*others, *new):
+        for warning in warnings:
             output.line(f"warning: {warning}")
 
 
 def today() -> date:
     """The date, for the age of prices."""
     return datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).date()
-
-
-def not_printed(warnings: Iterable[str], day: date, stamp: Path) -> list[str]:
-    """The warnings that the file `stamp` does not name for this day; from now on it does.
-
-    A file that cannot be read or written is no error: then a warning is repeated.
-    """
-    known: frozenset[str] = frozenset()
-    with suppress(OSError, msgspec.MsgspecError, ValueError):
-        printed = msgspec.json.decode(stamp.read_bytes(), type=_Printed)
-        known = printed.warnings if printed.day == day else known
-    new = [warning for warning in warnings if warning not in known]
-    if new:
-        with suppress(OSError):
-            stamp.parent.mkdir(parents=True, exist_ok=True)
-            stamp.write_bytes(msgspec.json.encode(_Printed(day, known.union(new))))
-    return new
 
 
 def bill_fields(bill: Bill) -> dict[str, Any]:

@@ -7,53 +7,30 @@ checkpoint that takes longer than its interval delays the next one.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from math import ceil
 from typing import Final
 
 from tidelog.cost.model.estimate import Estimate, LogEstimate, Strategy
-from tidelog.cost.model.formulas import Retention, log_peak_bytes, replay_age_s, segment_life_s
+from tidelog.cost.model.formulas import (
+    Retention,
+    descriptor_bytes,
+    log_peak_bytes,
+    manifest_bytes,
+    replay_age_s,
+    segment_life_s,
+)
 from tidelog.cost.model.log import LogCycle, flushes, log_cycle
-from tidelog.cost.model.manifest_size import descriptor_bytes, manifest_bytes
 from tidelog.cost.model.restoring import Fetch, Objects, reads, restore_s, side_by_side_s
 from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.tables import Snapshot, TableRules, snapshot
+from tidelog.cost.model.tables import TableRules, TableUploads, Trigger, materializing, snapshot
 from tidelog.cost.model.usage import Flow, Usage
 from tidelog.cost.model.workload import Workload
-from tidelog.materialize.materializer import LOOK_S
 from tidelog.materialize.pacing import TRANSFERS
 
 _SOURCE_DESCRIPTOR: Final = descriptor_bytes(0, 256)
 """The table of a source is small, so it lies within its descriptor."""
-_ROUNDS: Final = 8
-"""An interval and how long uploads in it take depend on each other: so many rounds settle them."""
-_LEAST_SHARE: Final = 0.1
-"""Share of the bandwidth that tables get when the log leaves them nothing."""
-
-
-class Trigger(StrEnum):
-    """What starts most materializations."""
-
-    INTERVAL = "interval"
-    LOG_SIZE = "log size"
-    REPLAY_TIME = "replay time"
-    BANDWIDTH = "bandwidth"
-    """Uploading all tables takes the whole interval, so none starts earlier."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """The uploads of the table of one subtask with keyed state; times in seconds."""
-
-    table: Snapshot
-    descriptor_bytes: float
-    period: float
-    """Between two uploads, on average."""
-    longest: float
-    """Between two uploads, at most."""
-    upload: float
-    """From the frozen table to the durable descriptor, while the job goes on."""
-    trigger: Trigger | None = None
+_ROUNDS: Final = 32
+"""The interval of checkpoints and how long one takes depend on each other: so many rounds settle
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +39,7 @@ class _Job:
 
     settings: Settings
     cycle_s: float
-    tables: _Tables
+    tables: TableUploads
     log: LogCycle | None
 
     @property
@@ -118,7 +95,7 @@ class _Job:
         """Descriptors of one process, so many of each subtask."""
         keyed = self.settings.keyed_per_process * keyed_times
         sources = self.settings.sources_per_process * source_times
-        written = keyed * self.tables.descriptor_bytes + sources * _SOURCE_DESCRIPTOR
+        written = keyed * self.tables.table.descriptor_bytes + sources * _SOURCE_DESCRIPTOR
         return Objects(keyed + sources, written)
 
     def flows(self) -> tuple[Flow, ...]:
@@ -139,7 +116,7 @@ class _Job:
                 table.new_bytes / table.new_files,
                 in_use + tables.upload / 2 + kept,
             ),
-            Flow("descriptor", keyed / period, tables.descriptor_bytes, period + kept),
+            Flow("descriptor", keyed / period, table.descriptor_bytes, period + kept),
             Flow(
                 "source descriptor",
                 sources / self.source_period,
@@ -187,15 +164,12 @@ class _Job:
         )
 
 
-def estimate_changelog(
-    workload: Workload, settings: Settings, rules: TableRules | None = None
-) -> Estimate:
+def estimate_changelog(workload: Workload, settings: Settings) -> Estimate:
     """Estimate a job that keeps a changelog."""
-    rules = rules or TableRules()
 
     def at(cycle_s: float) -> _Job:
         log = log_cycle(workload, settings, cycle_s)
-        return _Job(settings, cycle_s, _materializing(workload, settings, rules, log, cycle_s), log)
+        return _Job(settings, cycle_s, materializing(workload, settings, log, cycle_s), log)
 
     job = _keeping_up(at, settings)
     assert job.log is not None
@@ -207,18 +181,15 @@ def estimate_changelog(
     )
 
 
-def estimate_incremental(
-    workload: Workload, settings: Settings, rules: TableRules | None = None
-) -> Estimate:
+def estimate_incremental(workload: Workload, settings: Settings) -> Estimate:
     """Estimate a job without changelog."""
     # No row is written between the two flushes of such a snapshot, so there is one.
-    rules = rules or TableRules(flushes_per_snapshot=1)
+    rules = TableRules(flushes_per_snapshot=1)
 
     def at(cycle_s: float) -> _Job:
         rows = flushes(workload, settings.parallelism, settings.flush, cycle_s).all_rows
         table = snapshot(workload, settings.parallelism, rules, rows / cycle_s, cycle_s)
-        descriptor = descriptor_bytes(table.stored_files, rules.private_bytes)
-        return _Job(settings, cycle_s, _Tables(table, descriptor, cycle_s, cycle_s, 0.0), None)
+        return _Job(settings, cycle_s, TableUploads(table, cycle_s, cycle_s, 0.0), None)
 
     return _estimate(Strategy.INCREMENTAL, _keeping_up(at, settings))
 
@@ -226,7 +197,7 @@ def estimate_incremental(
 def _keeping_up(at: Callable[[float], _Job], settings: Settings) -> _Job:
     """The job with the cycle that the duration of its checkpoints leads to."""
     job = at(settings.checkpoint_interval)
-    for _ in range(4 * _ROUNDS):
+    for _ in range(_ROUNDS):
         if job.lasting_s == job.cycle_s:
             break
         job = at(job.lasting_s)
@@ -245,57 +216,6 @@ def _estimate(strategy: Strategy, job: _Job) -> Estimate:
         replay_counted=True,
         warnings=tuple(_warnings(job, usage.uploaded_per_s / settings.processes)),
     )
-
-
-def _materializing(
-    workload: Workload, settings: Settings, rules: TableRules, log: LogCycle, cycle_s: float
-) -> _Tables:
-    """The interval that the runtime's triggers, and the time uploads take, lead to."""
-    subtasks, interval = settings.parallelism, settings.materialize.interval
-    changes_per_s = log.changes / cycle_s * settings.processes
-    log_per_s = log.segment_bytes / cycle_s
-    of_subtask = 1 / settings.keyed_per_process
-    table = snapshot(workload, subtasks, rules, changes_per_s, interval)
-    trigger, early = _first_trigger(
-        settings, table.stored_bytes, changes_per_s / subtasks, log_per_s * of_subtask
-    )
-    period = interval if early >= interval else interval / ceil(interval / early)
-    longest, upload = min(interval, early), 0.0
-    for _ in range(_ROUNDS):
-        table = snapshot(workload, subtasks, rules, changes_per_s, period)
-        upload = _upload_s(settings, table, log_per_s)
-        taken = upload * settings.keyed_per_process
-        if taken > period:
-            trigger, period, longest = Trigger.BANDWIDTH, taken, max(taken, longest)
-    descriptor = descriptor_bytes(table.stored_files, rules.private_bytes)
-    return _Tables(table, descriptor, period, longest, upload, trigger)
-
-
-def _first_trigger(
-    settings: Settings, table_bytes: float, changes_per_s: float, bytes_per_s: float
-) -> tuple[Trigger, float]:
-    """The trigger that comes first and the seconds until then, the interval's among them."""
-    config = settings.materialize
-    load = table_bytes / config.load_rate
-    replay = max(config.replay_target, config.replay_share * load) * config.replay_rate
-    log = max(config.min_log_bytes, config.log_factor * table_bytes)
-    # The runtime looks every LOOK_S seconds for a trigger that holds by now.
-    found = {
-        Trigger.INTERVAL: config.interval,
-        Trigger.REPLAY_TIME: ceil(replay / changes_per_s / LOOK_S) * LOOK_S,
-        Trigger.LOG_SIZE: ceil(log / bytes_per_s / LOOK_S) * LOOK_S,
-    }
-    trigger = min(found, key=found.__getitem__)
-    return trigger, found[trigger]
-
-
-def _upload_s(settings: Settings, table: Snapshot, log_bytes_per_s: float) -> float:
-    """Some files at a time, in what the log leaves of the link, then the descriptor."""
-    link = settings.link
-    free = max(link.bytes_per_s - log_bytes_per_s, _LEAST_SHARE * link.bytes_per_s)
-    speed = min(free, settings.materialize.bytes_per_s or free)
-    files = Objects(table.new_files, table.new_bytes)
-    return side_by_side_s(files, TRANSFERS, replace(link, bytes_per_s=speed)) + link.latency_s
 
 
 def _log_estimate(workload: Workload, job: _Job, log: LogCycle) -> LogEstimate:

@@ -40,8 +40,6 @@ class Settings:
     restores_per_month: float = 30.0
     sources: int | None = None
     """Subtasks of sources, over all processes; None: as many as have keyed state."""
-    running_s: float = 86_400.0
-    """How long the job has been running: numbers in manifests grow longer with it."""
     link: Link = field(default_factory=Link)
     flush: FlushConfig = field(default_factory=FlushConfig)
     upload: UploadConfig = field(default_factory=UploadConfig)

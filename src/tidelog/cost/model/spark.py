@@ -14,7 +14,7 @@ import msgspec
 
 from tidelog.cost.model.estimate import Estimate, Strategy
 from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.tables import Snapshot, TableRules, snapshot
+from tidelog.cost.model.tables import MEMTABLE_ROW_BYTES, Snapshot, TableRules, snapshot
 from tidelog.cost.model.usage import MONTH_S, Flow, Reads, Usage
 from tidelog.cost.model.workload import Workload
 
@@ -168,7 +168,7 @@ class _Query:
             return Snapshot(size, 1, size, 1)
         # A batch writes each of its keys once.
         per_s = self.workload.distinct(self.batch_s) / self.batch_s
-        row = self.workload.row_bytes + _RULES.memtable_row_bytes
+        row = self.workload.row_bytes + MEMTABLE_ROW_BYTES
         # RocksDB is flushed whenever a snapshot is taken.
         least = max(1, int(per_s / self.state_stores * row * self.taken_s))
         rules = replace(_RULES, memtable_bytes=min(_RULES.memtable_bytes, least))

@@ -1,16 +1,41 @@
-"""What uploading a table costs: the files that are new since its last snapshot.
+"""Uploads of tables: how often they come, and the files that are new since the last one.
 
-Invariants: changes go to files of level 0, when a memtable is full and at every snapshot; when
-enough of those lie there, they are merged into the level below, which renews it, unless they are
-too small for that; no snapshot uploads more than the whole table and its level 0. Against recorded
-runs of RocksDB this is right within a factor of two: tests/unit/cost/model/test_tables.py.
+Invariants: triggers are those of `tidelog.materialize.schedule`; subtasks materialize at evenly
+spread phases, one at a time in a process. Changes go to files of level 0, when a memtable is full
+and at every snapshot; when enough of those lie there, they are merged into the level below, which
+renews it, unless they are too small for that; no snapshot uploads more than the whole table and its
+level 0. Against recorded runs of RocksDB new files are right within a factor of two:
+tests/unit/cost/model/test_tables.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import ceil, gcd
+from typing import Final
 
+from tidelog.cost.model.formulas import descriptor_bytes
+from tidelog.cost.model.log import LogCycle
+from tidelog.cost.model.restoring import Objects, side_by_side_s
+from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.workload import Workload
+from tidelog.materialize.materializer import LOOK_S
+from tidelog.materialize.pacing import TRANSFERS
 from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, MANIFEST_BYTES, RocksOptions
+
+MEMTABLE_ROW_BYTES: Final = 20
+"""What a row takes in a memtable besides key and value: number, lengths, skip list; estimated from
+when RocksDB flushes."""
+_LEVEL_BYTES: Final = 256 << 20
+"""Size of the level below level 0, in a large table: `max_bytes_for_level_base`."""
+_LEVEL_RATIO: Final = 10
+"""How much larger a level is than the one above it: `max_bytes_for_level_multiplier`."""
+_PRIVATE_BYTES: Final = MANIFEST_BYTES / 2
+"""Bytes of files that are stored anew each time: RocksDB's MANIFEST, until it begins anew."""
+_ROUNDS: Final = 8
+"""The time between uploads and how long one takes depend on each other: so many rounds settle
+them."""
+_LEAST_SHARE: Final = 0.1
+"""Share of the bandwidth that tables get when the log leaves them nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +43,11 @@ class TableRules:
     """How a table turns changes into files; sizes in bytes."""
 
     memtable_bytes: int = LARGEST_MEMTABLE
-    memtable_row_bytes: int = 20
-    """What a row takes in a memtable besides key and value: number, lengths, skip list; estimated
-    from when RocksDB flushes."""
     level0_files: int = RocksOptions().level0_files
     """Files of level 0 that start a merge."""
-    level_bytes: int = 256 << 20
-    """Size of the level below level 0, in a large table: `max_bytes_for_level_base`."""
-    level_ratio: int = 10
-    """Size of a level over that of the one above it: `max_bytes_for_level_multiplier`."""
     file_bytes: int = RocksOptions().target_file_bytes
     flushes_per_snapshot: int = 2
     """Once ahead, while the job runs, and once when the snapshot is taken."""
-    private_bytes: float = MANIFEST_BYTES / 2
-    """Bytes of files that are stored anew each time: RocksDB's MANIFEST, until it begins anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,7 @@ class Snapshot:
     stored_bytes: float
     """Bytes of all files of the table, which a restore reads."""
     stored_files: float
+    descriptor_bytes: float = 0.0
     merges: float = 1.0
     """Share of the uploads that follow a merge."""
     merged_bytes: float = 0.0
@@ -62,7 +79,7 @@ def snapshot(
     `changes_per_s` are those of all tables, as the write buffer lets them through.
     """
     # Rows that are overwritten take room in a memtable, too.
-    row = workload.row_bytes + rules.memtable_row_bytes
+    row = workload.row_bytes + MEMTABLE_ROW_BYTES
     fill_s = rules.memtable_bytes / (changes_per_s / subtasks * row)
     filled = int(interval_s // fill_s)
     full_bytes = workload.distinct(fill_s) / subtasks * workload.table_row_bytes
@@ -75,11 +92,13 @@ def snapshot(
     base_files = ceil(merged / rules.file_bytes)
     rewritten = _rewritten(rules, merges, merged, filled, filled * full_bytes + rest_bytes)
     rewritten_files = rewritten / merged * base_files
+    stored_files = base_files + full + rests * flushed
     return Snapshot(
         new_bytes=new_full * full_bytes + rest_bytes + rewritten,
         new_files=new_full + flushed + rewritten_files,
         stored_bytes=merged + full * full_bytes + rests * rest_bytes,
-        stored_files=base_files + full + rests * flushed,
+        stored_files=stored_files,
+        descriptor_bytes=descriptor_bytes(stored_files, _PRIVATE_BYTES),
         merges=merges,
         merged_bytes=rewritten,
         merged_files=rewritten_files,
@@ -104,12 +123,86 @@ def _rewritten(
     rules: TableRules, merges: float, table_bytes: float, filled: int, flushed_bytes: float
 ) -> float:
     """Bytes below level 0 that merges renew between two snapshots."""
-    deep = table_bytes > rules.level_bytes
-    below = table_bytes / rules.level_ratio if deep else table_bytes
+    deep = table_bytes > _LEVEL_BYTES
+    below = table_bytes / _LEVEL_RATIO if deep else table_bytes
     gathered = rules.level0_files / (filled + rules.flushes_per_snapshot) * flushed_bytes
     # Where level 0 is smaller than its share, its files are merged with each other until it is not.
-    small = gathered * rules.level_ratio < below
-    rewritten = rules.level_ratio * flushed_bytes if small else merges * below
+    small = gathered * _LEVEL_RATIO < below
+    rewritten = _LEVEL_RATIO * flushed_bytes if small else merges * below
     if deep:
-        rewritten += rules.level_ratio * flushed_bytes
+        rewritten += _LEVEL_RATIO * flushed_bytes
     return min(rewritten, table_bytes)
+
+
+class Trigger(StrEnum):
+    """What starts most materializations."""
+
+    INTERVAL = "interval"
+    LOG_SIZE = "log size"
+    REPLAY_TIME = "replay time"
+    BANDWIDTH = "bandwidth"
+    """Uploading all tables takes the whole interval, so none starts earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableUploads:
+    """The uploads of the table of one subtask with keyed state; times in seconds."""
+
+    table: Snapshot
+    period: float
+    """Between two uploads, on average."""
+    longest: float
+    """Between two uploads, at most."""
+    upload: float
+    """From the frozen table to the durable descriptor, while the job goes on."""
+    trigger: Trigger | None = None
+
+
+def materializing(
+    workload: Workload, settings: Settings, log: LogCycle, cycle_s: float
+) -> TableUploads:
+    """The interval that the runtime's triggers, and the time uploads take, lead to."""
+    subtasks, interval = settings.parallelism, settings.materialize.interval
+    changes_per_s = log.changes / cycle_s * settings.processes
+    log_per_s = log.segment_bytes / cycle_s
+    of_subtask = 1 / settings.keyed_per_process
+    table = snapshot(workload, subtasks, TableRules(), changes_per_s, interval)
+    trigger, early = _first_trigger(
+        settings, table.stored_bytes, changes_per_s / subtasks, log_per_s * of_subtask
+    )
+    period = interval if early >= interval else interval / ceil(interval / early)
+    longest, upload = min(interval, early), 0.0
+    for _ in range(_ROUNDS):
+        table = snapshot(workload, subtasks, TableRules(), changes_per_s, period)
+        upload = _upload_s(settings, table, log_per_s)
+        taken = upload * settings.keyed_per_process
+        if taken > period:
+            trigger, period, longest = Trigger.BANDWIDTH, taken, max(taken, longest)
+    return TableUploads(table, period, longest, upload, trigger)
+
+
+def _first_trigger(
+    settings: Settings, table_bytes: float, changes_per_s: float, bytes_per_s: float
+) -> tuple[Trigger, float]:
+    """The trigger that comes first and the seconds until then, the interval's among them."""
+    config = settings.materialize
+    load = table_bytes / config.load_rate
+    replay = max(config.replay_target, config.replay_share * load) * config.replay_rate
+    log = max(config.min_log_bytes, config.log_factor * table_bytes)
+    # The runtime looks every LOOK_S seconds for a trigger that holds by now.
+    found = {
+        Trigger.INTERVAL: config.interval,
+        Trigger.REPLAY_TIME: ceil(replay / changes_per_s / LOOK_S) * LOOK_S,
+        Trigger.LOG_SIZE: ceil(log / bytes_per_s / LOOK_S) * LOOK_S,
+    }
+    trigger = min(found, key=found.__getitem__)
+    return trigger, found[trigger]
+
+
+def _upload_s(settings: Settings, table: Snapshot, log_bytes_per_s: float) -> float:
+    """Some files at a time, in what the log leaves of the link, then the descriptor."""
+    link = settings.link
+    free = max(link.bytes_per_s - log_bytes_per_s, _LEAST_SHARE * link.bytes_per_s)
+    speed = min(free, settings.materialize.bytes_per_s or free)
+    files = Objects(table.new_files, table.new_bytes)
+    return side_by_side_s(files, TRANSFERS, replace(link, bytes_per_s=speed)) + link.latency_s

@@ -5,19 +5,18 @@ counts whether the write buffer combines it with others or not; the expected num
 keys never exceeds the number of draws or of keys, and grows with the draws.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, expm1, log, log1p
+from math import expm1, log1p
 from typing import Final
 
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ROW_PREFIX_BYTES
 from tidelog.errors import require
 
-_HEAD: Final = 256
-"""Ranks that are added one by one; the sum over all later ones is an integral (midpoint rule)."""
-_PANELS: Final = 128
-"""Panels of Simpson's rule for that integral, evenly spaced in the logarithm of the rank."""
+_SINGLE: Final = 64
+"""Ranks that are added one by one; later ones in groups of this share of their rank."""
+_MOST: Final = 1 - 1e-12
+"""Below 1, as the log of a key that is always drawn would be minus infinity."""
 
 
 @lru_cache(maxsize=65_536)
@@ -31,33 +30,19 @@ def expected_distinct(keys: int, skew: float, draws: float) -> float:
         return min(max(draws, 0.0), 1.0)
     if skew == 0:
         return -keys * expm1(draws * log1p(-1 / keys))
-    scale = _power_sum(keys, skew)
-    # Not below 0: the log of a key that is drawn nearly always would be minus infinity.
-    missed: float = (1 - 1 / scale) ** draws
-    return (
-        1
-        - missed
-        + _sum_from_second(keys, lambda rank: -expm1(draws * log1p(-(rank**-skew) / scale)))
-    )
+    return sum(count * -expm1(draws * log1p(-p)) for count, p in _zipf(keys, skew))
 
 
-@lru_cache(maxsize=1_024)
-def _power_sum(keys: int, skew: float) -> float:
-    """Sum of rank ** -skew over all ranks: what makes the probabilities add up to one."""
-    return 1 + _sum_from_second(keys, lambda rank: rank**-skew)
-
-
-def _sum_from_second(keys: int, term: Callable[[float], float]) -> float:
-    """Sum of a smooth, falling function over the ranks 2 to `keys`."""
-    total = sum(map(term, range(2, min(keys, _HEAD) + 1)))
-    if keys <= _HEAD:
-        return total
-    low, high = log(_HEAD + 0.5), log(keys + 0.5)
-    width = (high - low) / (2 * _PANELS)
-    points = [exp(low + at * width) for at in range(2 * _PANELS + 1)]
-    values = [term(rank) * rank for rank in points]
-    inner = 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2])
-    return total + width / 3 * (values[0] + inner + values[-1])
+@lru_cache(maxsize=256)
+def _zipf(keys: int, skew: float) -> list[tuple[int, float]]:
+    """(keys in a group, probability of each), the most frequent first."""
+    groups, rank = list[tuple[int, float]](), 1
+    while rank <= keys:
+        count = min(1 + rank // _SINGLE, keys + 1 - rank)
+        groups.append((count, (rank + (count - 1) / 2) ** -skew))
+        rank += count
+    total = sum(count * weight for count, weight in groups)
+    return [(count, min(_MOST, weight / total)) for count, weight in groups]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Checkpoints and restores are estimated as today's code makes them, within 25 %; PUTs within 10 %.
 
-The runtime runs in virtual time behind the model of a store. Code takes no time there, so neither
+The runtime runs in virtual time at the model of a store. Code takes no time there, so neither
 does the replay of changes: what is compared is requests and bytes.
 """
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.property.estimate_behind_a_store import Behind, behind_a_store
-from tests.property.estimate_simulation import KEY_BYTES
+from tests.property.estimate_runs import KEY_BYTES, Measured, measure_at_a_store
 from tests.support.depth import more_in_depth
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate
@@ -55,15 +54,14 @@ class Case:
             checkpoint_interval=self.checkpoint_s,
             retain=self.retain,
             sources=1,
-            running_s=self.warm_s + self.interval_s,
             link=Link(bytes_per_s=self.mb_per_s * 1e6, latency_s=self.latency_ms / 1e3),
             materialize=MaterializeConfig(
                 interval=self.interval_s, replay_target=1e9, replay_rate=1e12
             ),
         )
 
-    def measured(self) -> Behind:
-        return behind_a_store(
+    def measured(self) -> Measured:
+        return measure_at_a_store(
             self.workload,
             self.settings,
             warm_s=self.warm_s,

@@ -1,26 +1,25 @@
-"""A job with known rates on the real runtime, in virtual time, and what it leaves in a store.
+"""A job with known rates on the real runtime, in virtual time: what it leaves in a store, and what
+checkpoints and restarts take at the model of one.
 
-Sources, tasks, write buffers, uploader, checkpoints, materializations and retention are the real
-ones; only the clock, the store (memory, with a history) and the table's files are stand-ins.
+The whole runtime is real, RocksDB included; only the clock and the store (memory, with a history)
+are stand-ins. Code takes no time on this clock, so what is measured is requests and bytes alone.
 """
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 from tests.support.clock import VirtualClock
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program.callback import Callback
 from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.tables import TableRules
 from tidelog.cost.model.workload import Workload
 from tidelog.effects import Effects, InlineOffload
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
@@ -31,8 +30,8 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.state.key_groups import encode_key
 from tidelog.storage.memory import MemoryStore
-from tidelog.table.memory import MemoryTable
-from tidelog.table.port import Table, TableFile
+from tidelog_bench.store.latency import Kind, LatencyProfile
+from tidelog_bench.store.modelled import ModelledStore, Traffic
 
 TICK_S = 0.01
 SPLIT = "a-split-that-has-a-name-as-long-as-a-path-may"
@@ -105,89 +104,6 @@ class RecordingStore(MemoryStore):
             self._alive.pop(name).end = self.clock.monotonic()
 
 
-class LeveledTable(MemoryTable):
-    """Rows in memory, files as RocksDB would have them: a level 0 that is merged into the rest."""
-
-    def __init__(self, rules: TableRules) -> None:
-        super().__init__()
-        self.rules = rules
-        self.level0: list[tuple[str, dict[bytes, int]]] = []
-        self.base: list[tuple[str, int]] = []
-        self.memtable: dict[bytes, int] = {}
-        self.filled = 0
-        self._count = 0
-
-    def write(self, keys: Any, values: Any) -> None:
-        super().write(keys, values)
-        self.merge_if_due()
-        for key, value in zip(keys, values, strict=True):
-            size = len(key) + len(value)
-            self.memtable[key] = size
-            self.filled += size + self.rules.memtable_row_bytes
-            if self.filled >= self.rules.memtable_bytes:
-                self.flush()
-                self.merge_if_due()
-
-    def flush(self) -> None:
-        if self.memtable:
-            self.level0.append((self._name(), self.memtable))
-        self.memtable, self.filled = {}, 0
-
-    def merge_if_due(self) -> None:
-        """Enough files lie in level 0: they become one, or everything becomes new."""
-        if len(self.level0) < self.rules.level0_files:
-            return
-        rows = {key: size for _, file in self.level0 for key, size in file.items()}
-        base_bytes = sum(size for _, size in self.base)
-        if sum(rows.values()) * self.rules.level_ratio < base_bytes:
-            self.level0 = [(self._name(), rows)]
-            return
-        self.level0 = []
-        unflushed = sum(self.memtable.values())
-        whole, rest = divmod(self.size_bytes() - unflushed, self.rules.file_bytes)
-        sizes = [self.rules.file_bytes] * whole + ([rest] if rest else [])
-        self.base = [(self._name(), size) for size in sizes]
-
-    def prepare_snapshot(self) -> None:
-        self.flush()
-
-    def files(self) -> dict[str, int]:
-        """All files of the table and their sizes."""
-        return dict(self.base) | {name: sum(rows.values()) for name, rows in self.level0}
-
-    def snapshot(self, directory: Path) -> list[TableFile]:
-        self.flush()
-        directory.mkdir(parents=True)
-        private = directory / "PRIVATE"
-        private.write_bytes(bytes(int(self.rules.private_bytes)))
-        files = [TableFile(private.name, private, int(self.rules.private_bytes), False)]
-        for name, size in self.files().items():
-            path = directory / name
-            path.write_bytes(name.encode().ljust(size, b".")[:size])  # named by content
-            files.append(TableFile(name, path, size, True))
-        return files
-
-    def _name(self) -> str:
-        self._count += 1
-        return f"{self._count:06d}.sst"
-
-
-@dataclass
-class LeveledTables:
-    """Opens such tables."""
-
-    rules: TableRules
-    kind: str = "rocksdb"
-    memtable_bytes: int = 0
-    block_cache_bytes: int = 0
-
-    def create(self, directory: Path) -> Table:
-        return LeveledTable(self.rules)
-
-    def restore(self, directory: Path) -> Table:
-        raise AssertionError("the simulation restores nothing")
-
-
 @dataclass
 class Draws(Source):
     """Keys drawn by their ranks' weights, at a rate, for some seconds; every key once before."""
@@ -254,17 +170,14 @@ class Writer(Operator):
         return ()
 
 
-def simulate(
-    workload: Workload, settings: Settings, rules: TableRules, warm_s: float, seconds: float
-) -> History:
-    """Run the job for `warm_s` and then `seconds`, and tell what happened in the latter."""
+def simulate(workload: Workload, settings: Settings, warm_s: float, seconds: float) -> History:
+    """What happens in the store in `seconds` of the job, after `warm_s`."""
     clock = VirtualClock()
     rng = Random(1)
     store = RecordingStore(clock)
     job = a_job(workload, clock, rng, warm_s + seconds + 1)
     effects = Effects(clock, rng, InlineOffload())
-    tables = "tidelog.runtime.subtasks.resources.RocksTableFactory"
-    with configured(settings) as config, patch(tables, lambda memory: LeveledTables(rules)):
+    with configured(settings) as config:
         asyncio.run(JobRunner(job, store, config, effects).run())
     return History(store.lives, warm_s, warm_s + seconds)
 
@@ -299,3 +212,95 @@ def configured(settings: Settings, *, changelog: bool = True) -> Iterator[JobCon
         )
     finally:
         shutil.rmtree(directory)
+
+
+@dataclass(frozen=True)
+class Restart:
+    """From the start of the process to running tasks."""
+
+    seconds: float
+    requests: Mapping[Kind, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured."""
+
+    checkpoints_s: list[float]
+    """Each from its barrier to the proof that it counts."""
+    traffic: Traffic
+    """While these checkpoints were taken."""
+    restarts: list[Restart]
+    """After a crash at one moment each."""
+
+    @property
+    def longest(self) -> Restart:
+        return max(self.restarts, key=lambda restart: restart.seconds)
+
+
+def measure_at_a_store(
+    workload: Workload,
+    settings: Settings,
+    *,
+    warm_s: float,
+    seconds: float,
+    crashes: int = 16,
+    changelog: bool = True,
+) -> Measured:
+    """Run the job for `warm_s`, measure `seconds`, in which it crashes at even distances."""
+    clock = VirtualClock()
+    inner = MemoryStore()
+    store = ModelledStore(inner, clock, _latencies(settings))
+    copies: list[dict[str, bytes]] = []
+
+    async def scenario(config: JobConfig) -> tuple[list[float], Traffic]:
+        rng = Random(1)
+        job = a_job(workload, clock, rng, 10 * (warm_s + seconds))
+        runner = JobRunner(job, store, config, Effects(clock, rng, InlineOffload()))
+        running = asyncio.ensure_future(runner.run())
+        await clock.sleep(warm_s)
+        assert runner.incarnation is not None
+        before, first = store.totals(), runner.incarnation.driver.metrics.completed
+        for _ in range(crashes):
+            await clock.sleep(seconds / crashes)
+            copies.append(dict(inner._objects))
+        assert not running.done(), running
+        traffic = store.totals().since(before)
+        durations = runner.incarnation.driver.metrics.durations_s[first:]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return durations, traffic
+
+    with configured(settings, changelog=changelog) as config:
+        durations, traffic = asyncio.run(scenario(config))
+        restarts = [_restart(workload, settings, config, objects) for objects in copies]
+    return Measured(durations, traffic, restarts)
+
+
+def _restart(
+    workload: Workload, settings: Settings, config: JobConfig, objects: Mapping[str, bytes]
+) -> Restart:
+    async def scenario() -> Restart:
+        clock, inner = VirtualClock(), MemoryStore()
+        for name, data in objects.items():
+            await inner.put(name, data)
+        store = ModelledStore(inner, clock, _latencies(settings))
+        job = a_job(workload, clock, Random(2), 1e9)
+        runner = JobRunner(job, store, config, Effects(clock, Random(3), InlineOffload()))
+        up = asyncio.Event()
+        running = asyncio.ensure_future(runner.run(up.set))
+        # A start that fails must not be waited for.
+        running.add_done_callback(lambda _: up.set())
+        await up.wait()
+        assert not running.done(), running
+        found = Restart(clock.monotonic(), dict(store.requests))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return found
+
+    return asyncio.run(scenario())
+
+
+def _latencies(settings: Settings) -> LatencyProfile:
+    link = settings.link
+    return LatencyProfile(latency_ms=link.latency_s * 1e3, mb_per_s=link.bytes_per_s / 1e6)
