@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -174,45 +175,36 @@ def test_neither_command_loads_a_heavy_library(tmp_path: Path) -> None:
     assert run.stdout.decode().strip() == "[]"
 
 
-def test_counts_sizes_and_money_are_read_with_their_units() -> None:
-    assert [count(text) for text in ("200", "20k", "1.5M", "2G")] == [200, 2e4, 1.5e6, 2e9]
-    assert [to_bytes(text) for text in ("200", "2kB", "1.5MB", "2GiB", "1Ki")] == [
-        *(200, 2_000, 1_500_000),
-        *(2 * 2**30, 1_024),
-    ]
-    assert [latency(text) for text in ("0", "0ms", "30ms", "1s")] == [0, 0, 0.03, 1]
-    assert money("200CNY") == money("200 CNY") == Money(200.0, "CNY")
-    assert money("19.90EUR") == Money(19.9, "EUR")
+@pytest.mark.parametrize(
+    ("read", "texts", "refused"),
+    [
+        (count, {"200": 200, "20k": 2e4, "1.5M": 1.5e6, "2G": 2e9}, ("20x", "-1")),
+        (to_bytes, {"200": 200, "2kB": 2_000, "2GiB": 2 * 2**30, "1Ki": 1_024}, ("2  GB", "GB")),
+        (latency, {"0": 0, "0ms": 0, "30ms": 0.03, "1s": 1}, ("1",)),
+        (money, {"200 CNY": Money(200, "CNY"), "19.90EUR": Money(19.9, "EUR")}, ("200", "200usd")),
+    ],
+)
+def test_values_are_read_with_their_units(
+    read: Callable[[str], object], texts: dict[str, object], refused: tuple[str, ...]
+) -> None:
+    assert {text: read(text) for text in texts} == texts
+    for text in refused:
+        with pytest.raises(click.BadParameter):
+            read(text)
 
 
 @pytest.mark.parametrize(
-    ("read", "text"),
+    ("show", "texts"),
     [
-        (count, "20x"),
-        (count, "-1"),
-        (to_bytes, "2  GB"),
-        (to_bytes, "GB"),
-        (money, "200"),
-        (money, "200usd"),
+        (short, {0.5: "0.5", 99: "99.0", 100: "100", 1_234: "1.2 k", 5_600_000: "5.6 M"}),
+        (span, {0.071: "0.07 s", 29.74: "29.7 s", 120: "2.0 min", 11_520: "3.2 h"}),
+        (
+            duration_text,
+            {0.5: "500ms", 1.5: "1.5s", 60: "1m", 70: "70s", 90: "1.5m", 86_400: "24h"},
+        ),
     ],
 )
-def test_what_is_no_such_number_is_refused(read: object, text: str) -> None:
-    with pytest.raises(click.BadParameter):
-        read(text)  # type: ignore[operator]
-
-
-def test_numbers_are_short_for_people() -> None:
-    assert [short(n) for n in (0.5, 99, 100, 1_234, 5_600_000, 7e9)] == [
-        *("0.5", "99.0", "100"),
-        *("1.2 k", "5.6 M", "7.0 G"),
-    ]
-    assert [span(s) for s in (0.071, 29.74, 120, 2_490, 11_520)] == [
-        *("0.07 s", "29.7 s", "2.0 min"),
-        *("41.5 min", "3.2 h"),
-    ]
-
-
-def test_durations_read_as_the_command_line_takes_them() -> None:
-    assert [duration_text(s) for s in (0.5, 1, 1.5, 45, 60, 70, 90, 3_600, 5_400, 86_400)] == [
-        *("500ms", "1s", "1.5s", "45s", "1m", "70s", "1.5m", "1h", "1.5h", "24h")
-    ]
+def test_numbers_are_short_for_people(
+    show: Callable[[float], str], texts: dict[float, str]
+) -> None:
+    assert {number: show(number) for number in texts} == texts

@@ -35,34 +35,38 @@ def test_the_rule_of_thumb_is_the_log_of_an_interval_and_the_peak_knows_retentio
         assert kept_s == pytest.approx(retain * 1.0, abs=1.5)  # and the time an upload takes
 
 
-def test_a_replay_target_that_comes_first_is_named_and_shortens_restores() -> None:
-    fast, link = Workload(500_000, 2_000_000, value_bytes=20), Link(bytes_per_s=1e9)
-    late = estimate_changelog(fast, settings(600, 1e9, link=link))
-    early = estimate_changelog(fast, settings(600, 2, link=link))
-    assert early.trigger == "replay time"
+FAST = Workload(500_000, 2_000_000, value_bytes=20)
+LARGE = Workload(100_000, 5_000_000, value_bytes=1_000)
+
+
+@pytest.mark.parametrize(
+    ("workload", "chosen", "trigger", "warning"),
+    [
+        (FAST, settings(600, 2, link=Link(bytes_per_s=1e9)), "replay time", "replay time"),
+        (
+            Workload(50_000, 10_000, value_bytes=1_000),
+            *(settings(3_600, 1e9), "log size", "before their interval of 3600 s"),
+        ),
+        (WORKLOAD, settings(5, link=Link(4e6)), "bandwidth", "cannot be uploaded within"),
+        (LARGE, settings(link=Link(20e6)), "bandwidth", "the link is too slow"),
+        (WORKLOAD, settings(), "interval", None),
+    ],
+)
+def test_what_comes_before_the_interval_is_named_and_warned_of(
+    workload: Workload, chosen: Settings, trigger: str, warning: str | None
+) -> None:
+    estimate = estimate_changelog(workload, chosen)
+    assert estimate.trigger == trigger
+    assert bool(estimate.warnings) == (warning is not None)
+    assert warning is None or any(warning in said for said in estimate.warnings)
+
+
+def test_a_replay_target_that_comes_first_shortens_restores() -> None:
+    early, late = (
+        estimate_changelog(FAST, settings(600, target, link=Link(1e9))) for target in (2, 1e9)
+    )
     assert early.materialize_s is not None and early.materialize_s < 60
     assert early.restore_s < late.restore_s
-    assert any("replay time" in warning for warning in early.warnings)
-
-
-def test_a_log_that_outgrows_its_table_is_cut_early() -> None:
-    small = Workload(50_000, 10_000, value_bytes=1_000)
-    estimate = estimate_changelog(small, settings(interval=3_600, replay_target=1e9))
-    assert estimate.trigger == "log size"
-
-
-def test_tables_that_take_longer_than_their_interval_are_said_to() -> None:
-    slow = settings(interval=5, link=Link(bytes_per_s=4e6))
-    estimate = estimate_changelog(WORKLOAD, slow)
-    assert estimate.trigger == "bandwidth"
-    assert estimate.materialize_s is not None and estimate.materialize_s > 5
-    assert "cannot be uploaded within" in estimate.warnings[0]
-
-
-def test_a_link_that_is_too_slow_for_the_log_is_said_to_be() -> None:
-    large = Workload(100_000, 5_000_000, value_bytes=1_000)
-    estimate = estimate_changelog(large, settings(link=Link(bytes_per_s=20e6)))
-    assert any("the link is too slow" in warning for warning in estimate.warnings)
 
 
 def test_without_changelog_a_checkpoint_of_large_state_takes_longer_than_its_interval() -> None:

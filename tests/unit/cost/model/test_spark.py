@@ -66,14 +66,6 @@ def test_requests_grow_with_partitions_but_not_with_the_plug_in() -> None:
     assert puts(Strategy.SPARK_TIDELOG, 400) == puts(Strategy.SPARK_TIDELOG, 200)
 
 
-def test_a_join_has_four_stores_per_partition() -> None:
-    once, join = (
-        estimate_spark(Strategy.SPARK_CHANGELOG, WORKLOAD, CLUSTER, SparkOptions(stores=stores))
-        for stores in (1, 4)
-    )
-    assert join.usage.puts_per_s == pytest.approx(4 * once.usage.puts_per_s, rel=0.02)
-
-
 @pytest.mark.parametrize(
     ("batch_s", "batches"), [(10.0, 20), (5.0, 40), (2.0, 80), (1.0, 160), (0.5, 160), (60.0, 10)]
 )
