@@ -57,11 +57,12 @@ class History:
     start: float
     end: float
 
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
     def written(self, kind: str) -> list[Life]:
         return [life for life in self._of(kind) if self.start <= life.start < self.end]
-
-    def deleted(self) -> int:
-        return sum(self.start <= life.end < self.end for life in self.lives)
 
     def mean_bytes(self, kind: str) -> float:
         """Bytes stored on average."""
@@ -69,7 +70,7 @@ class History:
         for life in self._of(kind):
             seconds = min(life.end, self.end) - max(life.start, self.start)
             total += life.bytes * max(0.0, seconds)
-        return total / (self.end - self.start)
+        return total / self.seconds
 
     def peak_bytes(self, kind: str) -> int:
         """Bytes stored at most."""
@@ -92,6 +93,11 @@ class RecordingStore(MemoryStore):
         self.clock = clock
         self.lives: list[Life] = []
         self._alive: dict[str, Life] = {}
+
+    @property
+    def objects(self) -> dict[str, bytes]:
+        """A copy of what is stored."""
+        return dict(self._objects)
 
     def _store(self, name: str, data: bytes) -> None:
         super()._store(name, data)
@@ -170,18 +176,6 @@ class Writer(Operator):
         return ()
 
 
-def simulate(workload: Workload, settings: Settings, warm_s: float, seconds: float) -> History:
-    """What happens in the store in `seconds` of the job, after `warm_s`."""
-    clock = VirtualClock()
-    rng = Random(1)
-    store = RecordingStore(clock)
-    job = a_job(workload, clock, rng, warm_s + seconds + 1)
-    effects = Effects(clock, rng, InlineOffload())
-    with configured(settings) as config:
-        asyncio.run(JobRunner(job, store, config, effects).run())
-    return History(store.lives, warm_s, warm_s + seconds)
-
-
 def a_job(workload: Workload, clock: VirtualClock, rng: Random, seconds: float) -> Job:
     """The workload for so many seconds."""
     job = Job("simulated")
@@ -228,6 +222,7 @@ class Measured:
 
     checkpoints_s: list[float]
     """Each from its barrier to the proof that it counts."""
+    history: History
     traffic: Traffic
     """While these checkpoints were taken."""
     restarts: list[Restart]
@@ -238,7 +233,7 @@ class Measured:
         return max(self.restarts, key=lambda restart: restart.seconds)
 
 
-def measure_at_a_store(
+def measure(
     workload: Workload,
     settings: Settings,
     *,
@@ -249,7 +244,7 @@ def measure_at_a_store(
 ) -> Measured:
     """Run the job for `warm_s`, measure `seconds`, in which it crashes at even distances."""
     clock = VirtualClock()
-    inner = MemoryStore()
+    inner = RecordingStore(clock)
     store = ModelledStore(inner, clock, _latencies(settings))
     copies: list[dict[str, bytes]] = []
 
@@ -263,7 +258,7 @@ def measure_at_a_store(
         before, first = store.totals(), runner.incarnation.driver.metrics.completed
         for _ in range(crashes):
             await clock.sleep(seconds / crashes)
-            copies.append(dict(inner._objects))
+            copies.append(inner.objects)
         assert not running.done(), running
         traffic = store.totals().since(before)
         durations = runner.incarnation.driver.metrics.durations_s[first:]
@@ -274,7 +269,8 @@ def measure_at_a_store(
     with configured(settings, changelog=changelog) as config:
         durations, traffic = asyncio.run(scenario(config))
         restarts = [_restart(workload, settings, config, objects) for objects in copies]
-    return Measured(durations, traffic, restarts)
+    history = History(inner.lives, warm_s, warm_s + seconds)
+    return Measured(durations, history, traffic, restarts)
 
 
 def _restart(
