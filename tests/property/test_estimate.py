@@ -5,6 +5,7 @@ replay of changes: what is compared is objects, requests and bytes.
 """
 
 from dataclasses import dataclass, replace
+from statistics import mean
 
 import pytest
 
@@ -34,6 +35,8 @@ class Case:
     checkpoint_s: float = 0.5
     interval_s: float = 10.0
     changelog: bool = True
+    least_s: float = 10.0
+    """Measured for an interval, or this long."""
 
     @property
     def workload(self) -> Workload:
@@ -65,7 +68,7 @@ class Case:
             self.workload,
             self.settings,
             warm_s=warm_s,
-            seconds=max(self.interval_s, 10.0),
+            seconds=max(self.interval_s, self.least_s),
             crashes=CRASHES,
             changelog=self.changelog,
         )
@@ -96,7 +99,10 @@ CASES = {
     "no log": Case(changelog=False),
     "no log, 30 checkpoints": Case(changelog=False, retain=30, parallelism=2),
     "no log, far away": Case(changelog=False, retain=10, latency_ms=100, checkpoint_s=1.0),
-    "no log, large": replace(LARGE, changelog=False, parallelism=2, latency_ms=10, mb_per_s=5),
+    # Merges of the tables are rare, and delay checkpoints.
+    "no log, large": replace(
+        LARGE, changelog=False, parallelism=2, latency_ms=10, mb_per_s=5, least_s=80.0
+    ),
 }
 USUAL = ("30 checkpoints", "large", "two subtasks", "hot", "idle", "no log, far away")
 """Slots, bandwidth, tails, hot rows, tails that gather and the missing log weigh most in one
@@ -121,10 +127,11 @@ def test_a_run_is_as_estimated(name: str) -> None:
 def check_restore(case: Case, measured: Measured, estimate: Estimate) -> None:
     restore = measured.longest
     assert estimate.restore_s == pytest.approx(restore.seconds, rel=0.25)
+    gets = [restart.requests[Kind.GET] for restart in measured.restarts]
+    # With a log when it is longest; without, tables have as many files as on average.
+    expected = max(gets) if case.changelog else mean(gets)
     restores_per_s = case.settings.restores_per_month / MONTH_S
-    assert estimate.usage.reads.gets / restores_per_s == pytest.approx(
-        max(restart.requests[Kind.GET] for restart in measured.restarts), rel=0.25, abs=5
-    )
+    assert estimate.usage.reads.gets / restores_per_s == pytest.approx(expected, rel=0.25, abs=5)
     # A start after a crash: its slot, and the proof that the store creates a name only once.
     assert restore.requests[Kind.LIST] == 7
     assert restore.requests[Kind.PUT] == 2
@@ -133,10 +140,9 @@ def check_restore(case: Case, measured: Measured, estimate: Estimate) -> None:
 
 
 def check_checkpoints(measured: Measured, estimate: Estimate) -> None:
-    checkpoints, requests = len(measured.checkpoints_s), measured.traffic.requests
-    mean = sum(measured.checkpoints_s) / checkpoints
-    assert estimate.checkpoint_s == pytest.approx(mean, rel=0.25)
-    assert requests[Kind.LIST] == pytest.approx(checkpoints, abs=1)
+    requests = measured.traffic.requests
+    assert estimate.checkpoint_s == pytest.approx(mean(measured.checkpoints_s), rel=0.25)
+    assert requests[Kind.LIST] == pytest.approx(len(measured.checkpoints_s), abs=1)
     puts = estimate.usage.puts_per_s * measured.traffic.seconds
     assert puts == pytest.approx(requests[Kind.PUT], rel=0.1, abs=1)
 
@@ -146,11 +152,12 @@ def check_log(measured: Measured, estimate: Estimate) -> None:
     assert log is not None
     uploaded = sum(written.bytes for written in history.written("segments/"))
     assert uploaded == pytest.approx(segment.bytes_per_s * history.seconds, rel=0.1)
+    # What is stored proves that everything is deleted as fast as it is written.
     # Turns, uploads and checkpoints may be in step: then the log lives up to half an interval
     # longer or shorter than on average, at its start and at its end.
     slack = max(log.bytes_per_s * estimate.cycle_s, segment.bytes)
-    mean, peak = history.mean_bytes("segments/"), history.peak_bytes("segments/")
-    assert segment.stored_bytes == pytest.approx(mean, abs=0.1 * mean + slack)
+    stored, peak = history.mean_bytes("segments/"), history.peak_bytes("segments/")
+    assert segment.stored_bytes == pytest.approx(stored, abs=0.1 * stored + slack)
     assert log.peak_bytes == pytest.approx(peak, abs=0.1 * peak + slack)
 
 
