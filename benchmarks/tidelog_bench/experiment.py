@@ -1,16 +1,85 @@
-"""What is shown: a question, the figures and ratios that answer it, and how they are drawn.
+"""What is measured and how it is shown: the cells of an experiment, its trials, its figures.
 
-Invariant: an experiment only reads; all it shows comes from the records of its measurement.
+Invariants: a trial is described by its settings, variant and seed alone; `measure` is importable by
+name, because every trial runs in a fresh process; all that is shown comes from records of trials.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
 
-from tidelog_bench.measurement import Measurement
+import msgspec
 
+T = TypeVar("T")
+Setting = str | int | float | bool | None
+Points = list[tuple[float, float]]
 Better = Literal["lower", "higher", "neither"]
-Group = Literal["embedded", "spark", "peers", "more"]
+
+
+class Size(StrEnum):
+    """How long a session may take: everything in ten minutes, some hours, or a day and more."""
+
+    QUICK = "quick"
+    STANDARD = "standard"
+    FULL = "full"
+
+
+def settings_key(settings: Mapping[str, Setting]) -> str:
+    """Settings as canonical JSON: equal for equal cells."""
+    return json.dumps(dict(settings), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of settings; its variants are what is compared.
+
+    The settings hold every knob of a run, sizes and durations too: two cells with equal settings
+    are repetitions of each other, in any session. `expected_s` is a guess at the wall time of one
+    trial, for the time left; it is replaced by what trials took.
+    """
+
+    settings: Mapping[str, Setting]
+    variants: tuple[str, ...]
+    expected_s: float
+
+    @property
+    def key(self) -> str:
+        """The settings as canonical JSON."""
+        return settings_key(self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run to be done, in a process of its own."""
+
+    settings: Mapping[str, Setting]
+    variant: str
+    seed: int
+    """The same for all variants of a pair."""
+    directory: Path
+    """Empty; removed afterwards."""
+
+    def read(self, kind: type[T], **more: Any) -> T:
+        """The settings, `seed` and `more` that a dataclass has as fields, as this dataclass.
+
+        Raises msgspec.ValidationError for one that is missing or has another type.
+        """
+        return msgspec.convert({**self.settings, "seed": self.seed, **more}, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one trial gave; the warm-up is not in it."""
+
+    figures: Mapping[str, float]
+    """Numbers by name; the name ends with the unit where there is one: `p99_ms`."""
+    series: Mapping[str, Points] = field(default_factory=dict)
+    """Curves by name: (seconds since the measured time began, value)."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else helps to judge the run, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,52 +113,80 @@ class OverTime:
     title: str
     unit: str
     log: bool = False
-    also: tuple[str, ...] = ()
-    """Further series drawn dashed in the same plot, for example what was predicted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Against:
-    """A figure against a numeric setting: a line per variant, bars from min to max."""
-
-    figure: str
-    setting: str
-    title: str
-    log_x: bool = False
-    log_y: bool = False
+    also: str | None = None
+    """A further series drawn dotted in the same plot, for example what was predicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A group of bars per cell, a bar per variant, whiskers from min to max."""
+    """Bars per variant, whiskers from min to max: a group per cell of one figure, or a plot per
+    cell with a group per figure.
+    """
 
-    figure: str
+    figures: tuple[str, ...]
     title: str
     log: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """Several figures of one unit side by side for every variant: p50, p90, ... max."""
-
-    figures: tuple[str, ...]
-    title: str
-    log: bool = True
+Plot = OverTime | Bars
 
 
-Plot = OverTime | Against | Bars | Distribution
+def always(variant: str) -> str | None:
+    """The `missing` of an experiment whose variants run on every machine."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One question and its answer."""
+    """A question, the runs that answer it, and the figures of the answer."""
 
     name: str
     title: str
     question: str
-    group: Group
-    measurement: Measurement
+    group: Literal["embedded", "spark", "peers"]
+    cells: Callable[[Size], Sequence[Cell]]
+    measure: Callable[[Trial], Reading]
     figures: Sequence[Figure]
-    """The first ones are shown in summaries."""
+    """In a cell those that its trials gave; the first of them are shown in summaries."""
+    main: Sequence[str]
+    """The figures whose first ratio stands in the overview of a report."""
     ratios: Sequence[Ratio] = ()
     plots: Sequence[Plot] = ()
+    missing: Callable[[str], str | None] = always
+    """Why a variant cannot run on this machine, and what to install; None when it can."""
+    shares_jvm: bool = False
+    """In a quick session its trials share a process, so a JVM, with those of others like it."""
+
+
+def common(cells: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
+    """The settings that all cells share; of a single cell all."""
+    first, rest = (cells[0], cells[1:]) if cells else ({}, ())
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in rest)
+    }
+
+
+def own(settings: Mapping[str, Setting], shared: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings of a cell that not all cells share."""
+    return {name: value for name, value in settings.items() if name not in shared}
+
+
+MOST: Final = 300
+"""Points of a series in a record."""
+
+
+def downsampled(points: Sequence[tuple[float, float]], most: int = MOST) -> Points:
+    """At most so many points, rounded: the lowest and the highest of each range, in order.
+
+    What is left out lies between two points that are kept, so no peak and no dip is lost.
+    """
+    length = 1 if len(points) <= most else -(-len(points) // (most // 2))
+    kept: Points = []
+    for start in range(0, len(points), length):
+        part = points[start : start + length]
+        low = min(part, key=lambda point: point[1])
+        high = max(part, key=lambda point: point[1])
+        kept += sorted({low, high})
+    return [(round(at, 3), round(value, 4)) for at, value in kept]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tidelog_bench.experiment import Trial
 from tidelog_bench.experiments import peers
-from tidelog_bench.measurement import Trial
 
 pytestmark = pytest.mark.usefixtures("spark_or_skip")
 

@@ -3,16 +3,20 @@
 from collections.abc import Mapping, Sequence
 
 from tidelog_bench.experiment import (
-    Against,
     Bars,
-    Distribution,
+    Cell,
     Experiment,
     Figure,
     OverTime,
+    Points,
     Ratio,
+    Reading,
+    Setting,
+    Size,
+    Trial,
 )
-from tidelog_bench.measurement import Cell, Measurement, Points, Reading, Setting, Size, Trial
-from tidelog_bench.session.records import SessionRecord, TrialRecord
+from tidelog_bench.report.answer import LoadedSession
+from tidelog_bench.session.records import Record, SessionRecord, TrialRecord
 
 VARIANTS = ("on", "off")
 QUANTILES = ("p50_ms", "p90_ms", "p99_ms")
@@ -37,7 +41,9 @@ def experiment(
         "title": f"How long {name} take",
         "question": "Does the changelog make checkpoints faster & <steadier>?",
         "group": "embedded",
-        "measurement": Measurement("checkpoints", lambda size: cells, never),
+        "cells": lambda size: cells,
+        "measure": never,
+        "main": ("p99_ms",),
         "figures": (
             Figure("p99_ms", "duration p99", "ms"),
             Figure("records_per_s", "throughput", "records/s", better="higher"),
@@ -47,10 +53,9 @@ def experiment(
         ),
         "ratios": (Ratio("on", "off"),),
         "plots": (
-            OverTime("durations_ms", "Durations over time", "ms", also=("predicted_ms",)),
-            Against("p99_ms", "key_bytes", "Duration by key length"),
-            Bars("records_per_s", "Throughput"),
-            Distribution(QUANTILES, "Durations"),
+            OverTime("durations_ms", "Durations over time", "ms", also="predicted_ms"),
+            Bars(("records_per_s",), "Throughput"),
+            Bars(QUANTILES, "Durations"),
         ),
     } | changes
     return Experiment(**values)  # type: ignore[arg-type]
@@ -79,10 +84,10 @@ def trial(
     of: Cell | None = None,
     series: Mapping[str, Points] | None = None,
 ) -> TrialRecord:
-    settings = (of or experiment().measurement.cells(Size.QUICK)[0]).settings
+    settings = (of or experiment().cells(Size.QUICK)[0]).settings
     first = VARIANTS.index(variant) if variant in VARIANTS else len(VARIANTS)
     return TrialRecord(
-        measurement="checkpoints",
+        experiment="durations",
         settings=dict(settings),
         variant=variant,
         pair=pair,
@@ -116,3 +121,11 @@ def five(
         for number in range(5)
         for record in pair(number, {figure: on[number]}, {figure: off[number]}, of)
     ]
+
+
+def loaded(
+    records: Sequence[Record], planned: Sequence[Cell] = (), **changes: object
+) -> LoadedSession:
+    """A session of the experiment `durations`, as a report reads it."""
+    first = session(**changes)  # type: ignore[arg-type]
+    return LoadedSession(first, [first, *records], {"durations": planned})

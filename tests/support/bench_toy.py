@@ -7,9 +7,9 @@ with `waits` waits until it is killed.
 import os
 import time
 from pathlib import Path
+from typing import Any
 
-from tidelog_bench.experiment import Experiment, Figure, Ratio
-from tidelog_bench.measurement import Cell, Measurement, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 
 FLAG = "TIDELOG_TOY_BROKEN"
 
@@ -39,36 +39,28 @@ def missing(variant: str) -> str | None:
     return "not on a Sunday" if variant == "absent" else None
 
 
-MEASUREMENT = Measurement("toy", cells, measure, missing)
+def toy(name: str, **more: Any) -> Experiment:
+    """An experiment of this cell's values."""
+    return Experiment(
+        **{
+            "name": name,
+            "title": f"Values of {name}",
+            "question": "What is the value?",
+            "group": "embedded",
+            "cells": cells,
+            "measure": measure,
+            "figures": (Figure("value_ms", "value", "ms"),),
+            "main": ("value_ms",),
+            "ratios": (Ratio("on", "off"),),
+            "missing": missing,
+            **more,
+        }
+    )
+
+
+ABSENT = Cell({"size": 1}, ("on", "absent"), 0.1)
 EXPERIMENTS = (
-    Experiment(
-        "toy-value",
-        "Values of a toy",
-        "What is the value?",
-        "embedded",
-        MEASUREMENT,
-        figures=(Figure("value_ms", "value", "ms"),),
-        ratios=(Ratio("on", "off"),),
-    ),
-    Experiment(
-        "toy-absent",
-        "A variant that is never there",
-        "What is missing?",
-        "more",
-        Measurement(
-            "absent",
-            lambda size: [Cell({"size": 1}, ("on", "absent"), 0.1)],
-            measure,
-            missing,
-        ),
-        figures=(Figure("value_ms", "value", "ms"),),
-    ),
-    Experiment(
-        "toy-jvm",
-        "Trials that share a process",
-        "Whose process is it?",
-        "more",
-        Measurement("jvm", cells, measure, shares_jvm=True),
-        figures=(Figure("value_ms", "value", "ms"),),
-    ),
+    toy("toy-value"),
+    toy("toy-absent", cells=lambda size: [ABSENT]),
+    toy("toy-jvm", shares_jvm=True),
 )

@@ -1,4 +1,4 @@
-"""`tidelog bench`: experiments, sessions, comparisons, reports; one file per command."""
+"""`tidelog bench`: experiments, sessions, comparisons, reports."""
 
 from typing import Final
 
@@ -7,26 +7,14 @@ import click
 from tidelog.cli.lazy import LazyCommand, LazyGroup
 
 _COMMANDS: Final = {
-    "compare": LazyCommand(
-        "tidelog_bench.cli.compare",
-        "Show what moved beyond noise between two sessions.",
-    ),
-    "list": LazyCommand(
-        "tidelog_bench.cli.list",
-        "List the experiments and how long each takes.",
-    ),
-    "report": LazyCommand(
-        "tidelog_bench.cli.report",
-        "Write an HTML page of a session, or print its summary.",
-    ),
-    "run": LazyCommand(
-        "tidelog_bench.cli.run",
-        "Run experiments and record every trial.",
-    ),
-    "sessions": LazyCommand(
-        "tidelog_bench.cli.sessions",
-        "List the recorded sessions.",
-    ),
+    name: LazyCommand(f"tidelog_bench.cli.{place}", about)
+    for name, place, about in (
+        ("compare", "results:compare", "Show what moved beyond noise between two sessions."),
+        ("list", "run:list_experiments", "List the experiments and how long each takes."),
+        ("report", "results:report", "Write an HTML page of a session, or print its summary."),
+        ("run", "run:run", "Run experiments and record every trial."),
+        ("sessions", "results:sessions", "List the recorded sessions."),
+    )
 }
 
 

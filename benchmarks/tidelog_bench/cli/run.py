@@ -1,35 +1,142 @@
-"""`tidelog bench run`: a session of trials, recorded as they end; and going on with one."""
+"""`tidelog bench list` and `run`: the experiments, and sessions of their trials."""
 
+import functools
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
 
 from tidelog.cli.output import Output
+from tidelog.cli.output import Step as Bar
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.effects import SystemClock
-from tidelog_bench.cli.options import pairs_of, results_option, sized
-from tidelog_bench.cli.progress import Progress, duration
-from tidelog_bench.experiment import Experiment
-from tidelog_bench.experiments import chosen
-from tidelog_bench.measurement import Size
+from tidelog.errors import ConfigError
+from tidelog_bench.cli.results import results_option
+from tidelog_bench.experiment import Experiment, Size, common, own
+from tidelog_bench.experiments import chosen, experiments
+from tidelog_bench.report.answer import report
+from tidelog_bench.report.numbers import number, settings
+from tidelog_bench.report.statistics import ENOUGH, few
 from tidelog_bench.report.terminal import summary
-from tidelog_bench.report.verdict import ENOUGH, few
-from tidelog_bench.session import environment, plan
-from tidelog_bench.session.plan import Missing, Step
-from tidelog_bench.session.records import Record, SessionRecord, find, free, trials
-from tidelog_bench.session.request import planned, request, resumed
+from tidelog_bench.session import environment
+from tidelog_bench.session.plan import (
+    QUICK_S,
+    Step,
+    TimeLeft,
+    left,
+    missing,
+    planned,
+    request,
+    resumed,
+    steps,
+)
+from tidelog_bench.session.records import (
+    CutRecord,
+    FailureRecord,
+    Record,
+    SessionRecord,
+    SkipRecord,
+    TrialRecord,
+    find,
+    free,
+    trials,
+)
 from tidelog_bench.session.session import Session
 
+PAIRS: Final = {Size.QUICK: 1, Size.STANDARD: 5, Size.FULL: 5}
 _BUSY_SHARE: Final = 0.5
 """A session that begins with a load above this share of the cores is noisy."""
+_SHOWN: Final = 3
+"""Figures in the line of a trial."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _CLOCK: Final = SystemClock()
+
+
+def sized(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --quick and --full; the function gets `size`."""
+
+    @click.option(
+        "--quick",
+        is_flag=True,
+        help="Everything in ten minutes: small, one pair; what does not fit is cut.",
+    )
+    @click.option("--full", is_flag=True, help="Every combination; a day and more.")
+    @functools.wraps(function)
+    def command(*args: Any, quick: bool, full: bool, **options: Any) -> Any:
+        if quick and full:
+            raise click.UsageError("--quick and --full exclude each other")
+        size = Size.QUICK if quick else Size.FULL if full else Size.STANDARD
+        return function(*args, size=size, **options)
+
+    return command
+
+
+@click.command("list")
+@sized
+@on_this_machine
+def list_experiments(output: Output, size: Size) -> int:
+    """List the experiments: name, group, what each compares, and the time all its trials take in a
+    standard session, in a quick one, and with --full in that.
+
+    Times are guesses for two cores that do nothing else.
+    """
+    rows = [_row(experiment, size) for experiment in experiments().values()]
+    if output.as_json:
+        output.document(rows)
+        return EXIT_OK
+    sizes = [Size.STANDARD, Size.QUICK, *([Size.FULL] if size is Size.FULL else [])]
+    output.table(
+        ["experiment", "group", "compares", "cells", "trials", *sizes, "what"],
+        [
+            [
+                row["name"],
+                row["group"],
+                ", ".join(row["variants"]),
+                len(row["cells"]),
+                row["trials"],
+                *(duration(row[f"{each}_s"]) for each in sizes),
+                row["title"],
+            ]
+            for row in rows
+        ],
+    )
+    totals = [f"{each} {duration(sum(row[f'{each}_s'] for row in rows))}" for each in sizes]
+    quick = f"a quick session ends after {duration(QUICK_S)} at most"
+    output.line(f"All together: {', '.join(totals)}; {quick}")
+    for variant, reason in {m["variant"]: m["reason"] for r in rows for m in r["missing"]}.items():
+        output.line(f"{variant} will be skipped: {reason}")
+    return EXIT_OK
+
+
+def _row(experiment: Experiment, size: Size) -> dict[str, Any]:
+    of = experiment.cells(size)
+    todo = {each: _trials(experiment, each) for each in Size}
+    return {
+        "name": experiment.name,
+        "group": experiment.group,
+        "title": experiment.title,
+        "question": experiment.question,
+        "variants": list(dict.fromkeys(variant for cell in of for variant in cell.variants)),
+        "cells": [dict(cell.settings) for cell in of],
+        "trials": len(todo[size]),
+        "expected_s": round(TimeLeft().total(todo[size])),
+        **{f"{each}_s": round(TimeLeft().total(todo[each])) for each in Size},
+        "missing": [
+            {"variant": skip.variant, "reason": skip.reason} for skip in missing(experiment, of)
+        ],
+    }
+
+
+def _trials(experiment: Experiment, size: Size) -> list[Step]:
+    """All trials of a session of this size that can run here."""
+    of = experiment.cells(size)
+    return list(steps(experiment, of, missing(experiment, of), PAIRS[size]))
 
 
 @click.command("run")
@@ -51,7 +158,7 @@ _CLOCK: Final = SystemClock()
 @click.option("--resume", metavar="SESSION", help="Go on with an interrupted session.")
 @results_option
 @on_this_machine
-def command(
+def run(
     output: Output,
     names: tuple[str, ...],
     size: Size,
@@ -73,57 +180,51 @@ def command(
     records: list[Record] = []
     if resume is None:
         if not names:
-            raise click.UsageError("name experiments, groups or all; see `tidelog bench list`")
-        repetitions = pairs_of(size, pairs)
+            raise ConfigError(
+                "tidelog bench run",
+                expected="names of experiments or groups, or all",
+                found="none",
+                action="see `tidelog bench list`",
+            )
         start = 1 if seed is None else seed
-        asked = request(names, size, repetitions, start, restrictions, _CLOCK)
+        asked = request(names, size, pairs or PAIRS[size], start, restrictions, _CLOCK)
         asked = msgspec.structs.replace(asked, session=free(results, asked.session))
         path = results / f"{asked.session}.jsonl"
     else:
         if names or restrictions or size is not Size.STANDARD or (pairs, seed) != (None, None):
-            raise click.UsageError("--resume takes everything from the session")
+            raise ConfigError(
+                f"--resume {resume}",
+                expected="no names and no other options: everything is taken from the session",
+                found="some",
+                action="leave them out, or begin a new session without --resume",
+            )
         path = find(resume, results)
         asked, records = resumed(path, _CLOCK)
-    experiments = chosen(tuple(asked.names))
-    steps, gaps = planned(experiments, asked)
-    return _run(output, path, experiments, asked, records, steps, gaps)
-
-
-def _run(
-    output: Output,
-    path: Path,
-    experiments: Sequence[Experiment],
-    asked: SessionRecord,
-    records: list[Record],
-    steps: Sequence[Step],
-    gaps: Sequence[Missing],
-) -> int:
-    left = plan.left(steps, trials(records))
-    with output.progress("") as shown:
-        listener = Progress(output, experiments, left, shown)
-        session = Session(
-            path, experiments, asked.seed, _CLOCK, listener, records, limit_s=asked.limit_s
-        )
-        session.begin(asked, gaps)
-        _announce(session, left, asked)
+    todo, skipped = planned(chosen(tuple(asked.names)), asked)
+    todo = left(todo, trials(records))
+    with output.progress("") as bar:
+        listener = _Progress(output, todo, bar)
+        session = Session(path, asked.seed, _CLOCK, listener, records, asked.limit_s)
+        session.begin(asked, skipped)
+        _announce(session, todo, asked)
         try:
-            with _interruptions() as session.interrupted:
-                session.run(left)
+            with _interruptions() as interrupted:
+                session.run(todo, interrupted)
         except KeyboardInterrupt:
             click.echo(
                 f"Interrupted. Go on with: tidelog bench run --resume {asked.session}", err=True
             )
             raise
     if not output.as_json:
-        _conclude(output, session, path)
+        _conclude(output, session)
     return EXIT_PROBLEM if session.failures else EXIT_OK
 
 
-def _announce(session: Session, steps: Sequence[Step], asked: SessionRecord) -> None:
-    takes = f"about {duration(session.remaining.total(steps))}"
+def _announce(session: Session, todo: Sequence[Step], asked: SessionRecord) -> None:
+    takes = f"about {duration(session.remaining.total(todo))}"
     if asked.limit_s is not None:
         takes += f" and at most {duration(asked.limit_s)}"
-    click.echo(f"{len(steps)} trials, {takes}, recorded in {session.path}", err=True)
+    click.echo(f"{len(todo)} trials, {takes}, recorded in {session.path}", err=True)
     if asked.pairs < ENOUGH:
         click.echo(f"{few(asked.pairs)}.", err=True)
     load, cores = environment.load(), int(asked.machine["cores"])
@@ -133,17 +234,15 @@ def _announce(session: Session, steps: Sequence[Step], asked: SessionRecord) -> 
         )
 
 
-def _conclude(output: Output, session: Session, path: Path) -> None:
-    output.line()
-    for line in summary(session.records, session.experiments):
+def _conclude(output: Output, session: Session) -> None:
+    name = session.path.stem
+    for line in ["", *summary(report([session.path]).answers)]:
         output.line(line)
     if session.cuts:
-        output.line(
-            f"{session.cuts} pairs were cut for want of time; --resume {path.stem} runs them."
-        )
+        output.line(f"{session.cuts} pairs were cut for want of time; --resume {name} runs them.")
     if session.failures:
-        output.line(f"{session.failures} trials failed; --resume {path.stem} tries them again.")
-    output.line(f"Report: tidelog bench report {path.stem}")
+        output.line(f"{session.failures} trials failed; --resume {name} tries them again.")
+    output.line(f"Report: tidelog bench report {name}")
 
 
 @contextmanager
@@ -164,3 +263,69 @@ def _interruptions() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Shows a terminal, a file or a program how a session goes: a line per trial, or with --json
+    the records, and a bar with the time left on a terminal.
+    """
+
+    output: Output
+    steps: Sequence[Step]
+    """All that is to be done."""
+    bar: Bar
+    step: Step | None = None
+    number: int = 0
+    done_s: float = 0.0
+    """What trials have taken so far."""
+
+    def begin(self, step: Step, number: int) -> None:
+        self.step, self.number = step, number
+
+    def tick(self, running_s: float, left_s: float) -> None:
+        assert self.step is not None
+        doing = f"{self.step.experiment.name} {self.step.variant}"
+        done_s = self.done_s + running_s
+        self.bar(done_s, done_s + left_s, f"[{self.number}/{len(self.steps)}] {doing}")
+
+    def recorded(self, record: Record, left_s: float) -> None:
+        if self.output.as_json:
+            self.output.json_line(record)
+        elif isinstance(record, TrialRecord):
+            self.done_s += record.wall_s
+            line = f"{self._head(record)}  {self._figures(record)}  ({duration(left_s)} left)"
+            self.output.line(line)
+        elif isinstance(record, FailureRecord):
+            self.output.line(f"{self._head(record)}  FAILED")
+            click.echo(record.error, err=True)
+        elif isinstance(record, SkipRecord):
+            self.output.line(f"{record.experiment} {record.variant}: skipped, {record.reason}")
+        elif isinstance(record, CutRecord):
+            where = self._where(record, record.experiment)
+            self.output.line(f"{where}  CUT: {record.reason}")
+
+    def _head(self, record: TrialRecord | FailureRecord) -> str:
+        where = self._where(record, f"{record.experiment} {record.variant}")
+        return f"[{self.number}/{len(self.steps)}] {where}"
+
+    def _where(self, record: TrialRecord | FailureRecord | CutRecord, what: str) -> str:
+        """What tells a cell from the others of its experiment, and the pair."""
+        of = [s.cell.settings for s in self.steps if s.experiment.name == record.experiment]
+        cell = settings(own(record.settings, common(of)))
+        return ", ".join(filter(None, [what, cell, f"pair {record.pair + 1}"]))
+
+    def _figures(self, record: TrialRecord) -> str:
+        assert self.step is not None
+        figures = [f for f in self.step.experiment.figures if f.name in record.figures]
+        return "  ".join(
+            f"{figure.title} {number(record.figures[figure.name])} {figure.unit}".rstrip()
+            for figure in figures[:_SHOWN]
+        )
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds: 1:02:03 or 2:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

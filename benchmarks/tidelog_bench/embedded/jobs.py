@@ -6,15 +6,23 @@ Invariant: sources and sinks cost next to nothing, so what is measured is keyed 
 import operator
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
+from tidelog.effects import hold_thread
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import Source, SplitReader
-from tidelog_bench.embedded.workload import counted
+from tidelog_bench.embedded.run import RunSpec, spec_of
+from tidelog_bench.embedded.words import Stages, counted
+from tidelog_bench.experiment import Trial
 
 Read = Callable[[int], list[Any] | None]
 PAYLOAD_BYTES: Final = 100
+ON, OFF, OFF_RARE = "on", "off", "off-rare"
+"""The changelog on or off with the same interval of checkpoints; off with checkpoints as rare as
+the materializations of ON.
+"""
 
 
 class _Reader(SplitReader):
@@ -28,7 +36,7 @@ class _Reader(SplitReader):
     def read(self) -> list[Any] | None:
         records = self._read(self.position)
         if records is None:
-            # The run is over: idle until the job is stopped, as after a crash.
+            # The run has ended: idle until the job is stopped, as after a crash.
             return [] if self._endless else None
         self.position += len(records)
         return records
@@ -51,16 +59,23 @@ class ListSource(Source):
         return _Reader(self._read, position or 0, self._endless)
 
 
-class _NullWriter(SinkWriter):
-    def write(self, records: Sequence[Any]) -> None:
-        pass
-
-
 class NullSink(Sink):
-    """Drops everything."""
+    """Drops everything, and holds the thread so many seconds for each buffer."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
 
     def open(self, context: SinkContext) -> SinkWriter:
-        return _NullWriter()
+        return _NullWriter(self._seconds)
+
+
+class _NullWriter(SinkWriter):
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def write(self, records: Sequence[Any]) -> None:
+        if self._seconds:
+            hold_thread(self._seconds)
 
 
 def word_count(read: Read, sink: Sink | None = None, *, endless: bool = True) -> Job:
@@ -72,20 +87,9 @@ def word_count(read: Read, sink: Sink | None = None, *, endless: bool = True) ->
     return job
 
 
-def fanned_out_count(read: Read) -> Job:
-    """Count words in as many subtasks as the job has, fed by one: n channels instead of n x n."""
-    job = Job("word-count")
-    stream = job.source(ListSource(read), parallelism=1).key_by(_whole)
-    stream.aggregate(_once, operator.add, name="count").sink(NullSink())
-    return job
-
-
-def _whole(word: str) -> str:
-    return word
-
-
-def _once(_: str) -> int:
-    return 1
+def count_words(stages: Stages) -> Job:
+    """The word count of a run."""
+    return word_count(stages.read)
 
 
 def timed(read: Read, per_s: float = 1000.0) -> Read:
@@ -115,3 +119,40 @@ def sliding_window(read: Read, *, slides: int, slide_ms: int) -> Job:
     )
     windows.sink(NullSink())
     return job
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A job at a fixed rate: words that are counted, or windows of them."""
+
+    job: Literal["wordcount", "window"]
+    rate: float
+    warm_s: float
+    seconds: float
+    checkpoint_s: float
+    materialize_s: float
+    slides: int = 1
+    """Slides that a window covers ..."""
+    window_s: float = 0.0
+    """... and its size."""
+
+    def build(self, stages: Stages) -> Job:
+        """The job over the records of a run."""
+        if self.job == "wordcount":
+            return count_words(stages)
+        slide_ms = int(self.window_s * 1000) // self.slides
+        records = timed(stages.read, self.rate)
+        return sliding_window(records, slides=self.slides, slide_ms=slide_ms)
+
+    def spec(self, trial: Trial) -> RunSpec:
+        """The run of one of the variants ON, OFF and OFF_RARE."""
+        needed = (self.warm_s + self.seconds) * self.rate
+        rare = trial.variant == OFF_RARE
+        return spec_of(
+            trial,
+            seconds=self.seconds,
+            draws=int(min(max(needed, 10_000), 4_000_000)),
+            changelog=trial.variant == ON,
+            checkpoint_s=self.materialize_s if rare else self.checkpoint_s,
+            filled=self.job == "wordcount",
+        )

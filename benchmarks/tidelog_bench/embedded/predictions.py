@@ -1,11 +1,11 @@
-"""What the formulas predict of a run, beside what was measured.
+"""What the formulas predict of a run.
 
 Invariants: the rule of thumb is `tidelog overhead`'s own, over the checkpoints of the measured time
 alone; the estimate is `tidelog estimate`'s, which knows the workload and the settings and nothing
 of the run but how well the log compresses.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,38 +15,33 @@ from tidelog.checkpoint.manifest import encode_entry
 from tidelog.checkpoint.slots import list_slots
 from tidelog.cost.measured.analysis import Question, measure
 from tidelog.cost.measured.local import LocalEngine
-from tidelog.cost.measured.report import Comparison, OperatorReport, Report
+from tidelog.cost.measured.report import OperatorReport
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate
 from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.workload import Workload
-from tidelog.ids import Slot
 from tidelog.storage import object_names
-from tidelog.storage.port import ObjectStore
-from tidelog_bench.embedded.checkpoint_figures import MB
-from tidelog_bench.embedded.checkpoints import KEYED_TABLE, Taken
-from tidelog_bench.embedded.run import RunSpec
-from tidelog_bench.embedded.running import Running, stored_over_time
+from tidelog_bench.embedded.checkpoints import KEYED_TABLE, MB, Completed
+from tidelog_bench.embedded.run import Run, RunSpec
 
 _COUNT_BYTES: Final = len(msgspec.msgpack.encode(1))
 """Bytes of the count of a word that was seen a few times."""
 
 
-async def predictions(spec: RunSpec, running: Running, found: Sequence[Taken]) -> dict[str, float]:
+async def predictions(spec: RunSpec, run: Run, found: Sequence[Completed]) -> dict[str, float]:
     """Figures of the rule of thumb and of the estimate, as far as there are formulas.
 
     Removes all checkpoints but these from the archive.
     """
     figures: dict[str, float] = {}
-    log = stored_over_time(running, object_names.SEGMENTS)
     compressed = 1.0
     if spec.changelog:
+        log = run.stored_over_time(object_names.SEGMENTS)
         figures["log_stored_peak_mb"] = max(size for _, size in log) / MB
-        report = await overhead_of(running, found)
-        if report is not None:
-            operators = [o for o in report.operators if o.id in _keyed(found)]
-            compressed = compression(operators)
-            figures |= _rule(operators)
+    if spec.changelog and found:
+        operators = await _keyed_operators(run, found)
+        compressed = compression(operators)
+        figures |= _rule(operators)
     if spec.filled:
         estimate = estimated(spec, compressed)
         if estimate.checkpoint_s is not None:
@@ -56,51 +51,38 @@ async def predictions(spec: RunSpec, running: Running, found: Sequence[Taken]) -
     return figures
 
 
-def _keyed(found: Sequence[Taken]) -> set[str]:
-    """The operators with keyed state."""
-    subtasks = found[-1].entry.subtasks()
-    return {operator.id for operator, state in subtasks if state.table == KEYED_TABLE}
+async def _keyed_operators(run: Run, found: Sequence[Completed]) -> list[OperatorReport]:
+    """What `tidelog overhead` reports of these checkpoints' operators with keyed state."""
+    store = run.archive
+    assert store is not None
+    wanted = {checkpoint.entry.slot for checkpoint in found}
+    for slot in await list_slots(store):
+        if slot not in wanted:
+            await store.delete(object_names.checkpoint(slot))
+    # Its history names what the job retained; the archive has more.
+    newest = msgspec.structs.replace(found[-1].entry, history=msgspec.UNSET)
+    await store.put(object_names.checkpoint(newest.slot), encode_entry(newest))
+    report = await measure(store, LocalEngine(store), Question())
+    keyed = {o.id for o, state in newest.subtasks() if state.table == KEYED_TABLE}
+    return [operator for operator in report.operators if operator.id in keyed]
 
 
-def _rule(operators: Sequence[OperatorReport]) -> dict[str, float]:
-    peaks = [found for operator in operators if (found := peak(operator)) is not None]
+def _rule(operators: Iterable[OperatorReport]) -> dict[str, float]:
+    """The log's peak as the rules for each kind of operator predict it, and the measured one."""
+    peaks = [
+        peak
+        for operator in operators
+        if (peak := (operator.windows and operator.windows.peak) or operator.peak) is not None
+    ]
     if not peaks:
         return {}
-    predicted = sum(each.predicted_bytes for each in peaks)
-    measured = sum(each.measured_bytes for each in peaks)
+    predicted = sum(peak.predicted_bytes for peak in peaks)
+    measured = sum(peak.measured_bytes for peak in peaks)
     return {
         "log_interval_peak_mb": measured / MB,
         "predicted_peak_mb": predicted / MB,
         "predicted_over_measured": predicted / measured,
     }
-
-
-async def overhead_of(running: Running, found: Sequence[Taken]) -> Report | None:
-    """The overhead report of the measured time; None when no checkpoint completed in it.
-
-    Removes all other checkpoints from the archive.
-    """
-    assert running.archive is not None
-    if not found:
-        return None
-    await _only(running.archive.inner, {checkpoint.entry.slot for checkpoint in found})
-    # Its history names what the job retained; the archive has more.
-    newest = msgspec.structs.replace(found[-1].entry, history=msgspec.UNSET)
-    await running.archive.inner.put(object_names.checkpoint(newest.slot), encode_entry(newest))
-    return await measure(running.archive.inner, LocalEngine(running.archive.inner), Question())
-
-
-async def _only(store: ObjectStore, wanted: Collection[Slot]) -> None:
-    for slot in await list_slots(store):
-        if slot not in wanted:
-            await store.delete(object_names.checkpoint(slot))
-
-
-def peak(operator: OperatorReport) -> Comparison | None:
-    """The log's peak as the rule for this kind of operator predicts it, beside the measured one."""
-    if operator.windows is not None and operator.windows.peak is not None:
-        return operator.windows.peak
-    return operator.peak
 
 
 def compression(operators: Iterable[OperatorReport]) -> float:

@@ -1,6 +1,7 @@
 """One measured run of a job: fill, warm up, measure, stop hard.
 
-Invariant: a run is described by its spec alone; everything else is the library's default.
+Invariants: a run is described by its spec alone; everything else is the library's default. Only
+what happened between the first and the last moment of the measured time counts.
 """
 
 import asyncio
@@ -8,24 +9,31 @@ import contextlib
 import gc
 import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS, JobConfig
+from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
-from tidelog_bench.embedded.jobs import word_count
-from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.embedded.running import BuildJob, Running, Watch, figures
-from tidelog_bench.embedded.stages import Stages
-from tidelog_bench.embedded.stores import Archive, behind, open_local
-from tidelog_bench.embedded.workload import Words, Workload, draw
-from tidelog_bench.measurement import Trial
+from tidelog.runtime.status.distribution import percentile
+from tidelog.runtime.subtasks.incarnation import Incarnation
+from tidelog.storage.local import LocalStore
+from tidelog.storage.memory import MemoryStore
+from tidelog_bench.embedded.meter import CLOCK, Mark, rates, rss_mb
+from tidelog_bench.embedded.stores import ArchivedStore, modelled
+from tidelog_bench.embedded.words import Stages, Words, Workload, draw
+from tidelog_bench.experiment import Points, Trial
 from tidelog_bench.store.latency import LatencyProfile
+from tidelog_bench.store.modelled import ModelledStore, Totals, Traffic
+
+_LOOK_S: Final = 0.02
+"""Rarely enough to cost a job nothing; moments are taken when they are, not when they are seen."""
+SOON_S: Final = 0.002
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,6 @@ class RunSpec:
     rate: float | None = None
     link: LatencyProfile | None = None
     """The network to the store; None: the store is as fast as the disk."""
-    in_memory_store: bool = False
     copies: str | None = None
     """A directory for local recovery."""
     filled: bool = True
@@ -55,6 +62,8 @@ class RunSpec:
     retain: int = 3
     """Checkpoints kept."""
     seed: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of the job."""
 
     def words(self) -> Words:
         """Draw the input; what is drawn is no garbage collector's business."""
@@ -66,19 +75,20 @@ class RunSpec:
     def config(self, work_dir: Path) -> JobConfig:
         """The job's configuration."""
         default = MaterializeConfig()
-        return JobConfig(
-            parallelism=self.parallelism,
-            key_groups=self.key_groups,
-            retain=self.retain,
-            changelog=self.changelog,
-            work_dir=work_dir,
-            local_recovery=Path(self.copies) if self.copies else None,
-            checkpoint=Schedule(interval=self.checkpoint_s),
-            materialize=MaterializeConfig(
+        chosen: dict[str, Any] = {
+            "parallelism": self.parallelism,
+            "key_groups": self.key_groups,
+            "retain": self.retain,
+            "changelog": self.changelog,
+            "work_dir": work_dir,
+            "local_recovery": Path(self.copies) if self.copies else None,
+            "checkpoint": Schedule(interval=self.checkpoint_s),
+            "materialize": MaterializeConfig(
                 interval=self.materialize_s or default.interval,
                 replay_target=self.replay_s or default.replay_target,
             ),
-        )
+        }
+        return JobConfig(**{**chosen, **self.options})
 
 
 def spec_of(trial: Trial, **more: Any) -> RunSpec:
@@ -88,6 +98,139 @@ def spec_of(trial: Trial, **more: Any) -> RunSpec:
     given = {**trial.settings, **more}
     link = trial.read(LatencyProfile) if "latency_ms" in given else None
     return trial.read(RunSpec, **{"workload": given, "link": link, **more})
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The beginning or the end of the measured time, and what the run had done by then."""
+
+    mark: Mark
+    totals: Totals
+    """What the store had been asked for."""
+    checkpoints: int
+    uploads: int
+    """Completed materializations; checkpoints of the table when the changelog is off."""
+    backpressured_s: float
+    """Seconds that writers have waited for uploads."""
+    table_bytes: int
+    rss_mb: float
+
+
+@dataclass
+class Run:
+    """A job under measurement; hooks see it while it runs."""
+
+    runner: JobRunner
+    store: ModelledStore
+    stages: Stages
+    archive: MemoryStore | None
+    """The run's manifests and its log, also what the job has deleted."""
+    begun: Moment | None = None
+    ended: Moment | None = None
+
+    def begin(self, mark: Mark) -> None:
+        """The measured time begins."""
+        self.begun = self._moment(mark)
+
+    def end(self, mark: Mark) -> None:
+        """The measured time ends."""
+        self.ended = self._moment(mark)
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """What runs, or has run."""
+        assert self.runner.incarnation is not None
+        return self.runner.incarnation
+
+    @property
+    def completed(self) -> int:
+        """Checkpoints until now."""
+        return self.incarnation.driver.metrics.completed
+
+    @property
+    def measured(self) -> tuple[Moment, Moment]:
+        """The beginning and the end of the measured time."""
+        assert self.begun is not None and self.ended is not None
+        return self.begun, self.ended
+
+    @property
+    def traffic(self) -> Traffic:
+        """What the store was asked for within the measured time."""
+        begun, ended = self.measured
+        return ended.totals.since(begun.totals)
+
+    def _moment(self, mark: Mark) -> Moment:
+        uploader, deployment = self.incarnation.uploader, self.incarnation.deployment
+        subtasks = deployment.states.subtasks.values()
+        return Moment(
+            mark,
+            self.store.totals(),
+            self.completed,
+            sum(subtask.snapshots.metrics.completed for subtask in subtasks),
+            uploader.metrics.backpressured_s if uploader is not None else 0.0,
+            sum(task.parts.backend.table.size_bytes() for task in deployment.tasks),
+            rss_mb(),
+        )
+
+    def durations_s(self) -> list[float]:
+        """How long the checkpoints of the measured time took, as the job's own metrics have it."""
+        begun, ended = self.measured
+        durations = list(self.incarnation.driver.metrics.durations_s)
+        # The metrics have the newest ones only.
+        gone = self.completed - len(durations)
+        return durations[max(0, begun.checkpoints - gone) : ended.checkpoints - gone]
+
+    def figures(self) -> dict[str, float]:
+        """Throughput, cost, checkpoints, uploads, memory."""
+        begun, ended = self.measured
+        traffic, durations = self.traffic, self.durations_s()
+        found = {
+            **rates(begun.mark, ended.mark),
+            "checkpoints": len(durations),
+            "checkpoints_failed": self.incarnation.driver.metrics.failed,
+            "table_uploads": ended.uploads - begun.uploads,
+            "table_mb": round(ended.table_bytes / 1e6, 1),
+            "rss_mb": round(ended.rss_mb),
+            "backpressured_s": round(ended.backpressured_s - begun.backpressured_s, 3),
+        }
+        if durations:
+            found["checkpoint_p50_ms"] = round(percentile(durations, 0.5) * 1e3, 1)
+        if traffic.seconds:
+            found["uploaded_mb_per_s"] = round(traffic.uploaded_bytes / traffic.seconds / 1e6, 3)
+        return found
+
+    def stored_over_time(self, prefix: str = "") -> Points:
+        """Bytes of the objects below a prefix: (seconds since the measured time began, bytes).
+
+        An object counts from the end of its write until the job deletes it.
+        """
+        writes = [write for write in self.store.writes if write.name.startswith(prefix)]
+        sizes = {write.name: write.size for write in writes}
+        changes = [(write.ended, write.size) for write in writes]
+        changes += [(at, -sizes.pop(name)) for name, at in self.store.deletions if name in sizes]
+        begun, ended = self.measured
+        return list(_within(sorted(changes), begun.mark.wall, ended.mark.wall))
+
+
+def _within(
+    changes: Iterable[tuple[float, int]], start: float, end: float
+) -> Iterator[tuple[float, float]]:
+    total, begun = 0, False
+    for at, change in changes:
+        if at > end:
+            break
+        if at > start and not begun:
+            begun = True
+            yield 0.0, total
+        total += change
+        if begun:
+            yield at - start, total
+    if not begun:
+        yield 0.0, total
+
+
+BuildJob = Callable[[Stages], Job]
+Watch = Callable[[Run], Awaitable[None]]
 
 
 @contextlib.contextmanager
@@ -100,96 +243,91 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def measure(
+@contextlib.asynccontextmanager
+async def started(
+    runner: JobRunner, on_started: Callable[[], None] | None = None
+) -> AsyncIterator["asyncio.Task[Any]"]:
+    """Run a job, and stop it hard at the end."""
+    running = asyncio.ensure_future(runner.run(on_started))
+    try:
+        yield running
+    finally:
+        await stopped(running)
+
+
+async def stopped(task: "asyncio.Future[Any]") -> None:
+    """Cancel a task that runs, and wait until it has ended."""
+    if not task.done():
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(
+    reached: Callable[[], bool], *tasks: "asyncio.Future[Any]", look_s: float = SOON_S
+) -> None:
+    """Wait; a job or a hook that fails meanwhile raises."""
+    while not reached():
+        for task in tasks:
+            if task.done():
+                task.result()
+        await CLOCK.sleep(look_s)
+
+
+def run_trial(
     spec: RunSpec,
-    build: BuildJob = lambda stages: word_count(stages.read),
+    build: BuildJob,
+    room: Path,
+    *,
     watch: Watch | None = None,
     store: Path | None = None,
-    *,
-    after: Watch | None = None,
-    room: Path | None = None,
-) -> dict[str, float]:
-    """Run a spec in this process; returns its figures.
+    archived: bool = False,
+) -> Run:
+    """Run a spec in this process; `watch` runs beside the job. `room` is for temporary files.
 
-    `watch` runs beside the job until it is stopped; `after` runs then, on a store that still has
-    all of its log and manifests. With a directory for the store, the job is stopped right after a
-    checkpoint that covers all records, and the store stays; without, it is stopped at once and
-    everything is removed. `room` is where temporary files go.
+    With a directory for the store the job is stopped right after a checkpoint that covers all
+    records, and the store stays. Without, the store lies in memory, and the job is stopped at once;
+    `archived`: what was in the log and the manifests can be read from the run's archive.
     """
     words = spec.words()
     with scratch(room) as directory:
-        at = store or directory / "store"
-        run = _measure(
-            spec, words, directory / "work", at, build, watch, after, keep=store is not None
-        )
-        return asyncio.run(run)
+        return asyncio.run(_run(spec, words, build, directory, watch, store, archived))
 
 
-async def _measure(
+async def _run(
     spec: RunSpec,
     words: Words,
-    work_dir: Path,
-    store_dir: Path,
     build: BuildJob,
+    work_dir: Path,
     watch: Watch | None,
-    after: Watch | None,
-    *,
-    keep: bool,
-) -> dict[str, float]:
+    store: Path | None,
+    archived: bool,
+) -> Run:
     effects = Effects()
-    over = asyncio.Event()
-    running: Running
-
-    def on_start() -> None:
-        running.begin()
-
-    def on_end() -> None:
-        running.end()
-        over.set()
-
     stages = Stages(
         words,
         warm_s=spec.warm_s,
         seconds=spec.seconds,
         records=spec.records,
         rate=spec.rate,
-        on_start=on_start,
-        on_end=on_end,
+        on_start=lambda mark: run.begin(mark),  # noqa: PLW0108  (there is no run yet)
+        on_end=lambda mark: run.end(mark),  # noqa: PLW0108
     )
-    local = open_local(None if spec.in_memory_store else store_dir, effects)
-    archive = Archive(local) if after is not None else None
-    store = behind(archive or local, spec.link, effects)
-    runner = JobRunner(build(stages), store, spec.config(work_dir), effects)
-    running = Running(runner, store, stages, archive)
-    running_job = asyncio.ensure_future(runner.run())
-    watching = asyncio.ensure_future(watch(running)) if watch else None
-    ended = asyncio.ensure_future(_ended(over, running, keep))
+    memory = ArchivedStore() if archived else MemoryStore()
+    seen, model = modelled(LocalStore(store, effects) if store else memory, spec.link, effects)
+    runner = JobRunner(build(stages), seen, spec.config(work_dir), effects)
+    run = Run(runner, model, stages, memory.archive if isinstance(memory, ArchivedStore) else None)
     try:
-        await asyncio.wait([running_job, ended], return_when=asyncio.FIRST_COMPLETED)
-        if running_job.done():
-            running_job.result()
-        found = figures(running)
-        await _stopped(ended, watching, running_job)
-        if after is not None:
-            await after(running)
-        return found
+        async with started(runner) as job:
+            watching = asyncio.ensure_future(watch(run) if watch else CLOCK.sleep(0))
+            try:
+                await until(lambda: run.ended is not None, job, watching, look_s=_LOOK_S)
+                if store is not None:
+                    # One may have begun before the last record; the one after it has them all.
+                    whole = run.completed + 2
+                    await until(lambda: run.completed >= whole, job)
+            finally:
+                await stopped(watching)
+        return run
     finally:
-        await _stopped(ended, watching, running_job)
         effects.offload.close()
-
-
-async def _stopped(*tasks: "asyncio.Future[Any] | None") -> None:
-    for task in tasks:
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
-async def _ended(over: asyncio.Event, running: Running, keep: bool) -> None:
-    """The records are through, and if the store is kept, so is a checkpoint begun after them."""
-    await over.wait()
-    metrics = running.runner.incarnation.driver.metrics  # type: ignore[union-attr]
-    target = metrics.completed + 2
-    while keep and metrics.completed < target:
-        await CLOCK.sleep(0.001)

@@ -1,4 +1,4 @@
-"""All experiments by name; a module per measurement, each with its `EXPERIMENTS`.
+"""All experiments by name, a module each with its `EXPERIMENT`.
 
 Invariant: nothing heavy is imported before a trial runs: Spark and the peers live in their
 measure functions.
@@ -11,31 +11,37 @@ from typing import Final
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Experiment
 
-_MODULES: Final[tuple[str, ...]] = (
+_MODULES: Final = (
     "checkpoints",
-    "replay",
-    "restore_phases",
-    "resources",
+    "restore",
     "throughput",
     "unaligned",
     "fanout",
     "spark_commit",
     "spark_restore",
-    "spark_bill",
     "peers",
-    "rescale",
 )
 """In the order of `tidelog bench list`, and of a session."""
+RENAMED: Final = {
+    "checkpoint-count": "checkpoints",
+    "checkpoint-duration": "checkpoints",
+    "checkpoint-size": "checkpoints",
+    "checkpoints-non-stop": "checkpoints",
+    "overhead": "checkpoints",
+    "resources": "checkpoints",
+    "restore-phases": "restore",
+    "replay": "restore",
+    "rescale": "restore",
+    "spark-bill": "spark-commit",
+}
+"""Names that commands and sessions of earlier versions have, and where their figures are now."""
 
 
 @cache
 def experiments() -> dict[str, Experiment]:
     """All experiments, in the order in which they are run."""
-    found: dict[str, Experiment] = {}
-    for module in _MODULES:
-        for experiment in import_module(f"{__name__}.{module}").EXPERIMENTS:
-            found[experiment.name] = experiment
-    return found
+    found = (import_module(f"{__name__}.{module}").EXPERIMENT for module in _MODULES)
+    return {experiment.name: experiment for experiment in found}
 
 
 def chosen(names: tuple[str, ...]) -> list[Experiment]:
@@ -46,11 +52,8 @@ def chosen(names: tuple[str, ...]) -> list[Experiment]:
     known = experiments()
     picked: dict[str, Experiment] = {}
     for name in names:
-        found = [
-            experiment
-            for experiment in known.values()
-            if name in (experiment.name, experiment.group, "all")
-        ]
+        now = RENAMED.get(name, name)
+        found = {e.name: e for e in known.values() if now in (e.name, e.group, "all")}
         if not found:
             raise ConfigError(
                 f"experiment {name}",
@@ -58,5 +61,5 @@ def chosen(names: tuple[str, ...]) -> list[Experiment]:
                 found=name,
                 action="see `tidelog bench list`",
             )
-        picked |= {experiment.name: experiment for experiment in found}
+        picked |= found
     return list(picked.values())

@@ -1,181 +1,276 @@
-"""Checkpoints: how long, how large, and what storage they need, at a fixed input rate; and how many
-there can be.
+"""Checkpoints: how long they take, how large they are, what storage they need, what a job uses
+meanwhile, at a fixed input rate; and how many there can be.
 
-Invariant: both variants of a pair have the same records at the same times, the same store and the
-same interval; only whether a checkpoint is log or table files differs.
+Invariant: all variants of a pair have the same records at the same times and the same store; tables
+are uploaded equally often by `on` and `off-rare`.
 """
 
-from collections.abc import Mapping
-from typing import Final
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from tidelog_bench.embedded import checkpoint_figures
-from tidelog_bench.embedded.checkpoint_figures import MB
-from tidelog_bench.embedded.checkpoints import taken
-from tidelog_bench.embedded.loads import cells, load_spec, measure_load, non_stop_cells
+from tidelog_bench.embedded.checkpoints import (
+    MB,
+    checkpoints_of,
+    curves,
+    durations,
+    sizes,
+    slowest,
+)
+from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, Load
+from tidelog_bench.embedded.meter import CLOCK, Sample, Sampler, mean, per_second
 from tidelog_bench.embedded.predictions import predictions
-from tidelog_bench.embedded.run import RunSpec
-from tidelog_bench.embedded.running import Running, stored_over_time
-from tidelog_bench.experiment import Bars, Distribution, Experiment, Figure, OverTime, Ratio
-from tidelog_bench.measurement import Measurement, Points, Reading, Trial, downsampled
+from tidelog_bench.embedded.run import Run, RunSpec, run_trial
+from tidelog_bench.experiment import (
+    Bars,
+    Cell,
+    Experiment,
+    Figure,
+    OverTime,
+    Points,
+    Ratio,
+    Reading,
+    Setting,
+    Size,
+    Trial,
+    downsampled,
+)
 from tidelog_bench.store.pricing import daily
 
-_GENERAL: Final = (
-    "records_per_s",
-    "cpu_us_per_record",
-    "cores_used",
-    "checkpoints_failed",
-    "rss_mb",
-)
+_STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
+_TIMES: Final[dict[Size, dict[str, Setting]]] = {
+    # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
+    Size.QUICK: {"checkpoint_s": 0.4, "materialize_s": 1.5, "warm_s": 1.8, "seconds": 4.0},
+    # Two materializations are in the measured time, so the log is seen to be cut.
+    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 10.0, "warm_s": 12.0, "seconds": 25.0},
+    Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 20.0, "warm_s": 26.0, "seconds": 120.0},
+}
+_WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
+    Size.QUICK: {200: {"keys": 40_000, "rate": 10_000.0}},
+    Size.STANDARD: {
+        16: {"keys": 500_000, "rate": 50_000.0},
+        200: {"keys": 1_000_000, "rate": 30_000.0},
+    },
+    Size.FULL: {
+        16: {"keys": 5_000_000, "rate": 50_000.0},
+        200: {"keys": 2_000_000, "rate": 40_000.0},
+    },
+}
+_WINDOWS: Final[dict[Size, dict[str, Setting]]] = {
+    # The state of a window job is full when the warm-up is longer than a window.
+    Size.QUICK: {"keys": 2_000, "rate": 400.0, "window_s": 1.5},
+    Size.STANDARD: {"keys": 20_000, "rate": 500.0, "window_s": 6.0},
+    Size.FULL: {"keys": 20_000, "rate": 500.0, "window_s": 60.0, "warm_s": 65.0},
+}
+_OTHER_LATENCIES_MS: Final = {Size.QUICK: (), Size.STANDARD: (), Size.FULL: (0.0, 100.0)}
+"""How much of a store's latency a checkpoint pays is seen with short words."""
+_SLIDES: Final = {Size.QUICK: (10,), Size.STANDARD: (10,), Size.FULL: (10, 5)}
+_NON_STOP: Final[dict[Size, dict[str, Setting]]] = {
+    Size.QUICK: {"seconds": 3.0},
+    # Rates need less time than sizes: two materializations are in it.
+    Size.STANDARD: {"materialize_s": 5.0, "warm_s": 6.5, "seconds": 10.0},
+    Size.FULL: {},
+}
+_AT_ONCE_S: Final = 0.01
+"""As in the published experiments: the next checkpoint is always due."""
+_STARTS_S: Final = 2.0
+_STEP_S: Final = 0.5
+"""Seconds between two points of the curves of processor, network and disk."""
 
 
-def measure_checkpoints(trial: Trial) -> Reading:
-    """Run a variant and read its checkpoints."""
-    spec = load_spec(trial)
-    return measure_load(trial, spec, lambda running: _read(spec, running), _GENERAL)
+def cells(size: Size) -> Sequence[Cell]:
+    """The word count with long words and, unless quick, short ones, which in full have stores of
+    several latencies; the sliding window with many slides and, in full, fewer. Then the same loads
+    in shorter runs with an interval that no checkpoint can keep: in quick and standard sessions
+    long words and many slides alone, in quick ones the words.
+    """
+    words: list[dict[str, Setting]] = [
+        {**_STORE, **_TIMES[size], "job": "wordcount", "key_bytes": key_bytes, **of}
+        for key_bytes, of in _WORDS[size].items()
+    ]
+    windows: list[dict[str, Setting]] = [
+        {**_STORE, **_TIMES[size], "job": "window", "slides": slides, **_WINDOWS[size]}
+        for slides in _SLIDES[size]
+    ]
+    slow = [{**words[0], "latency_ms": ms} for ms in _OTHER_LATENCIES_MS[size]]
+    counted = {
+        Size.QUICK: words,
+        Size.STANDARD: [words[-1], *windows],
+        Size.FULL: [*words, *windows],
+    }[size]
+    non_stop = [{**each, **_NON_STOP[size], "checkpoint_s": _AT_ONCE_S} for each in counted]
+    return [
+        *(_cell(each, (ON, OFF, OFF_RARE)) for each in words),
+        *(_cell(each, (ON, OFF)) for each in (*slow, *windows, *non_stop)),
+    ]
 
 
-async def _read(spec: RunSpec, running: Running) -> Reading:
-    start, end = running.stages.start, running.stages.end
-    assert start is not None and end is not None
-    seconds = end.wall - start.wall
-    found = await taken(running)
-    writes = [w for w in running.store.writes if start.wall <= w.ended <= end.wall]
-    traffic = running.traffic
-    assert traffic is not None
-    bill = daily(traffic)
-    stored = stored_over_time(running)
-    predicted = await predictions(spec, running, found)
+def _cell(settings: dict[str, Any], variants: tuple[str, ...]) -> Cell:
+    fill = settings["keys"] / 100_000 if settings["job"] == "wordcount" else 0.0
+    expected_s = _STARTS_S + fill + settings["warm_s"] + settings["seconds"]
+    return Cell(settings, variants, expected_s)
+
+
+def measure(trial: Trial) -> Reading:
+    """Run a variant with a sampler beside it, and read its checkpoints."""
+    load = trial.read(Load)
+    spec, samples = load.spec(trial), list[Sample]()
+
+    async def watch(run: Run) -> None:
+        while run.begun is None:
+            await CLOCK.sleep(0.005)
+        sampler = Sampler(run.store)
+        sampler.start()
+        try:
+            while run.ended is None:
+                await CLOCK.sleep(0.005)
+        finally:
+            sampler.stop()
+            samples.extend(sampler.samples)
+
+    run = run_trial(spec, load.build, trial.directory, watch=watch, archived=True)
+    if load.checkpoint_s == _AT_ONCE_S:
+        return Reading(_counts(run))
+    return asyncio.run(_read(spec, run, samples))
+
+
+def _counts(run: Run) -> dict[str, float]:
+    """How many checkpoints completed, and what that cost the job."""
+    found, seconds = run.durations_s(), run.traffic.seconds
+    figures = {"checkpoints_per_minute": len(found) / seconds * 60, **_load(run)}
+    if found:
+        figures["requests_per_checkpoint"] = run.traffic.all_requests / len(found)
+    return figures
+
+
+def _load(run: Run) -> dict[str, float]:
+    names = ("checkpoints", "checkpoints_failed", "records_per_s", "cpu_us_per_record", "rss_mb")
+    found, (_, ended) = run.figures(), run.measured
+    lag = {"behind_s": run.stages.lag_s(ended.mark)}
+    return {name: found[name] for name in names if name in found} | lag
+
+
+async def _read(spec: RunSpec, run: Run, samples: Sequence[Sample]) -> Reading:
+    begun, ended = run.measured
+    found, traffic = await checkpoints_of(run), run.traffic
+    writes = [w for w in run.store.writes if begun.mark.wall <= w.ended <= ended.mark.wall]
+    bill, stored = daily(traffic), run.stored_over_time()
     figures = {
-        **checkpoint_figures.counts(found, seconds),
-        **checkpoint_figures.durations(found),
-        **checkpoint_figures.sizes(found),
-        **predicted,
+        **_load(run),
+        "checkpoints": len(found),
+        **durations(found),
+        **sizes(found),
+        **await predictions(spec, run, found),
         "stored_peak_mb": max(size for _, size in stored) / MB,
         "stored_mean_mb": traffic.stored_bytes / MB,
-        "uploaded_mb_per_s": traffic.uploaded_bytes / MB / seconds,
+        "uploaded_mb_per_s": traffic.uploaded_bytes / MB / traffic.seconds,
         "dollars_per_day": bill.total,
         "dollars_per_day_requests": bill.requests,
-        "behind_s": running.stages.behind_s(end),
     }
     if found:
         figures["objects_per_checkpoint"] = len(writes) / len(found)
         figures["requests_per_checkpoint"] = traffic.all_requests / len(found)
+    used, over_time = _used([s for s in samples if s.at <= ended.mark.wall + _STEP_S])
     series = {
-        **checkpoint_figures.curves(found),
-        **_flat(figures, seconds),
-        "stored_mb": downsampled([(round(at, 3), size / MB) for at, size in stored]),
+        **curves(found),
+        **over_time,
+        "stored_mb": downsampled([(at, size / MB) for at, size in stored]),
     }
-    return Reading(figures, series, {"slowest": checkpoint_figures.slowest(found)})
+    if level := figures.get("predicted_peak_mb"):
+        series["predicted_peak_mb"] = [(0.0, level), (round(traffic.seconds, 3), level)]
+    notes = {"slowest": slowest(found), "table_uploads": ended.uploads - begun.uploads}
+    return Reading(figures | used, series, notes)
 
 
-def _flat(figures: Mapping[str, float], seconds: float) -> dict[str, Points]:
-    """The predicted peak of the log as a line over the measured time."""
-    if "predicted_peak_mb" not in figures:
-        return {}
-    level = figures["predicted_peak_mb"]
-    return {"predicted_peak_mb": [(0.0, level), (round(seconds, 3), level)]}
+_USES: Final[dict[str, tuple[str, Callable[[Sample], float]]]] = {
+    "cpu": ("cores", lambda sample: sample.cpu_s),
+    "wire": ("mb_per_s", lambda sample: sample.wire_bytes / MB),
+    "disk_written": ("mb_per_s", lambda sample: sample.written_bytes / MB),
+    "disk_read": ("mb_per_s", lambda sample: sample.read_bytes / MB),
+}
 
 
-MEASUREMENT: Final = Measurement("checkpoints", cells, measure_checkpoints)
-_NON_STOP: Final = Measurement("checkpoints-non-stop", non_stop_cells, measure_checkpoints)
-_RATIOS: Final = (Ratio("on", "off"),)
-_LOAD: Final = (
-    Figure("records_per_s", "records handled", "1/s", "higher"),
-    Figure("behind_s", "behind the source at the end", "s"),
-    Figure("cpu_us_per_record", "CPU per record", "us"),
-)
+def _used(samples: Sequence[Sample]) -> tuple[dict[str, float], dict[str, Points]]:
+    """Processor, network and disk: figures and curves."""
+    figures: dict[str, float] = {}
+    series: dict[str, Points] = {}
+    for name, (unit, of) in _USES.items():
+        curve = per_second(samples, of, _STEP_S)
+        average = mean(samples, of)
+        # The last bit of the time belongs to no step, so the mean of all may exceed every step.
+        peak = max([average, *(rate for _, rate in curve)])
+        figures[f"{name}_mean_{unit}"] = average
+        figures[f"{name}_peak_{unit}"] = peak
+        if average:
+            figures[f"{name}_peak_over_mean"] = peak / average
+        series[f"{name}_{unit}"] = downsampled(curve)
+    return figures, series
 
-EXPERIMENTS: Final = (
-    Experiment(
-        name="checkpoint-count",
-        title="Completed checkpoints",
-        question="How many checkpoints complete when each begins as soon as the last one is done?",
-        group="embedded",
-        measurement=_NON_STOP,
-        figures=(
-            Figure("checkpoints_per_minute", "completed a minute", "1/min", "higher"),
-            Figure("checkpoints", "completed in the run", "", "higher"),
-            Figure("requests_per_checkpoint", "requests per checkpoint", ""),
-            *_LOAD,
-        ),
-        ratios=_RATIOS,
-        plots=(Bars("checkpoints_per_minute", "Completed checkpoints a minute"),),
+
+EXPERIMENT: Final = Experiment(
+    name="checkpoints",
+    title="Checkpoints",
+    question="How long does a checkpoint take, what does it add to the store, what does a job use "
+    "meanwhile, and how many complete when each begins as soon as the last one is done?",
+    group="embedded",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("checkpoints_per_minute", "completed a minute", "1/min", "higher"),
+        Figure("p50_ms", "duration, median", "ms"),
+        Figure("p99_ms", "duration, p99", "ms"),
+        Figure("incremental_mean_mb", "added, mean", "MB"),
+        Figure("full_peak_mb", "full checkpoint, largest", "MB"),
+        Figure("cpu_mean_cores", "processor, mean", "cores"),
+        Figure("dollars_per_day", "S3 bill of a day", "$"),
+        Figure("mean_ms", "duration, mean", "ms"),
+        Figure("p90_ms", "duration, p90", "ms"),
+        Figure("p999_ms", "duration, p99.9", "ms"),
+        Figure("max_ms", "duration, longest", "ms"),
+        Figure("barrier_p50_ms", "median until all snapshots are taken", "ms"),
+        Figure("upload_p50_ms", "median of the upload after the barrier", "ms"),
+        Figure("manifest_p50_ms", "median of writing the manifest", "ms"),
+        Figure("checkpoints", "completed in the run", "", "higher"),
+        Figure("incremental_p50_mb", "added, median", "MB"),
+        Figure("incremental_p99_mb", "added, p99", "MB"),
+        Figure("incremental_max_mb", "added, most", "MB"),
+        Figure("objects_per_checkpoint", "objects written per checkpoint", ""),
+        Figure("requests_per_checkpoint", "requests per checkpoint", ""),
+        Figure("uploaded_mb_per_s", "uploaded a second", "MB/s"),
+        Figure("dollars_per_day_requests", "of the bill for requests", "$"),
+        Figure("full_mean_mb", "full checkpoint, mean", "MB"),
+        Figure("log_interval_peak_mb", "log before it is cut", "MB"),
+        Figure("predicted_peak_mb", "the same, predicted", "MB", "neither"),
+        Figure("predicted_over_measured", "predicted / measured", "", "neither"),
+        Figure("stored_mean_mb", "stored, mean", "MB"),
+        Figure("stored_peak_mb", "stored, most", "MB"),
+        Figure("log_stored_peak_mb", "log stored, most", "MB"),
+        Figure("estimated_log_stored_peak_mb", "log stored, estimated", "MB", "neither"),
+        Figure("materializations", "new tables that checkpoints build on", "", "neither"),
+        Figure("estimated_checkpoint_ms", "duration, estimated", "ms", "neither"),
+        Figure("cpu_peak_over_mean", "processor, peak over mean", ""),
+        Figure("wire_mean_mb_per_s", "network, mean", "MB/s"),
+        Figure("wire_peak_over_mean", "network, peak over mean", ""),
+        Figure("disk_written_mean_mb_per_s", "written to local disk, mean", "MB/s"),
+        Figure("disk_written_peak_over_mean", "written to local disk, peak over mean", ""),
+        Figure("disk_read_mean_mb_per_s", "read from local disk and its cache, mean", "MB/s"),
+        Figure("records_per_s", "records handled", "1/s", "higher"),
+        Figure("behind_s", "behind the source at the end", "s"),
+        Figure("cpu_us_per_record", "CPU per record", "us"),
     ),
-    Experiment(
-        name="checkpoint-duration",
-        title="Checkpoint duration",
-        question="How long does a checkpoint take, and how steady is that while tables move?",
-        group="embedded",
-        measurement=MEASUREMENT,
-        figures=(
-            Figure("p50_ms", "median", "ms"),
-            Figure("p99_ms", "p99", "ms"),
-            Figure("mean_ms", "mean", "ms"),
-            Figure("p90_ms", "p90", "ms"),
-            Figure("p999_ms", "p99.9", "ms"),
-            Figure("max_ms", "longest", "ms"),
-            Figure("barrier_p50_ms", "median until all snapshots are taken", "ms"),
-            Figure("upload_p50_ms", "median of the upload behind the barrier", "ms"),
-            Figure("manifest_p50_ms", "median of writing the manifest", "ms"),
-            Figure("checkpoints", "completed in the run", "", "higher"),
-            *_LOAD,
-        ),
-        ratios=_RATIOS,
-        plots=(
-            OverTime("duration_ms", "Checkpoint duration", "ms", log=True),
-            Distribution(
-                ("mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms"),
-                "Checkpoint duration, ms",
-            ),
-        ),
-    ),
-    Experiment(
-        name="checkpoint-size",
-        title="Incremental checkpoint size",
-        question="How much does a checkpoint add to the store, and in how many objects?",
-        group="embedded",
-        measurement=MEASUREMENT,
-        figures=(
-            Figure("incremental_mean_mb", "added, mean", "MB"),
-            Figure("incremental_p99_mb", "added, p99", "MB"),
-            Figure("objects_per_checkpoint", "objects written per checkpoint", ""),
-            Figure("uploaded_mb_per_s", "uploaded a second", "MB/s"),
-            Figure("dollars_per_day", "S3 bill of a day", "$"),
-            Figure("incremental_p50_mb", "added, median", "MB"),
-            Figure("incremental_max_mb", "added, most", "MB"),
-            Figure("requests_per_checkpoint", "requests per checkpoint", ""),
-            Figure("dollars_per_day_requests", "of it for requests", "$"),
-        ),
-        ratios=_RATIOS,
-        plots=(
-            OverTime("incremental_mb", "What a checkpoint adds", "MB", log=True),
-            Bars("incremental_mean_mb", "What a checkpoint adds, mean, MB", log=True),
-        ),
-    ),
-    Experiment(
-        name="overhead",
-        title="Storage overhead",
-        question="What does the log add to what is stored, and do the formulas predict its peak?",
-        group="embedded",
-        measurement=MEASUREMENT,
-        figures=(
-            Figure("full_peak_mb", "full checkpoint, largest", "MB"),
-            Figure("full_mean_mb", "full checkpoint, mean", "MB"),
-            Figure("log_interval_peak_mb", "log before it is cut", "MB"),
-            Figure("predicted_peak_mb", "the same, predicted", "MB", "neither"),
-            Figure("predicted_over_measured", "predicted / measured", "", "neither"),
-            Figure("stored_mean_mb", "stored, mean", "MB"),
-            Figure("stored_peak_mb", "stored, most", "MB"),
-            Figure("log_stored_peak_mb", "log stored, most", "MB"),
-            Figure("estimated_log_stored_peak_mb", "log stored, estimated", "MB", "neither"),
-            Figure("materializations", "new tables that checkpoints build on", "", "neither"),
-            Figure("estimated_checkpoint_ms", "checkpoint, estimated", "ms", "neither"),
-        ),
-        ratios=_RATIOS,
-        plots=(
-            OverTime("full_mb", "Full checkpoint size, its table dotted", "MB", also=("table_mb",)),
-            OverTime("log_mb", "Log of a checkpoint", "MB", also=("predicted_peak_mb",)),
-            OverTime("stored_mb", "All that is stored", "MB"),
-        ),
+    main=("checkpoints_per_minute", "p50_ms", "incremental_mean_mb", "full_peak_mb"),
+    ratios=(Ratio(ON, OFF), Ratio(ON, OFF_RARE)),
+    plots=(
+        Bars(("checkpoints_per_minute",), "Completed checkpoints a minute"),
+        OverTime("duration_ms", "Checkpoint duration", "ms", log=True),
+        Bars(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration", log=True),
+        OverTime("incremental_mb", "What a checkpoint adds", "MB", log=True),
+        OverTime("full_mb", "Full checkpoint size", "MB", also="table_mb"),
+        OverTime("log_mb", "Log of a checkpoint", "MB", also="predicted_peak_mb"),
+        OverTime("stored_mb", "All that is stored", "MB"),
+        OverTime("cpu_cores", "Processor", "cores"),
+        OverTime("wire_mb_per_s", "Network", "MB/s"),
+        OverTime("disk_written_mb_per_s", "Written to local disk", "MB/s"),
+        Bars(("dollars_per_day",), "S3 bill of a day"),
     ),
 )

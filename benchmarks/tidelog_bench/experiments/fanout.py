@@ -1,19 +1,35 @@
 """Objects and requests of a checkpoint against the number of subtasks.
 
 Invariants: every subtask has changes in every checkpoint; what is counted lies between the
-completions of two checkpoints, so it belongs to a whole number of them, and begins when more are
-complete than are retained, so that as much is deleted as is written.
+completions of two checkpoints, so it belongs to a whole number of them, at least one, and begins
+when more are complete than are retained, so that as much is deleted as is written.
 """
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tidelog_bench.embedded.checkpoint_window import CheckpointWindow
-from tidelog_bench.embedded.jobs import fanned_out_count
-from tidelog_bench.embedded.run import measure, spec_of
-from tidelog_bench.experiment import Against, Experiment, Figure, Ratio
-from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
+from tidelog.runtime.graph import Job
+from tidelog.runtime.status.distribution import percentile
+from tidelog.storage import object_names
+from tidelog_bench.embedded.jobs import OFF, ON, ListSource, NullSink
+from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.embedded.run import SOON_S, Run, run_trial, spec_of
+from tidelog_bench.embedded.words import Stages
+from tidelog_bench.experiment import (
+    Bars,
+    Cell,
+    Experiment,
+    Figure,
+    Ratio,
+    Reading,
+    Setting,
+    Size,
+    Trial,
+)
+from tidelog_bench.store.modelled import Totals, Write
+from tidelog_bench.store.pricing import daily
 
 _PARALLELISMS: Final = {
     Size.QUICK: (1, 50),
@@ -37,6 +53,7 @@ _FIXED: Final[dict[str, Setting]] = {
 }
 _DRAWS: Final = 100_000
 _LONGEST_S: Final = 600.0
+_TABLES: Final = (object_names.TABLES, object_names.MATERIALIZATIONS)
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -46,11 +63,39 @@ def cells(size: Size) -> Sequence[Cell]:
     return [
         Cell(
             {**_FIXED, **times, "parallelism": parallelism},
-            ("on", "off"),
+            (ON, OFF),
             2.0 + parallelism / 40 + settle + times["seconds"],
         )
         for parallelism in _PARALLELISMS[size]
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointWindow:
+    """Counting begins with the completion of checkpoint number `settling`. It ends after
+    `checkpoints` more, or with the first one that completes after `seconds`.
+    """
+
+    settling: int
+    checkpoints: int
+    seconds: float
+
+    async def watch(self, run: Run, moments: list[tuple[int, Totals]]) -> None:
+        """Note completions and what the store had been asked for, then end the measured time."""
+        while run.begun is None:
+            await CLOCK.sleep(SOON_S)
+        while not self._enough(moments):
+            await CLOCK.sleep(SOON_S)
+            last = moments[-1][0] if moments else 0
+            if run.completed >= self.settling and run.completed > last:
+                moments.append((run.completed, run.store.totals()))
+        run.stages.finish()
+
+    def _enough(self, moments: Sequence[tuple[int, Totals]]) -> bool:
+        if len(moments) < 2:
+            return False
+        (first, begin), (last, end) = moments[0], moments[-1]
+        return last - first >= self.checkpoints or end.at - begin.at >= self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,78 +104,91 @@ class _Settings:
     keys_per_subtask: int
     records_per_checkpoint: int
     checkpoint_s: float
-    settling: int
-    checkpoints: int
-    seconds: float
 
 
-def measure_fanout(trial: Trial) -> Reading:
+def fanned_out_count(stages: Stages) -> Job:
+    """Count words in as many subtasks as the job has, fed by one: n channels instead of n x n."""
+    job = Job("word-count")
+    stream = job.source(ListSource(stages.read), parallelism=1).key_by(lambda word: word)
+    stream.aggregate(lambda _: 1, operator.add, name="count").sink(NullSink())
+    return job
+
+
+def measure(trial: Trial) -> Reading:
     """Count what a variant writes and asks for between two completed checkpoints."""
-    settings = trial.read(_Settings)
+    settings, window = trial.read(_Settings), trial.read(CheckpointWindow)
     subtasks = settings.parallelism
     spec = spec_of(
         trial,
         keys=settings.keys_per_subtask * subtasks,
         draws=_DRAWS,
-        changelog=trial.variant == "on",
+        changelog=trial.variant == ON,
         warm_s=0.0,
         seconds=_LONGEST_S,
         rate=settings.records_per_checkpoint * subtasks / settings.checkpoint_s,
-        in_memory_store=True,
     )
-    window = CheckpointWindow(
-        settling=settings.settling, count=settings.checkpoints, seconds=settings.seconds
+    moments: list[tuple[int, Totals]] = []
+    run = run_trial(
+        spec, fanned_out_count, trial.directory, watch=lambda run: window.watch(run, moments)
     )
-    general = measure(
-        spec, lambda stages: fanned_out_count(stages.read), window.watch, room=trial.directory
-    )
+    general, counted = run.figures(), moments[-1][0] - moments[0][0]
+    durations = run.incarnation.driver.metrics.durations_s
+    gone = run.completed - moments[-1][0]
+    durations = durations[len(durations) - gone - counted : len(durations) - gone]
+    figures = figures_of(moments, run.store.writes, durations)
     return Reading(
-        {**window.figures(), "cores_used": general["cores_used"], "rss_mb": general["rss_mb"]},
-        notes={"checkpoints": window.counted, "failed": general["checkpoints_failed"]},
+        figures | {"cores_used": general["cores_used"], "rss_mb": general["rss_mb"]},
+        notes={"checkpoints": counted, "failed": general["checkpoints_failed"]},
     )
 
 
-MEASUREMENT: Final = Measurement("fanout", cells, measure_fanout)
+def figures_of(
+    moments: Sequence[tuple[int, Totals]], writes: Sequence[Write], durations: Sequence[float]
+) -> dict[str, float]:
+    """Per checkpoint; dollars as if there was one a second, whatever this machine can do."""
+    (first, begin), (last, end) = moments[0], moments[-1]
+    objects = [write.name for write in writes if begin.at < write.ended <= end.at]
+    traffic, counted = end.since(begin), last - first
+    return {
+        "objects_per_checkpoint": len(objects) / counted,
+        "table_objects_per_checkpoint": sum(map(_is_table, objects)) / counted,
+        "log_objects_per_checkpoint": sum(
+            name.startswith(object_names.SEGMENTS) for name in objects
+        )
+        / counted,
+        "requests_per_checkpoint": traffic.all_requests / counted,
+        "kb_per_checkpoint": traffic.uploaded_bytes / 1e3 / counted,
+        "dollars_per_day": daily(replace(traffic, seconds=counted)).total,
+        "checkpoints_per_s": counted / traffic.seconds,
+        "p50_ms": percentile(durations, 0.5) * 1e3,
+    }
 
-EXPERIMENTS: Final = (
-    Experiment(
-        name="fanout",
-        title="Objects against parallelism",
-        question="How many objects and requests does a checkpoint take as a job grows wider?",
-        group="embedded",
-        measurement=MEASUREMENT,
-        figures=(
-            Figure("objects_per_checkpoint", "objects per checkpoint", ""),
-            Figure("requests_per_checkpoint", "requests per checkpoint", ""),
-            Figure("dollars_per_day", "S3 bill of a day, at 1/s", "$"),
-            Figure("kb_per_checkpoint", "uploaded per checkpoint", "kB"),
-            Figure("p50_ms", "checkpoint, median", "ms"),
-            Figure("table_objects_per_checkpoint", "table objects per checkpoint", ""),
-            Figure("log_objects_per_checkpoint", "log objects per checkpoint", ""),
-        ),
-        ratios=(Ratio("on", "off"),),
-        plots=(
-            Against(
-                "objects_per_checkpoint",
-                "parallelism",
-                "Objects per checkpoint, by parallelism",
-                log_x=True,
-                log_y=True,
-            ),
-            Against(
-                "requests_per_checkpoint",
-                "parallelism",
-                "Requests per checkpoint, by parallelism",
-                log_x=True,
-                log_y=True,
-            ),
-            Against(
-                "dollars_per_day",
-                "parallelism",
-                "S3 bill of a day in $, a checkpoint a second, by parallelism",
-                log_x=True,
-                log_y=True,
-            ),
-        ),
+
+def _is_table(name: str) -> bool:
+    return name.startswith(_TABLES)
+
+
+EXPERIMENT: Final = Experiment(
+    name="fanout",
+    title="Objects against parallelism",
+    question="How many objects and requests does a checkpoint take as a job grows wider?",
+    group="embedded",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("objects_per_checkpoint", "objects per checkpoint", ""),
+        Figure("requests_per_checkpoint", "requests per checkpoint", ""),
+        Figure("dollars_per_day", "S3 bill of a day, at 1/s", "$"),
+        Figure("kb_per_checkpoint", "uploaded per checkpoint", "kB"),
+        Figure("p50_ms", "checkpoint, median", "ms"),
+        Figure("table_objects_per_checkpoint", "table objects per checkpoint", ""),
+        Figure("log_objects_per_checkpoint", "log objects per checkpoint", ""),
+    ),
+    main=("objects_per_checkpoint",),
+    ratios=(Ratio(ON, OFF),),
+    plots=(
+        Bars(("objects_per_checkpoint",), "Objects per checkpoint", log=True),
+        Bars(("requests_per_checkpoint",), "Requests per checkpoint", log=True),
+        Bars(("dollars_per_day",), "S3 bill of a day, a checkpoint a second", log=True),
     ),
 )

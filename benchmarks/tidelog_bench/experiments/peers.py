@@ -4,8 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import Bars, Experiment, Figure, Ratio
-from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
+from tidelog_bench.experiment import (
+    Bars,
+    Cell,
+    Experiment,
+    Figure,
+    Ratio,
+    Reading,
+    Setting,
+    Size,
+    Trial,
+)
 from tidelog_bench.peers.child import run_program
 from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, interpreter, missing
 from tidelog_bench.peers.task import Task
@@ -66,27 +75,26 @@ def measure(trial: Trial) -> Reading:
     return Reading(outcome.figures, notes=outcome.notes)
 
 
-MEASUREMENT = Measurement("peers", cells, measure, missing)
-
-EXPERIMENTS = (
-    Experiment(
-        "peers",
-        "Word count on other systems",
-        "What does durable state cost here, and on other systems, for the same words?",
-        "peers",
-        MEASUREMENT,
-        figures=(
-            Figure("records_per_s", "throughput", "records/s", "higher"),
-            Figure("cpu_us_per_record", "CPU per record", "us"),
-            Figure("commits", "commits in the measured time", "", "neither"),
-            Figure("durable_mb", "durable bytes at the end", "MB"),
-            Figure("peak_mb", "peak memory", "MB"),
-            Figure("cores_used", "cores used", "", "neither"),
-        ),
-        ratios=tuple(Ratio(TIDELOG.name, name) for name in SYSTEMS if name != TIDELOG.name),
-        plots=(
-            Bars("records_per_s", "Records per second", log=True),
-            Bars("cpu_us_per_record", "Microseconds of CPU per record", log=True),
-        ),
+EXPERIMENT = Experiment(
+    name="peers",
+    title="Word count on other systems",
+    question="What does durable state cost here, and on other systems, for the same words?",
+    group="peers",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("records_per_s", "throughput", "records/s", "higher"),
+        Figure("cpu_us_per_record", "CPU per record", "us"),
+        Figure("commits", "commits in the measured time", "", "neither"),
+        Figure("durable_mb", "durable bytes at the end", "MB"),
+        Figure("peak_mb", "peak memory", "MB"),
+        Figure("cores_used", "cores used", "", "neither"),
     ),
+    main=("records_per_s", "cpu_us_per_record"),
+    ratios=tuple(Ratio(TIDELOG.name, name) for name in SYSTEMS if name != TIDELOG.name),
+    plots=(
+        Bars(("records_per_s",), "Records per second", log=True),
+        Bars(("cpu_us_per_record",), "CPU per record", log=True),
+    ),
+    missing=missing,
 )

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.experiment import Bars, Experiment, Figure
-from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial
-from tidelog_bench.spark.counts import Counts, by_kind, difference, requests, transferred
-from tidelog_bench.spark.prerequisites import missing
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
+from tidelog_bench.spark.batches import Counts, by_kind, difference, requests, transferred
 from tidelog_bench.spark.stores import (
     CHANGELOG_STORE,
     QUICK_JVM,
     RATIOS,
     STORES,
     TIDELOG,
+    missing,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def cells(size: Size) -> Sequence[Cell]:
     """One small cell; one of 64 partitions; or both queries with up to 200 partitions.
 
     The last batch 28 writes version 29: the last snapshot is of version 20, and nine changelogs
-    are replayed; after batch 18 as many, behind version 10. In the small cell, which has the two
+    are replayed; after batch 18 as many, after version 10. In the small cell, which has the two
     stores with changelogs, they are two, of version 13.
     """
     if size is Size.QUICK:
@@ -135,26 +134,26 @@ def _loading(progress: Any) -> dict[str, int]:
     return found
 
 
-MEASUREMENT: Final = Measurement("spark-restore", cells, measure, missing, shares_jvm=True)
-
-EXPERIMENTS: Final = (
-    Experiment(
-        name="spark-restore",
-        title="Restart of a Spark query by state store",
-        question="How soon does a query commit again after a restart, and what does it read?",
-        group="spark",
-        measurement=MEASUREMENT,
-        figures=(
-            Figure("restore_ms", "start of the query to its first commit", "ms"),
-            Figure("first_batch_ms", "first batch", "ms"),
-            Figure("requests", "requests until then", "requests"),
-            Figure("downloaded_mb", "read until then", "MB"),
-            Figure("stored_mb", "size of the checkpoint", "MB", better="neither"),
-        ),
-        ratios=RATIOS,
-        plots=(
-            Bars("restore_ms", "start of the query to its first commit"),
-            Bars("requests", "requests until the first commit", log=True),
-        ),
+EXPERIMENT: Final = Experiment(
+    name="spark-restore",
+    title="Restart of a Spark query by state store",
+    question="How soon does a query commit again after a restart, and what does it read?",
+    group="spark",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("restore_ms", "start of the query to its first commit", "ms"),
+        Figure("first_batch_ms", "first batch", "ms"),
+        Figure("requests", "requests until then", "requests"),
+        Figure("downloaded_mb", "read until then", "MB"),
+        Figure("stored_mb", "size of the checkpoint", "MB", better="neither"),
     ),
+    main=("restore_ms",),
+    ratios=RATIOS,
+    plots=(
+        Bars(("restore_ms",), "Start of the query to its first commit"),
+        Bars(("requests",), "Requests until the first commit", log=True),
+    ),
+    missing=missing,
+    shares_jvm=True,
 )

@@ -8,32 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog_bench.embedded.loads import Intervals
-from tidelog_bench.embedded.run import measure, spec_of
-from tidelog_bench.experiment import Against, Bars, Experiment, Figure, Ratio
-from tidelog_bench.measurement import Cell, Measurement, Reading, Size, Trial
+from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, count_words
+from tidelog_bench.embedded.run import run_trial, spec_of
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 
-
-@dataclass(frozen=True, slots=True)
-class _Variant:
-    changelog: bool
-    rare: bool = False
-    """Checkpoints are as rare as `rare_checkpoint_s` says."""
-    copies: bool = False
-
-
-_VARIANTS: Final = {
-    "on": _Variant(True),
-    "off": _Variant(False),
-    "off-rare": _Variant(False, rare=True),
-    "on-local": _Variant(True, copies=True),
-    "off-local": _Variant(False, copies=True),
-}
 _COMMON: Final = {"latency_ms": 30.0, "mb_per_s": 100.0}
 _TIMES: Final[dict[Size, dict[str, float]]] = {
     Size.QUICK: {
         "checkpoint_s": 0.5,
-        "rare_checkpoint_s": 1.5,
         "materialize_s": 1.5,
         "warm_s": 0.5,
         "seconds": 2.0,
@@ -41,7 +23,6 @@ _TIMES: Final[dict[Size, dict[str, float]]] = {
     },
     Size.STANDARD: {
         "checkpoint_s": 1.0,
-        "rare_checkpoint_s": 5.0,
         "materialize_s": 5.0,
         "warm_s": 2.0,
         "seconds": 10.0,
@@ -49,17 +30,17 @@ _TIMES: Final[dict[Size, dict[str, float]]] = {
     },
     Size.FULL: {
         "checkpoint_s": 1.0,
-        "rare_checkpoint_s": 20.0,
         "materialize_s": 20.0,
         "warm_s": 5.0,
         "seconds": 40.0,
         "draws": 4_000_000,
     },
 }
-_PLAIN: Final = ("on", "off", "off-rare")
-_ALL: Final = tuple(_VARIANTS)
+_ON_LOCAL, _OFF_LOCAL = f"{ON}-local", f"{OFF}-local"
+_PLAIN: Final = (ON, OFF, OFF_RARE)
+_ALL: Final = (*_PLAIN, _ON_LOCAL, _OFF_LOCAL)
 _STATES: Final[dict[Size, tuple[tuple[int, int, bool, tuple[str, ...]], ...]]] = {
-    Size.QUICK: ((200, 50_000, False, (*_PLAIN, "on-local")),),
+    Size.QUICK: ((200, 50_000, False, (*_PLAIN, _ON_LOCAL)),),
     # Longer words at one number of keys, then more of them.
     Size.STANDARD: (
         (16, 50_000, False, _PLAIN),
@@ -89,63 +70,53 @@ def cells(size: Size) -> Sequence[Cell]:
     return found
 
 
-def measure_throughput(trial: Trial) -> Reading:
+@dataclass(frozen=True, slots=True)
+class _Intervals:
+    checkpoint_s: float
+    materialize_s: float
+
+
+def measure(trial: Trial) -> Reading:
     """Run a variant without a limit of its rate."""
-    variant, times = _VARIANTS[trial.variant], trial.read(Intervals)
+    times, copies = trial.read(_Intervals), trial.variant in (_ON_LOCAL, _OFF_LOCAL)
+    rare = trial.variant == OFF_RARE
     spec = spec_of(
         trial,
-        changelog=variant.changelog,
-        checkpoint_s=times.rare_checkpoint_s if variant.rare else times.checkpoint_s,
-        in_memory_store=True,
-        copies=str(trial.directory / "copies") if variant.copies else None,
+        changelog=trial.variant in (ON, _ON_LOCAL),
+        checkpoint_s=times.materialize_s if rare else times.checkpoint_s,
+        copies=str(trial.directory / "copies") if copies else None,
     )
-    found = measure(spec, room=trial.directory)
-    figures = {name: found[name] for name in _FIGURES if name in found}
-    return Reading(figures, notes={"table_uploads": found["snapshots"]})
+    return Reading(run_trial(spec, count_words, trial.directory).figures())
 
 
-_FIGURES: Final[tuple[str, ...]] = (
-    "records_per_s",
-    "cpu_us_per_record",
-    "cores_used",
-    "backpressured_s",
-    "table_mb",
-    "rss_mb",
-    "uploaded_mb_per_s",
-    "checkpoints",
-    "checkpoint_p50_ms",
-    "checkpoints_failed",
-)
-
-EXPERIMENTS: Final = (
-    Experiment(
-        name="throughput",
-        title="Maximum throughput",
-        question="What does durability every second cost, by length of keys and size of state?",
-        group="embedded",
-        measurement=Measurement("throughput", cells, measure_throughput),
-        figures=(
-            Figure("records_per_s", "records a second", "1/s", "higher"),
-            Figure("cpu_us_per_record", "CPU per record", "us"),
-            Figure("checkpoints", "completed checkpoints", "", "higher"),
-            Figure("checkpoint_p50_ms", "checkpoint, median", "ms"),
-            Figure("uploaded_mb_per_s", "uploaded a second", "MB/s"),
-            Figure("backpressured_s", "writers waited for uploads", "s"),
-            Figure("cores_used", "processors used", "", "neither"),
-            Figure("table_mb", "tables", "MB", "neither"),
-            Figure("rss_mb", "memory of the process", "MB"),
-        ),
-        ratios=(
-            Ratio("on", "off"),
-            Ratio("on", "off-rare"),
-            Ratio("on-local", "on"),
-            Ratio("on-local", "off-local"),
-            Ratio("off-local", "off"),
-        ),
-        plots=(
-            Bars("records_per_s", "Records a second"),
-            Against("records_per_s", "keys", "Records a second by number of keys", log_x=True),
-            Bars("cpu_us_per_record", "CPU per record, us"),
-        ),
+EXPERIMENT: Final = Experiment(
+    name="throughput",
+    title="Maximum throughput",
+    question="What does durability every second cost, by length of keys and size of state?",
+    group="embedded",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("records_per_s", "records a second", "1/s", "higher"),
+        Figure("cpu_us_per_record", "CPU per record", "us"),
+        Figure("checkpoints", "completed checkpoints", "", "higher"),
+        Figure("checkpoint_p50_ms", "checkpoint, median", "ms"),
+        Figure("uploaded_mb_per_s", "uploaded a second", "MB/s"),
+        Figure("backpressured_s", "writers waited for uploads", "s"),
+        Figure("cores_used", "processors used", "", "neither"),
+        Figure("table_mb", "tables", "MB", "neither"),
+        Figure("rss_mb", "memory of the process", "MB"),
+    ),
+    main=("records_per_s",),
+    ratios=(
+        Ratio(ON, OFF),
+        Ratio(ON, OFF_RARE),
+        Ratio(_ON_LOCAL, ON),
+        Ratio(_ON_LOCAL, _OFF_LOCAL),
+        Ratio(_OFF_LOCAL, OFF),
+    ),
+    plots=(
+        Bars(("records_per_s",), "Records a second"),
+        Bars(("cpu_us_per_record",), "CPU per record"),
     ),
 )

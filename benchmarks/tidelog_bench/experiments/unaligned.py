@@ -1,18 +1,37 @@
 """Back-pressure: barriers that wait, that switch after a while, and that always overtake.
 
-Invariant: the variants of a pair differ in nothing but what barriers do.
+Invariants: the variants of a pair differ in nothing but what barriers do; the sink holds the whole
+process for each buffer, so every channel before it is full.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
-from tidelog.runtime.config import UnalignedMode
-from tidelog.runtime.status.distribution import percentile
-from tidelog_bench.embedded.pressure import Completed, Pressed, Pressure, press
-from tidelog_bench.experiment import Bars, Distribution, Experiment, Figure, OverTime, Ratio
-from tidelog_bench.measurement import Cell, Measurement, Reading, Setting, Size, Trial, downsampled
-from tidelog_bench.store.latency import LatencyProfile
+from tidelog.checkpoint.schedule import Schedule
+from tidelog.connectors.program.rate import Rate
+from tidelog.runtime.config import UnalignedConfig, UnalignedMode
+from tidelog.runtime.graph import Job
+from tidelog.runtime.status.observe import status_of
+from tidelog_bench.embedded.checkpoints import Completed, checkpoints_of, durations
+from tidelog_bench.embedded.jobs import NullSink
+from tidelog_bench.embedded.meter import CLOCK, Mark
+from tidelog_bench.embedded.run import Run, run_trial, spec_of
+from tidelog_bench.experiment import (
+    Bars,
+    Cell,
+    Experiment,
+    Figure,
+    OverTime,
+    Ratio,
+    Reading,
+    Setting,
+    Size,
+    Trial,
+    downsampled,
+)
 
 _MODES: Final[dict[str, UnalignedMode]] = {
     "aligned": "off",
@@ -57,6 +76,9 @@ _CELLS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
         _FREE | {"seconds": 30.0},
     ),
 }
+_KEYS: Final = 50_000
+_NEVER_S: Final = 1e6
+_ALL: Final = 1_000_000
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -69,35 +91,72 @@ def cells(size: Size) -> Sequence[Cell]:
     return found
 
 
-def measure_unaligned(trial: Trial) -> Reading:
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """What the settings of a trial say of its load; times in seconds."""
+
+    timeout_s: float
+    """Seconds until barriers switch."""
+    parallelism: int
+    channel_buffers: int
+    sink_ms: float
+    """How long the sink holds a buffer; 0: there is no back-pressure."""
+    checkpoint_s: float
+    warm_s: float
+    seconds: float
+
+    def job(self) -> Job:
+        """Records go by key to an operator whose sink hangs, or are counted without pressure."""
+        job = Job("pressure")
+        words = job.source(Rate(None, splits=self.parallelism)).map_batches(_words)
+        keyed = words.key_by(lambda word: word)
+        counted = keyed.map(len) if self.sink_ms else keyed.aggregate(lambda _: 1, int.__add__)
+        counted.sink(NullSink(self.sink_ms / 1e3))
+        return job
+
+    async def watch(self, run: Run) -> None:
+        """Begin and end the measured time by the clock: the sources know of no stages."""
+        await CLOCK.sleep(self.warm_s)
+        run.begin(Mark.now(status_of(run.runner).records_read))
+        await CLOCK.sleep(self.seconds)
+        run.end(Mark.now(status_of(run.runner).records_read))
+
+
+def _words(numbers: Iterable[int]) -> list[str]:
+    return [f"word-{number * 7919 % _KEYS}" for number in numbers]
+
+
+def run_pressure(trial: Trial) -> Run:
+    """Run the job of a variant for its time in this process."""
+    pressure = trial.read(Pressure)
+    options = {
+        "channel_buffers": pressure.channel_buffers,
+        "checkpoint": Schedule(interval=pressure.checkpoint_s, timeout=_NEVER_S),
+        "unaligned": UnalignedConfig(_MODES[trial.variant], pressure.timeout_s),
+    }
+    spec = spec_of(trial, keys=0, draws=0, retain=_ALL, options=options)
+    return run_trial(
+        spec, lambda stages: pressure.job(), trial.directory, watch=pressure.watch, archived=True
+    )
+
+
+def measure(trial: Trial) -> Reading:
     """Run a variant and read its checkpoints."""
-    run = trial.read(Pressure, mode=_MODES[trial.variant], link=trial.read(LatencyProfile))
-    found = press(run, trial.directory)
-    durations = [(c.at_s, c.duration_s * 1e3) for c in found.checkpoints]
-    curve = downsampled([(round(at, 3), round(ms, 2)) for at, ms in durations])
-    return Reading(_figures(found), {"duration_ms": curve})
-
-
-def _figures(found: Pressed) -> dict[str, float]:
-    seconds = found.end.wall - found.start.wall
+    run = run_pressure(trial)
+    found = asyncio.run(checkpoints_of(run))
     figures = {
-        "checkpoints": len(found.checkpoints),
-        "checkpoints_per_minute": len(found.checkpoints) / seconds * 60,
-        "records_per_s": (found.end.records - found.start.records) / seconds,
+        "checkpoints": len(found),
+        "checkpoints_per_minute": len(found) / run.traffic.seconds * 60,
+        "records_per_s": run.figures()["records_per_s"],
     }
-    if not found.checkpoints:
-        return figures
-    durations = [checkpoint.duration_s * 1e3 for checkpoint in found.checkpoints]
-    requests = found.traffic.all_requests
-    return {
-        **figures,
-        "p50_ms": percentile(durations, 0.5),
-        "p90_ms": percentile(durations, 0.9),
-        "p99_ms": percentile(durations, 0.99),
-        "max_ms": max(durations),
-        "requests_per_checkpoint": requests / len(found.checkpoints),
-        **_in_flight(found.checkpoints),
-    }
+    if found:
+        figures |= {
+            **durations(found),
+            "requests_per_checkpoint": run.traffic.all_requests / len(found),
+            **_in_flight(found),
+        }
+    curve = downsampled([(each.at_s, each.duration_s * 1e3) for each in found])
+    return Reading(figures, {"duration_ms": curve})
 
 
 def _in_flight(checkpoints: Sequence[Completed]) -> dict[str, float]:
@@ -107,51 +166,42 @@ def _in_flight(checkpoints: Sequence[Completed]) -> dict[str, float]:
         for each in checkpoints
     ]
     objects = [len({part.segment for ref in refs for part in ref.log}) for refs in held]
-    delays = [_slowest_delay_ms(each) for each in checkpoints]
     return {
         "unaligned_share": fmean(bool(refs) for refs in held),
         "in_flight_mb": fmean(sum(ref.bytes for ref in refs) for refs in held) / 1e6,
         "in_flight_objects": fmean(objects),
         "in_flight_objects_max": max(objects),
-        "start_delay_ms": fmean(delays),
+        "start_delay_ms": fmean(each.barrier_delay_s for each in checkpoints) * 1e3,
     }
 
 
-def _slowest_delay_ms(checkpoint: Completed) -> float:
-    """How long the first barrier took to the subtask that saw it last."""
-    facts = [state.barrier for _, state in checkpoint.entry.subtasks() if state.barrier is not None]
-    return max((fact.start_delay_ms for fact in facts), default=0)
-
-
-MEASUREMENT: Final = Measurement("unaligned", cells, measure_unaligned)
-
-EXPERIMENTS: Final = (
-    Experiment(
-        name="unaligned",
-        title="Checkpoints under back-pressure",
-        question="What do barriers that overtake records save, and what do they store for it?",
-        group="embedded",
-        measurement=MEASUREMENT,
-        figures=(
-            Figure("checkpoints_per_minute", "completed a minute", "1/min", "higher"),
-            Figure("p50_ms", "duration, median", "ms"),
-            Figure("p99_ms", "duration, p99", "ms"),
-            Figure("in_flight_mb", "in-flight data per checkpoint", "MB"),
-            Figure("in_flight_objects", "objects that hold it, per checkpoint", ""),
-            Figure("records_per_s", "records handled", "1/s", "higher"),
-            Figure("p90_ms", "duration, p90", "ms"),
-            Figure("max_ms", "duration, longest", "ms"),
-            Figure("start_delay_ms", "until a barrier reached the last subtask", "ms"),
-            Figure("unaligned_share", "checkpoints in which barriers overtook", "", "neither"),
-            Figure("in_flight_objects_max", "objects of in-flight data, most", ""),
-            Figure("requests_per_checkpoint", "requests of all kinds per checkpoint", ""),
-            Figure("checkpoints", "completed in the run", "", "higher"),
-        ),
-        ratios=(Ratio("unaligned", "aligned"), Ratio("timeout", "aligned")),
-        plots=(
-            OverTime("duration_ms", "Checkpoint duration", "ms", log=True),
-            Bars("checkpoints_per_minute", "Completed checkpoints a minute"),
-            Distribution(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration, ms"),
-        ),
+EXPERIMENT: Final = Experiment(
+    name="unaligned",
+    title="Checkpoints under back-pressure",
+    question="What do barriers that overtake records save, and what do they store for it?",
+    group="embedded",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("checkpoints_per_minute", "completed a minute", "1/min", "higher"),
+        Figure("p50_ms", "duration, median", "ms"),
+        Figure("p99_ms", "duration, p99", "ms"),
+        Figure("in_flight_mb", "in-flight data per checkpoint", "MB"),
+        Figure("in_flight_objects", "objects that hold it, per checkpoint", ""),
+        Figure("records_per_s", "records handled", "1/s", "higher"),
+        Figure("p90_ms", "duration, p90", "ms"),
+        Figure("max_ms", "duration, longest", "ms"),
+        Figure("start_delay_ms", "until a barrier reached the last subtask", "ms"),
+        Figure("unaligned_share", "checkpoints in which barriers overtook", "", "neither"),
+        Figure("in_flight_objects_max", "objects of in-flight data, most", ""),
+        Figure("requests_per_checkpoint", "requests of all kinds per checkpoint", ""),
+        Figure("checkpoints", "completed in the run", "", "higher"),
+    ),
+    main=("checkpoints_per_minute", "p50_ms"),
+    ratios=(Ratio("unaligned", "aligned"), Ratio("timeout", "aligned")),
+    plots=(
+        OverTime("duration_ms", "Checkpoint duration", "ms", log=True),
+        Bars(("checkpoints_per_minute",), "Completed checkpoints a minute"),
+        Bars(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration", log=True),
     ),
 )

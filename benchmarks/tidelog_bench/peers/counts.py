@@ -8,7 +8,7 @@ import collections
 from collections.abc import Mapping
 
 from tidelog.errors import TidelogError
-from tidelog_bench.embedded.workload import Words
+from tidelog_bench.embedded.words import Words
 
 
 def expected(words: Words, position: int) -> collections.Counter[str]:

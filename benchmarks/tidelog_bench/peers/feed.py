@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.embedded.workload import Words
+from tidelog_bench.embedded.words import Words
 
 _LOOK_S: Final = 0.2
 

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidelog_bench.embedded.stages import Stages
-from tidelog_bench.embedded.workload import Words, Workload, draw
+from tidelog_bench.embedded.words import Stages, Words, Workload, draw
 
 
 @dataclass(frozen=True, slots=True)

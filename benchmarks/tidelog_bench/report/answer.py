@@ -1,25 +1,40 @@
-"""The answer of a session to an experiment's question: its cells with figures and ratios.
+"""The answers of sessions to the questions of experiments: cells with figures, ratios, verdicts.
 
-Invariant: cells keep the order in which they were run, variants the order of the first pair.
+Invariants: an answer takes all its numbers from one session, the newest that measured it; cells
+keep the order in which they were run, variants the order of the first pair.
 """
 
+import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-from tidelog_bench import statistics
-from tidelog_bench.experiment import Experiment, Figure
-from tidelog_bench.measurement import Setting, common, own, settings_key
+from tidelog.errors import ConfigError
+from tidelog_bench.experiment import (
+    Cell,
+    Experiment,
+    Figure,
+    Setting,
+    Size,
+    common,
+    own,
+    settings_key,
+)
+from tidelog_bench.experiments import chosen, experiments
 from tidelog_bench.report.numbers import settings as settings_text
+from tidelog_bench.report.statistics import Spread, Verdict, figures, ratios, verdict
+from tidelog_bench.session.plan import cells, chosen_cells
 from tidelog_bench.session.records import (
     CutRecord,
     FailureRecord,
     Record,
+    SessionRecord,
     SkipRecord,
     TrialRecord,
+    opened,
     trials,
 )
-from tidelog_bench.statistics import Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +42,45 @@ class CellAnswer:
     """What the trials of one cell say."""
 
     settings: Mapping[str, Setting]
-    own: Mapping[str, Setting]
-    """The settings in which the cells of the experiment differ."""
+    label: str
+    """The settings that tell the cell from the others; empty when it is the only one."""
     trials: Sequence[TrialRecord]
-    figures: Mapping[str, Mapping[str, Spread]]
+    medians: Mapping[str, Mapping[str, Spread]]
     """Variant, then figure."""
-    ratios: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    ratios: Mapping[str, Mapping[str, Spread]]
     """`over / under`, then figure."""
+    figures: Sequence[Figure]
+    """Those of the experiment that at least one trial gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The first ratio of a figure, over all cells that have it."""
+
+    figure: Figure
+    ratio: str
+    median: float
+    """The median of the cells' medians."""
+    min: float
+    """The lowest ratio of all pairs of all cells."""
+    max: float
+    verdicts: Sequence[Verdict]
+    """One verdict per cell."""
 
     @property
-    def label(self) -> str:
-        """What tells the cell from the others; empty when it is the only one."""
-        return settings_text(self.own)
+    def says(self) -> str:
+        """What the cells say together."""
+        if len(self.verdicts) == 1:
+            return self.verdicts[0]
+        counted = Counter(self.verdicts)
+        if len(counted) == 1:
+            return f"{self.verdicts[0]} in all {len(self.verdicts)} cells"
+        return ", ".join(f"{counted[kind]} {kind}" for kind in Verdict if counted[kind])
 
     @property
-    def variants(self) -> list[str]:
-        """The variants that were run."""
-        return list(self.figures)
+    def kind(self) -> str:
+        """What all cells say in a word; `mixed` where they disagree."""
+        return self.verdicts[0].name.lower() if len(set(self.verdicts)) == 1 else "mixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,43 +88,96 @@ class Answer:
     """What a session says to one experiment."""
 
     experiment: Experiment
+    session: SessionRecord
     cells: Sequence[CellAnswer]
     common: Mapping[str, Setting]
     """Settings that all cells share."""
     skipped: Sequence[SkipRecord]
-    cut: Sequence[CutRecord]
-    """The pairs that there was no time for, and that were not run later."""
     failures: Sequence[FailureRecord]
     """The failures that no later trial made good."""
+    missing: Sequence[str]
+    """What was planned and is not there, in sentences; empty when the session was complete."""
 
     @property
     def variants(self) -> list[str]:
         """The variants of all cells, in order."""
-        return list(dict.fromkeys(variant for cell in self.cells for variant in cell.variants))
+        return list(dict.fromkeys(variant for cell in self.cells for variant in cell.medians))
 
-    def present(self, figures: Iterable[Figure]) -> list[Figure]:
-        """The figures among these that at least one trial gave."""
-        given = {name for cell in self.cells for of in cell.figures.values() for name in of}
-        return [figure for figure in figures if figure.name in given]
+    @property
+    def headlines(self) -> list[Headline]:
+        """A line for each main figure that could be divided."""
+        known = {figure.name: figure for figure in self.experiment.figures}
+        lines = (self._headline(known[name]) for name in self.experiment.main)
+        return [line for line in lines if line is not None]
+
+    def _headline(self, figure: Figure) -> Headline | None:
+        for ratio in self.experiment.ratios:
+            found = [
+                cell.ratios[ratio.name][figure.name]
+                for cell in self.cells
+                if figure.name in cell.ratios.get(ratio.name, {})
+            ]
+            if found:
+                return Headline(
+                    figure,
+                    ratio.name,
+                    statistics.median(each["median"] for each in found),
+                    min(each["min"] for each in found),
+                    max(each["max"] for each in found),
+                    [verdict(each, figure) for each in found],
+                )
+        return None
 
 
-def answer(experiment: Experiment, records: Iterable[Record]) -> Answer:
+@dataclass(frozen=True, slots=True)
+class LoadedSession:
+    """A session that was read."""
+
+    session: SessionRecord
+    records: Sequence[Record]
+    planned: Mapping[str, Sequence[Cell]]
+    """Experiment, then the cells that the session was to run."""
+
+    @property
+    def stolen(self) -> float:
+        """The largest share of processor time that the host gave to others during a trial."""
+        return max((trial.stolen for trial in trials(self.records)), default=0.0)
+
+    @property
+    def loads(self) -> tuple[float, float] | None:
+        """Lowest and highest load average at the beginning of a trial."""
+        loads = [trial.load for trial in trials(self.records)]
+        return (min(loads), max(loads)) if loads else None
+
+    def of(self, experiment: str) -> list[SkipRecord | FailureRecord | CutRecord | TrialRecord]:
+        """The records of an experiment."""
+        mine = [each for each in self.records if not isinstance(each, SessionRecord)]
+        return [record for record in mine if record.experiment == experiment]
+
+
+def answer(experiment: Experiment, source: LoadedSession) -> Answer:
     """Read an experiment's answer from the records of a session."""
-    kept = list(records)
-    name = experiment.measurement.name
-    by_cell: dict[str, list[TrialRecord]] = {}
-    for trial in trials(kept):
-        if trial.measurement == name:
-            by_cell.setdefault(settings_key(trial.settings), []).append(trial)
-    of_cells = [of[0].settings for of in by_cell.values()]
-    shared = common(of_cells)
+    records, by_cell = source.of(experiment.name), dict[str, list[TrialRecord]]()
+    for trial in trials(records):
+        by_cell.setdefault(settings_key(trial.settings), []).append(trial)
+    shared = common([of[0].settings for of in by_cell.values()])
+    done = {(key, trial.variant, trial.pair) for key, of in by_cell.items() for trial in of}
+    skips = {record.variant: record for record in records if isinstance(record, SkipRecord)}
+    failed = {
+        (settings_key(record.settings), record.variant, record.pair): record
+        for record in records
+        if isinstance(record, FailureRecord)
+    }
+    # A resumed session may say a skip again, or have what it needs.
+    skipped = [skip for name, skip in skips.items() if name not in {name for _, name, _ in done}]
     return Answer(
         experiment,
+        source.session,
         [_cell(experiment, of, shared) for of in by_cell.values()],
         shared,
-        _skips(kept, name, by_cell.values()),
-        _cuts(kept, name),
-        _failures(kept, by_cell, name),
+        skipped,
+        [failure for key, failure in failed.items() if key not in done],
+        _missing(source, experiment.name, by_cell, {skip.variant for skip in skipped}),
     )
 
 
@@ -95,47 +185,91 @@ def _cell(
     experiment: Experiment, of: Iterable[TrialRecord], shared: Mapping[str, Setting]
 ) -> CellAnswer:
     ordered = sorted(of, key=lambda trial: (trial.pair, trial.position))
-    settings = ordered[0].settings
+    given = {name for trial in ordered for name in trial.figures}
     return CellAnswer(
-        settings,
-        own(settings, shared),
+        ordered[0].settings,
+        settings_text(own(ordered[0].settings, shared)),
         ordered,
-        statistics.figures(ordered),
-        statistics.ratios(ordered, experiment.ratios),
+        figures(ordered),
+        ratios(ordered, experiment.ratios),
+        [figure for figure in experiment.figures if figure.name in given],
     )
 
 
-def _skips(
-    records: Iterable[Record], measurement: str, of_cells: Iterable[Sequence[TrialRecord]]
-) -> list[SkipRecord]:
-    """One per variant that never ran: a resumed session may say it again, or have what it needs."""
-    found = {
-        record.variant: record
-        for record in records
-        if isinstance(record, SkipRecord) and record.measurement == measurement
-    }
-    ran = {trial.variant for of in of_cells for trial in of}
-    return [record for variant, record in found.items() if variant not in ran]
+def _missing(
+    source: LoadedSession,
+    experiment: str,
+    there: Mapping[str, Sequence[TrialRecord]],
+    skipped: set[str],
+) -> list[str]:
+    """What was planned and is not there.
+
+    A library that has other cells by now does not know what was planned; then only pairs that
+    cells lack are missing.
+    """
+    planned = {cell.key: cell for cell in source.planned.get(experiment, ())}
+    if not there.keys() <= planned.keys():
+        planned = {
+            key: Cell(of[0].settings, tuple({trial.variant for trial in of}), 0.0)
+            for key, of in there.items()
+        }
+    shared = common([cell.settings for cell in planned.values()])
+    cuts = [record for record in source.of(experiment) if isinstance(record, CutRecord)]
+    sentences = []
+    for key, cell in planned.items():
+        pairs: dict[int, set[str]] = {}
+        for trial in there.get(key, ()):
+            pairs.setdefault(trial.pair, set()).add(trial.variant)
+        variants = set(cell.variants) - skipped
+        whole = sum(found >= variants for found in pairs.values())
+        if variants and whole < source.session.pairs:
+            label = settings_text(own(cell.settings, shared))
+            reasons = [cut.reason for cut in cuts if settings_key(cut.settings) == key]
+            sentences.append(
+                f"{whole} of {source.session.pairs} pairs"
+                + (f" of {label}" if label else "")
+                + (f"; cut: {reasons[-1]}" if reasons else "")
+            )
+    return sentences
 
 
-def _cuts(records: Iterable[Record], measurement: str) -> list[CutRecord]:
-    found: dict[tuple[str, int], CutRecord] = {}
-    for record in records:
-        if isinstance(record, CutRecord | TrialRecord) and record.measurement == measurement:
-            key = settings_key(record.settings), record.pair
-            if isinstance(record, CutRecord):
-                found[key] = record
-            else:
-                found.pop(key, None)
-    return list(found.values())
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Sessions, and an answer per experiment that they were asked for."""
+
+    sessions: Sequence[LoadedSession]
+    answers: Sequence[Answer]
+    unknown: Sequence[str]
+    """Experiments of a session that this version of the library does not have."""
 
 
-def _failures(
-    records: Iterable[Record], by_cell: Mapping[str, Sequence[TrialRecord]], measurement: str
-) -> list[FailureRecord]:
-    found: dict[tuple[str, str, int], FailureRecord] = {}
-    for record in records:
-        if isinstance(record, FailureRecord) and record.measurement == measurement:
-            found[settings_key(record.settings), record.variant, record.pair] = record
-    done = {(cell, trial.variant, trial.pair) for cell, of in by_cell.items() for trial in of}
-    return [failure for key, failure in found.items() if key not in done]
+def report(paths: Sequence[Path]) -> Report:
+    """Read sessions; raises ConfigError."""
+    asked: set[str] = set()
+    unknown: dict[str, None] = {}
+    sessions = []
+    for path in paths:
+        first, records = opened(path)
+        wanted, size = chosen_cells(first.only), Size(first.size)
+        planned: dict[str, Sequence[Cell]] = {}
+        for name in first.names:
+            try:
+                planned |= {each.name: cells(each, size, wanted) for each in chosen((name,))}
+            except ConfigError:
+                unknown[name] = None
+        asked |= planned.keys()
+        sessions.append(LoadedSession(first, records, planned))
+    ordered = [experiment for experiment in experiments().values() if experiment.name in asked]
+    return Report(sessions, answers(sessions, ordered), list(unknown))
+
+
+def answers(sessions: Sequence[LoadedSession], asked: Iterable[Experiment]) -> list[Answer]:
+    """In the order of the experiments; each from the newest session that has touched it."""
+    newest_first = sorted(sessions, key=lambda each: each.session.started, reverse=True)
+    return [
+        answer(
+            experiment,
+            next((each for each in newest_first if each.of(experiment.name)), newest_first[0]),
+        )
+        for experiment in asked
+    ]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tidelog_bench.measurement import Setting
+from tidelog_bench.experiment import Setting
 
 _TO: Final = "\N{EN DASH}"
 _UNITS: Final = {

@@ -1,28 +1,92 @@
-"""Which trials a session does, in which order, which are left, how long they take, and how long
-they may take.
+"""What a session does: the trials that a user asks for or that an interrupted session lacks, in
+which order, how long they take, and how long they may take.
 
 Invariants: the variants of a pair run one after the other, every other pair in reverse order; a
-pair counts as done only when all its variants are, so no ratio is formed across an interruption.
+pair counts as done only when all its variants are, so no ratio is formed across an interruption; a
+session goes on only where it began: the same source, the same processor.
 """
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
 
-from tidelog_bench.experiment import Experiment
-from tidelog_bench.measurement import Cell, Measurement, Setting, Size, settings_key
-from tidelog_bench.session.records import TrialRecord
+import msgspec
 
+from tidelog.effects import Clock
+from tidelog.errors import ConfigError
+from tidelog_bench.experiment import Cell, Experiment, Setting, Size, settings_key
+from tidelog_bench.session import environment
+from tidelog_bench.session.records import Record, SessionRecord, SkipRecord, TrialRecord, opened
+
+QUICK_S: Final = 570.0
+"""What a quick session of one pair may take: ten minutes with what begins and ends it."""
 Chosen = Callable[[dict[str, Setting]], bool]
 PairKey = tuple[str, str, int]
-"""Measurement, cell and pair."""
+"""Experiment, cell and pair."""
+
+
+def timestamp(clock: Clock) -> str:
+    """Now, in UTC to the second."""
+    return datetime.fromtimestamp(clock.now_ms() / 1e3, UTC).isoformat(timespec="seconds")
+
+
+def request(
+    names: Sequence[str],
+    size: Size,
+    pairs: int,
+    seed: int,
+    restrictions: Sequence[str],
+    clock: Clock,
+) -> SessionRecord:
+    """What the user asks for, on this machine, now."""
+    started = timestamp(clock)
+    return SessionRecord(
+        session=f"{datetime.fromisoformat(started):%Y%m%dT%H%M%SZ}-{size}",
+        started=started,
+        size=size.value,
+        pairs=pairs,
+        seed=seed,
+        names=list(names),
+        only=list(restrictions),
+        limit_s=QUICK_S * pairs if size is Size.QUICK else None,
+        machine=environment.machine() | {"load": environment.load()},
+        versions=environment.versions(),
+        revision=environment.revision(),
+        source=environment.source_digest(),
+    )
+
+
+def resumed(path: Path, clock: Clock) -> tuple[SessionRecord, list[Record]]:
+    """What was asked for, on this machine now, and the records so far; raises ConfigError."""
+    first, records = opened(path)
+    now = request(first.names, Size(first.size), first.pairs, first.seed, first.only, clock)
+    now = msgspec.structs.replace(now, session=first.session)
+    for what, then, here in (
+        ("source of the library", first.source, now.source),
+        ("processor", _processor(first), _processor(now)),
+    ):
+        if then != here:
+            raise ConfigError(
+                f"--resume {first.session}",
+                expected=f"the {what} that the session began with, {then}",
+                found=str(here),
+                action="begin a new session; figures of two cannot be mixed",
+            )
+    return now, records
+
+
+def _processor(session: SessionRecord) -> tuple[Any, Any]:
+    return session.machine.get("cpu"), session.machine.get("cores")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One trial to be done."""
 
-    measurement: Measurement
+    experiment: Experiment
     cell: Cell
     """The cell with those of its variants that can run here."""
     variant: str
@@ -32,55 +96,87 @@ class Step:
     @property
     def pair_key(self) -> PairKey:
         """The pair that the trial belongs to."""
-        return self.measurement.name, self.cell.key, self.pair
+        return self.experiment.name, self.cell.key, self.pair
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A variant that cannot run here, and why."""
+def planned(
+    experiments: Sequence[Experiment], asked: SessionRecord
+) -> tuple[list[Step], list[SkipRecord]]:
+    """All trials of a session, and what cannot run here; raises ConfigError for no trial."""
+    wanted, size = chosen_cells(asked.only), Size(asked.size)
+    found: list[Step] = []
+    skipped: list[SkipRecord] = []
+    for experiment in experiments:
+        of = cells(experiment, size, wanted)
+        absent = missing(experiment, of)
+        skipped += absent
+        found += steps(experiment, of, absent, asked.pairs)
+    if not found and not skipped:
+        raise ConfigError(
+            f"--only {' '.join(asked.only)}",
+            expected=f"a setting of a cell of {', '.join(asked.names)} ({size})",
+            found="no cell that has it",
+            action=f"see the settings with `tidelog bench list --json --{size}`",
+        )
+    return found, skipped
 
-    measurement: str
-    variant: str
-    reason: str
+
+def chosen_cells(restrictions: Iterable[str]) -> Chosen:
+    """Choose cells by KEY=VALUE; a key that is given several times takes any of its values.
+
+    Raises ConfigError for one without `=`.
+    """
+    wanted: dict[str, set[str]] = {}
+    for restriction in restrictions:
+        key, equals, value = restriction.partition("=")
+        if not equals:
+            raise ConfigError(
+                f"--only {restriction}",
+                expected="KEY=VALUE, a setting of a cell",
+                found=restriction,
+                action="see the settings with `tidelog bench list --json`",
+            )
+        wanted.setdefault(key, set()).add(value)
+    return lambda settings: all(
+        key in settings and str(settings[key]) in values for key, values in wanted.items()
+    )
 
 
-def measurements(experiments: Iterable[Experiment]) -> list[Measurement]:
-    """The measurements that the experiments read, each once, in their order."""
-    found = {experiment.measurement.name: experiment.measurement for experiment in experiments}
-    return list(found.values())
-
-
-def cells(measurement: Measurement, size: Size, chosen: Chosen) -> list[Cell]:
+def cells(experiment: Experiment, size: Size, chosen: Chosen) -> list[Cell]:
     """The chosen cells of a size."""
-    return [cell for cell in measurement.cells(size) if chosen(dict(cell.settings))]
+    return [cell for cell in experiment.cells(size) if chosen(dict(cell.settings))]
 
 
-def missing(measurement: Measurement, of: Iterable[Cell]) -> list[Missing]:
+def missing(experiment: Experiment, of: Iterable[Cell]) -> list[SkipRecord]:
     """The variants of these cells that cannot run here."""
     variants = dict.fromkeys(variant for cell in of for variant in cell.variants)
-    reasons = ((variant, measurement.missing(variant)) for variant in variants)
-    return [Missing(measurement.name, variant, reason) for variant, reason in reasons if reason]
+    reasons = ((variant, experiment.missing(variant)) for variant in variants)
+    return [
+        SkipRecord(experiment=experiment.name, variant=variant, reason=reason)
+        for variant, reason in reasons
+        if reason
+    ]
 
 
 def steps(
-    measurement: Measurement, of: Iterable[Cell], absent: Iterable[Missing], pairs: int
+    experiment: Experiment, of: Iterable[Cell], absent: Iterable[SkipRecord], pairs: int
 ) -> Iterator[Step]:
-    """All trials of a measurement, in order."""
-    without = {gap.variant for gap in absent}
+    """All trials of an experiment, in order."""
+    without = {skip.variant for skip in absent}
     for cell in of:
         variants = tuple(variant for variant in cell.variants if variant not in without)
-        runnable = Cell(cell.settings, variants, cell.expected_s)
+        runnable = replace(cell, variants=variants)
         for pair in range(pairs):
             order = variants if pair % 2 == 0 else variants[::-1]
             for position, variant in enumerate(order):
-                yield Step(measurement, runnable, variant, pair, position)
+                yield Step(experiment, runnable, variant, pair, position)
 
 
 def left(planned: Sequence[Step], recorded: Iterable[TrialRecord]) -> list[Step]:
     """What is still to be done; a pair that lacks a variant is done again from its start."""
     done: dict[PairKey, set[str]] = {}
     for trial in recorded:
-        key = trial.measurement, settings_key(trial.settings), trial.pair
+        key = trial.experiment, settings_key(trial.settings), trial.pair
         done.setdefault(key, set()).add(trial.variant)
     return [
         step
@@ -89,15 +185,13 @@ def left(planned: Sequence[Step], recorded: Iterable[TrialRecord]) -> list[Step]
     ]
 
 
-_OVERHEAD_S = 0.5
+_OVERHEAD_S: Final = 0.5
 """Start and end of a process, which no cell's guess contains."""
 
 
 class TimeLeft:
-    """How many seconds trials still take, learned from those that have ended.
-
-    From the nearest thing that was seen: the same cell and variant, else the same measurement's
-    ratio of taken to expected, else that of the whole session.
+    """How many seconds trials still take: what the same cell and variant took; else what was
+    expected, times how much longer than that others of the experiment took, or those of all.
     """
 
     def __init__(self) -> None:
@@ -108,33 +202,29 @@ class TimeLeft:
         """Note how long a trial took."""
         self._seen[_key(step)] = taken_s
         factor = taken_s / (step.cell.expected_s + _OVERHEAD_S)
-        self._factors.setdefault(step.measurement.name, []).append(factor)
+        self._factors.setdefault(step.experiment.name, []).append(factor)
 
     def of(self, step: Step) -> float:
         """How long a trial will take."""
-        seen = self._seen.get(_key(step))
-        if seen is not None:
+        if (seen := self._seen.get(_key(step))) is not None:
             return seen
-        return (step.cell.expected_s + _OVERHEAD_S) * self._factor(step.measurement.name)
+        of_all = [factor for factors in self._factors.values() for factor in factors]
+        factors = self._factors.get(step.experiment.name, of_all) or [1.0]
+        return (step.cell.expected_s + _OVERHEAD_S) * statistics.median(factors)
 
     def total(self, steps: Iterable[Step]) -> float:
         """How long all of these will take."""
         return sum(map(self.of, steps))
 
-    def _factor(self, measurement: str) -> float:
-        of_all = [factor for factors in self._factors.values() for factor in factors]
-        factors = self._factors.get(measurement, of_all)
-        return statistics.median(factors) if factors else 1.0
-
 
 def may_end(steps: Sequence[Step], remaining: TimeLeft, now: float, ends: float) -> float:
-    """When the measurement of the first of these steps has to be over, so that all are by `ends`.
+    """When the experiment of the first of these steps has to end, so that all have by `ends`.
 
     It has its share of the time that is left: what earlier ones did not need is shared by all.
     """
-    mine = [step for step in steps if step.measurement is steps[0].measurement]
+    mine = [step for step in steps if step.experiment is steps[0].experiment]
     return now + max(0.0, ends - now) * remaining.total(mine) / remaining.total(steps)
 
 
 def _key(step: Step) -> tuple[str, str, str]:
-    return step.measurement.name, step.cell.key, step.variant
+    return step.experiment.name, step.cell.key, step.variant

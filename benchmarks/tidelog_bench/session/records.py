@@ -7,7 +7,6 @@ session's name begins with the time it started, so names sort by age.
 
 import os
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.errors import ConfigError, usable_path
-from tidelog_bench.measurement import Points, Setting, Size, settings_key
+from tidelog_bench.experiment import Points, Setting, settings_key
+from tidelog_bench.experiments import RENAMED
 
-FORMAT = 1
+FORMAT: Final = 1
 
 
 class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True):
@@ -43,10 +43,19 @@ class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True
     format: int = FORMAT
 
 
-class TrialRecord(msgspec.Struct, tag="trial", tag_field="kind", frozen=True):
+class OfExperiment(msgspec.Struct, tag_field="kind", frozen=True, kw_only=True):
+    """A record of an experiment, under the name that it has now."""
+
+    experiment: str = msgspec.field(name="measurement")
+
+    def __post_init__(self) -> None:
+        now = RENAMED.get(self.experiment, self.experiment)
+        msgspec.structs.force_setattr(self, "experiment", now)
+
+
+class TrialRecord(OfExperiment, tag="trial", frozen=True, kw_only=True):
     """One run of one variant."""
 
-    measurement: str
     settings: dict[str, Setting]
     variant: str
     pair: int
@@ -65,46 +74,36 @@ class TrialRecord(msgspec.Struct, tag="trial", tag_field="kind", frozen=True):
     notes: dict[str, Any] = {}
 
 
-class SkipRecord(msgspec.Struct, tag="skipped", tag_field="kind", frozen=True):
+class SkipRecord(OfExperiment, tag="skipped", frozen=True, kw_only=True):
     """A variant that could not run here."""
 
-    measurement: str
     variant: str
     reason: str
 
 
-class FailureRecord(msgspec.Struct, tag="failed", tag_field="kind", frozen=True):
+class FailureRecord(OfExperiment, tag="failed", frozen=True, kw_only=True):
     """A trial that raised; it is tried again when the session is resumed."""
 
-    measurement: str
     settings: dict[str, Setting]
     variant: str
     pair: int
     error: str
 
 
-class CutRecord(msgspec.Struct, tag="cut", tag_field="kind", frozen=True):
+class CutRecord(OfExperiment, tag="cut", frozen=True, kw_only=True):
     """A pair that a session with a limit had no time for; it is run when the session is resumed."""
 
-    measurement: str
     settings: dict[str, Setting]
     pair: int
     reason: str
 
 
-class ResultRecord(msgspec.Struct, tag="result", tag_field="kind", frozen=True):
-    """What the pairs of one cell say together, for readers that want no arithmetic."""
-
-    measurement: str
-    settings: dict[str, Setting]
-    figures: dict[str, dict[str, dict[str, float]]]
-    """Variant, then figure, then median, min, max and n."""
-    ratios: dict[str, dict[str, dict[str, Any]]]
-    """`over / under`, then figure, then median, min, max, n and `pairs`, the ratio of each."""
+class _Summary(msgspec.Struct, tag="result", tag_field="kind", frozen=True):
+    """Medians that earlier versions wrote into their sessions."""
 
 
-Record = SessionRecord | TrialRecord | SkipRecord | FailureRecord | CutRecord | ResultRecord
-_DECODER = msgspec.json.Decoder(Record)
+Record = SessionRecord | TrialRecord | SkipRecord | FailureRecord | CutRecord
+_DECODER = msgspec.json.Decoder(Record | _Summary)
 
 
 def append(path: Path, record: Record) -> None:
@@ -139,7 +138,7 @@ def read(path: Path) -> Iterator[Record]:
         data = path.read_bytes()
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
-            yield _DECODER.decode(line)
+            record = _DECODER.decode(line)
         except (msgspec.ValidationError, msgspec.DecodeError) as cause:
             raise ConfigError(
                 f"results {path}, line {number}",
@@ -147,25 +146,38 @@ def read(path: Path) -> Iterator[Record]:
                 found=str(cause),
                 action="was the file edited? take the line out or use another session",
             ) from cause
+        if not isinstance(record, _Summary):
+            yield record
 
 
-def trials(records: Iterable[Record]) -> list[TrialRecord]:
-    """The trials that count: of two of one pair and variant, as a resumed session has, the last."""
+def opened(path: Path) -> tuple[SessionRecord, list[Record]]:
+    """A session's first record and all records; raises ConfigError."""
+    records = list(read(path))
+    first = records[0] if records else None
+    if not isinstance(first, SessionRecord):
+        raise ConfigError(
+            f"results {path}",
+            expected="a session's record on the first line",
+            found="none" if first is None else type(first).__name__,
+            action="is this the file of a session? see `tidelog bench sessions`",
+        )
+    return first, records
+
+
+def trials(records: Iterable[Record], experiment: str | None = None) -> list[TrialRecord]:
+    """The trials, or those of one experiment, that count: of two of one pair and variant, as a
+    resumed session has, the last.
+    """
     found: dict[tuple[str, str, str, int], TrialRecord] = {}
     for record in records:
-        if isinstance(record, TrialRecord):
+        if isinstance(record, TrialRecord) and experiment in (None, record.experiment):
             cell = settings_key(record.settings)
-            found[record.measurement, cell, record.variant, record.pair] = record
+            found[record.experiment, cell, record.variant, record.pair] = record
     return list(found.values())
 
 
 DIRECTORY: Final = Path("benchmarks/results")
 LATEST: Final = "latest"
-
-
-def session_name(started: datetime, size: Size) -> str:
-    """The name of a session that starts now."""
-    return f"{started:%Y%m%dT%H%M%SZ}-{size}"
 
 
 def free(directory: Path, name: str) -> str:
@@ -206,17 +218,3 @@ def find(reference: str, directory: Path) -> Path:
         found=f"{found}: {', '.join(path.stem for path in matching)}" if matching else found,
         action="name one that exists, or give --results",
     )
-
-
-def opened(path: Path) -> tuple[SessionRecord, list[Record]]:
-    """A session's first record and all records; raises ConfigError."""
-    records = list(read(path))
-    first = records[0] if records else None
-    if not isinstance(first, SessionRecord):
-        raise ConfigError(
-            f"results {path}",
-            expected="a session's record on the first line",
-            found="none" if first is None else type(first).__name__,
-            action="is this the file of a session? see `tidelog bench sessions`",
-        )
-    return first, records

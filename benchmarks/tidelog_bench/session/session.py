@@ -11,27 +11,22 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
 from tidelog.effects import Clock
-from tidelog_bench import statistics
-from tidelog_bench.experiment import Experiment, Ratio
-from tidelog_bench.measurement import Measurement, Reading, Trial
-from tidelog_bench.session import environment, plan
+from tidelog_bench.experiment import Reading, Trial
+from tidelog_bench.session import environment
 from tidelog_bench.session.children import Child, ChildError
-from tidelog_bench.session.plan import Missing, PairKey, Step, TimeLeft
+from tidelog_bench.session.plan import PairKey, Step, TimeLeft, may_end, timestamp
 from tidelog_bench.session.records import (
     CutRecord,
     FailureRecord,
     Record,
-    ResultRecord,
     SessionRecord,
     SkipRecord,
     TrialRecord,
     append,
-    trials,
 )
 
 _LOOK_S: Final = 0.25
@@ -43,7 +38,7 @@ _OUTPUT_LINES: Final = 15
 
 
 class _OutOfTimeError(Exception):
-    """A trial had not ended when its measurement had to be over."""
+    """A trial had not ended when its experiment had to."""
 
 
 class Listener(Protocol):
@@ -53,7 +48,7 @@ class Listener(Protocol):
         """A trial begins; it is the `number`-th, from 1."""
         ...
 
-    def tick(self, running_s: float, expected_s: float, left_s: float) -> None:
+    def tick(self, running_s: float, left_s: float) -> None:
         """A trial has been running for so long; all that is left takes so long."""
         ...
 
@@ -67,54 +62,51 @@ class Session:
     """Runs steps and appends to a file."""
 
     path: Path
-    experiments: Sequence[Experiment]
     seed: int
     clock: Clock
     listener: Listener
     records: list[Record]
     """All of this session so far; grows."""
-    interrupted: Callable[[], bool] = lambda: False
-    """Looked at several times a second; a trial that runs is given up."""
-    limit_s: float | None = None
-    """Seconds for all steps; each measurement has a share of them, and what does not fit is cut."""
+    limit_s: float | None
+    """Seconds for all steps; each experiment has a share of them, and what does not fit is cut."""
     remaining: TimeLeft = field(default_factory=TimeLeft)
     failures: int = 0
     cuts: int = 0
     """Pairs that were cut."""
+    _interrupted: Callable[[], bool] = field(default=lambda: False, init=False)
     _ends: float | None = field(default=None, init=False)
-    _measurement_ends: float | None = field(default=None, init=False)
+    _experiment_ends: float | None = field(default=None, init=False)
     _cut: set[PairKey] = field(default_factory=set, init=False)
     _shared: Child | None = field(default=None, init=False)
 
-    def begin(self, asked: SessionRecord, gaps: Iterable[Missing]) -> None:
+    def begin(self, asked: SessionRecord, skipped: Iterable[SkipRecord]) -> None:
         """Record what was asked for, and what of it cannot run here."""
         self._record(asked, 0.0)
-        for gap in gaps:
-            record = SkipRecord(gap.measurement, gap.variant, gap.reason)
+        for record in skipped:
             if record not in self.records:
                 self._record(record, 0.0)
 
-    def run(self, steps: Sequence[Step]) -> None:
-        """Run all steps, as far as there is time; raises KeyboardInterrupt when interrupted."""
+    def run(self, steps: Sequence[Step], interrupted: Callable[[], bool]) -> None:
+        """Run all steps, as far as there is time; raises KeyboardInterrupt when interrupted, which
+        is looked at several times a second: the trial that runs is given up.
+        """
+        self._interrupted = interrupted
         now = self.clock.monotonic()
         self._ends = now + self.limit_s if self.limit_s is not None else None
         try:
-            for number, step in enumerate(steps):
+            for number in range(len(steps)):
                 self._step(number, steps)
-                after = steps[number + 1 :]
-                if not after or after[0].cell is not step.cell:
-                    self._summarise(step)
         finally:
             self._leave_shared()
 
     def _step(self, number: int, steps: Sequence[Step]) -> None:
-        if self.interrupted():
+        if self._interrupted():
             raise KeyboardInterrupt
         step, after = steps[number], steps[number + 1 :]
-        begins = number == 0 or steps[number - 1].measurement is not step.measurement
+        begins = number == 0 or steps[number - 1].experiment is not step.experiment
         if begins and self._ends is not None:
             now = self.clock.monotonic()
-            self._measurement_ends = plan.may_end(steps[number:], self.remaining, now, self._ends)
+            self._experiment_ends = may_end(steps[number:], self.remaining, now, self._ends)
         if step.pair_key in self._cut or self._has_no_time(steps[number:], first=begins):
             return
         self.listener.begin(step, number + 1)
@@ -122,8 +114,8 @@ class Session:
         self._record(record, self._left_s(after))
 
     def _has_no_time(self, steps: Sequence[Step], *, first: bool) -> bool:
-        """Whether the pair that begins here is cut; the first one of a measurement is tried."""
-        if self._measurement_ends is None or first or steps[0].position > 0:
+        """Whether the pair that begins here is cut; the first one of an experiment is tried."""
+        if self._experiment_ends is None or first or steps[0].position > 0:
             return False
         pair = [step for step in steps if step.pair_key == steps[0].pair_key]
         needed, left = self.remaining.total(pair), self._seconds_left()
@@ -133,18 +125,23 @@ class Session:
         return needed > left
 
     def _seconds_left(self) -> float:
-        """Until the measurement has to be over."""
-        assert self._measurement_ends is not None
-        return self._measurement_ends - self.clock.monotonic()
+        """Until the experiment has to end."""
+        assert self._experiment_ends is not None
+        return self._experiment_ends - self.clock.monotonic()
 
     def _cut_pair(self, step: Step, reason: str) -> CutRecord:
         self._cut.add(step.pair_key)
         self.cuts += 1
-        return CutRecord(step.measurement.name, dict(step.cell.settings), step.pair, reason)
+        return CutRecord(
+            experiment=step.experiment.name,
+            settings=dict(step.cell.settings),
+            pair=step.pair,
+            reason=reason,
+        )
 
-    def _left_s(self, steps: Iterable[Step]) -> float:
+    def _left_s(self, steps: Iterable[Step], more_s: float = 0.0) -> float:
         """How long these take: no longer than the session may."""
-        total = self.remaining.total(steps)
+        total = more_s + self.remaining.total(steps)
         if self._ends is None:
             return total
         return min(total, max(0.0, self._ends - self.clock.monotonic()))
@@ -155,6 +152,7 @@ class Session:
         self.listener.recorded(record, left_s)
 
     def _trial(self, step: Step, after: Sequence[Step]) -> TrialRecord | FailureRecord | CutRecord:
+        settings = dict(step.cell.settings)
         with tempfile.TemporaryDirectory(prefix="tidelog-bench-", ignore_cleanup_errors=True) as at:
             room = Path(at)
             (room / "trial").mkdir()
@@ -167,16 +165,19 @@ class Session:
                 return self._cut_pair(step, str(error))
             except ChildError as error:
                 self.failures += 1
-                text = "\n".join(filter(None, [_tail(room / "output"), str(error).strip()]))
                 return FailureRecord(
-                    step.measurement.name, dict(step.cell.settings), step.variant, step.pair, text
+                    experiment=step.experiment.name,
+                    settings=settings,
+                    variant=step.variant,
+                    pair=step.pair,
+                    error="\n".join(filter(None, [_tail(room / "output"), str(error).strip()])),
                 )
             taken = self.clock.monotonic() - begun
             stolen = environment.ProcessorTime.now().stolen_since(before)
         self.remaining.learn(step, taken)
         return TrialRecord(
-            measurement=step.measurement.name,
-            settings=dict(step.cell.settings),
+            experiment=step.experiment.name,
+            settings=settings,
             variant=step.variant,
             pair=step.pair,
             position=step.position,
@@ -193,7 +194,7 @@ class Session:
     @contextmanager
     def _process(self, step: Step, room: Path) -> Iterator[Child]:
         """A process for a trial: a fresh one, but where there is a limit those with a JVM share."""
-        if self.limit_s is None or not step.measurement.shares_jvm:
+        if self.limit_s is None or not step.experiment.shares_jvm:
             self._leave_shared()
             with Child(output=room / "output", own_group=True) as child:
                 yield child
@@ -215,54 +216,21 @@ class Session:
 
     def _reading(self, child: Child, step: Step, room: Path, after: Sequence[Step]) -> Reading:
         trial = Trial(step.cell.settings, step.variant, self.seed + step.pair, room / "trial")
-        expected, later_s = self.remaining.of(step), self.remaining.total(after)
+        expected = self.remaining.of(step)
         patience = max(_PATIENCE_S, _PATIENCE * expected)
         begun = self.clock.monotonic()
-        child.call(step.measurement.measure, trial)
+        child.call(step.experiment.measure, trial)
         while not child.wait(_LOOK_S):
             running = self.clock.monotonic() - begun
-            left_s = max(0.0, expected - running) + later_s
-            if self._ends is not None:
-                left_s = min(left_s, max(0.0, self._ends - self.clock.monotonic()))
-            self.listener.tick(running, expected, left_s)
-            if self.interrupted():
+            self.listener.tick(running, self._left_s(after, max(0.0, expected - running)))
+            if self._interrupted():
                 raise KeyboardInterrupt
-            if self._measurement_ends is not None and self._seconds_left() < 0:
+            if self._experiment_ends is not None and self._seconds_left() < 0:
                 raise _OutOfTimeError(f"{step.variant} was given up after {running:.0f} s")
             if running > patience:
                 raise ChildError(f"no answer after {running:.0f} s; {expected:.0f} expected")
         found: Reading = child.result()
         return found
-
-    def _summarise(self, step: Step) -> None:
-        settings = dict(step.cell.settings)
-        mine = [
-            trial
-            for trial in trials(self.records)
-            if trial.measurement == step.measurement.name and trial.settings == settings
-        ]
-        if not mine:
-            return
-        self._record(
-            ResultRecord(
-                step.measurement.name,
-                settings,
-                statistics.figures(mine),
-                statistics.ratios(mine, ratios_of(step.measurement, self.experiments)),
-            ),
-            0.0,
-        )
-
-
-def timestamp(clock: Clock) -> str:
-    """Now, in UTC to the second."""
-    return datetime.fromtimestamp(clock.now_ms() / 1e3, UTC).isoformat(timespec="seconds")
-
-
-def ratios_of(measurement: Measurement, experiments: Iterable[Experiment]) -> list[Ratio]:
-    """What the experiments divide that read a measurement; each ratio once."""
-    readers = (e for e in experiments if e.measurement.name == measurement.name)
-    return list(dict.fromkeys(ratio for reader in readers for ratio in reader.ratios))
 
 
 def _tail(output: Path) -> str:

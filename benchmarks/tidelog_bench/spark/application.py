@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.spark.batch_window import BatchWindow
-from tidelog_bench.spark.counts import Counts, parse_counts
+from tidelog_bench.spark.batches import BatchWindow, Counts, parse_counts
 from tidelog_bench.spark.job import SCHEME, Job
 from tidelog_bench.spark.queries import QUERIES
 
@@ -38,9 +37,9 @@ class Application:
 
     @contextlib.contextmanager
     def query(self, name: str, checkpoint: Path, last: int) -> Iterator[StreamingQuery]:
-        """A query on a checkpoint behind the file system that counts; it runs up to batch `last`.
+        """A query on a checkpoint below the file system that counts; it runs up to batch `last`.
 
-        Its state stores are closed afterwards, so that they do not run beside the next query.
+        Its state stores are closed afterwards, so that they do not run during the next query.
         """
         chosen = QUERIES[name]
         self._requests.forgetCommits()

@@ -6,9 +6,13 @@ on an object store: one PUT for an atomic file, without a temporary file that is
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from typing import Final
 
+from tidelog.errors import ConfigError
 from tidelog.spark.plugin.settings import CHANGELOG, FILE_MANAGER, FORMAT, PROVIDER, PROVIDER_CLASS
+from tidelog.spark.plugin.toolchain import OLDEST_JAVA, find_java, find_spark, java_version
 from tidelog_bench.experiment import Ratio
 
 HDFS: Final = "hdfs"
@@ -67,4 +71,19 @@ def unsupported(store: str, query: str) -> str | None:
     """Why Spark does not run a query with a store; None if it does."""
     if store == HDFS and query == "transform":
         return "transformWithState needs column families, which only Spark's RocksDB store has"
+    return None
+
+
+@cache
+def missing(variant: str) -> str | None:
+    """Why no application can be started here, and what to install; None if one can."""
+    if find_spec("pyspark") is None:
+        return "pyspark is not installed; pip install 'tidelog[spark]'"
+    try:
+        find_spark()
+        version = java_version(find_java())
+    except ConfigError as error:
+        return str(error)
+    if version < OLDEST_JAVA:
+        return f"Java {version} is too old; install {OLDEST_JAVA} or newer and set JAVA_HOME to it"
     return None

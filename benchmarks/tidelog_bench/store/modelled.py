@@ -128,6 +128,9 @@ class ModelledStore:
         self.uploaded_bytes = 0
         self.downloaded_bytes = 0
         self.writes: list[Write] = []
+        """All puts and creates that have succeeded."""
+        self.deletions: list[tuple[str, float]] = []
+        """Names, and when each was deleted."""
         self.stored: dict[str, int] = {}
         self._inner = inner
         self._clock = clock
@@ -192,6 +195,7 @@ class ModelledStore:
         """Remove `name` if it is there."""
         await self._request(Kind.DELETE)
         await self._inner.delete(name)
+        self.deletions.append((name, self._clock.monotonic()))
         self._store(-self.stored.pop(name, 0))
 
     async def close(self) -> None:

@@ -62,8 +62,3 @@ def daily(traffic: Traffic, book: PriceBook | None = None) -> Daily:
         storage=traffic.stored_bytes / book.gb_bytes * book.storage_gb_month * DAY_S / MONTH_S,
         transfer=moved * times / book.gb_bytes,
     )
-
-
-def dollars_per_day(traffic: Traffic) -> float:
-    """The whole bill at S3 Standard, us-east-1."""
-    return daily(traffic).total

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tidelog_bench.experiments import spark_bill, spark_commit, spark_restore
-from tidelog_bench.measurement import Cell, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Reading, Size, Trial
+from tidelog_bench.experiments import spark_commit, spark_restore
 from tidelog_bench.session.children import in_child
 from tidelog_bench.spark.stores import STORES
 
 pytestmark = pytest.mark.usefixtures("spark_or_skip")
 
 ALL_QUERIES = {
-    "queries": ",".join(spark_commit.QUERIES),
+    "queries": ",".join(spark_commit.TITLES),
     "partitions": 2,
     "latency_ms": 0,
     "warm": 2,
@@ -26,7 +26,7 @@ def trial(cell: Cell, variant: str, directory: Path, **smaller: object) -> Trial
 
 
 def commits(variant: str, directory: Path) -> Reading:
-    [cell] = spark_commit.cells(Size.QUICK)
+    cell = spark_commit.cells(Size.QUICK)[0]
     return in_child(spark_commit.measure, trial(cell, variant, directory, **ALL_QUERIES))
 
 
@@ -49,7 +49,7 @@ def test_spark_writes_a_changelog_per_store_and_batch(tmp_path: Path) -> None:
 
 def test_the_plug_in_writes_a_segment_per_batch(tmp_path: Path) -> None:
     found = commits("tidelog", tmp_path)
-    for query in spark_commit.QUERIES:
+    for query in spark_commit.TITLES:
         assert "changelog" not in puts(found, query)
         assert puts(found, query)["segment"] >= 1
         # The one with the long keys writes more than fits into a segment.
@@ -84,9 +84,9 @@ def test_a_restart_goes_on_where_the_query_was_stopped(variant: str, tmp_path: P
 
 
 def test_the_bill_counts_the_changelogs_of_ten_executors(tmp_path: Path) -> None:
-    cell = spark_bill.cells(Size.QUICK)[0]
+    cell = spark_commit.cells(Size.QUICK)[1]
     smaller = {"partitions": 2, "warm": 1, "batches": 4}
-    found = in_child(spark_bill.measure, trial(cell, "changelog", tmp_path, **smaller))
+    found = in_child(spark_commit.measure, trial(cell, "changelog", tmp_path, **smaller))
     per_batch = found.notes["requests_per_batch"]["put"]
     assert per_batch["changelog"] == 20
     assert per_batch["commits"] == 1

@@ -1,4 +1,4 @@
-"""The file system of the Spark benchmarks has the manners of the Python model, and counts alike."""
+"""The file system of the Spark benchmarks behaves as the Python model, and counts alike."""
 
 import struct
 import threading
@@ -15,7 +15,7 @@ from tidelog.spark.plugin.toolchain import find_java, find_spark
 from tidelog_bench.spark.job import SCHEME, benchmark_jar, counted_settings
 from tidelog_bench.store.latency import NONE, Kind, LatencyProfile, latency_ms
 from tidelog_bench.store.modelled import Traffic
-from tidelog_bench.store.pricing import dollars_per_day
+from tidelog_bench.store.pricing import daily
 
 MB = 1_000_000
 
@@ -44,9 +44,9 @@ def uploads(lines: str) -> list[tuple[float, float]]:
 class Files:
     """A `counted://` file system below a directory."""
 
-    def __init__(self, jvm: Any, root: Path, manners: LatencyProfile) -> None:
+    def __init__(self, jvm: Any, root: Path, profile: LatencyProfile) -> None:
         conf = jvm.org.apache.hadoop.conf.Configuration(False)
-        for key, value in counted_settings(manners).items():
+        for key, value in counted_settings(profile).items():
             conf.set(key, value)
         jvm.tidelog.benchmark.Network.restart()
         self._jvm = jvm
@@ -131,7 +131,7 @@ def test_every_kind_of_request_has_a_price(jvm: Any, tmp_path: Path) -> None:
     files.call("mkdirs", "d")
     files.call("listStatus", "")
     requests = {kind: float(count) for kind, (count, _) in counts(jvm).items()}
-    assert dollars_per_day(Traffic(1.0, requests, 0)) > 0
+    assert daily(Traffic(1.0, requests, 0)).total > 0
 
 
 def test_a_listing_costs_a_request_per_thousand_names(jvm: Any, tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_a_put_that_must_not_overwrite_is_refused_and_counted(jvm: Any, tmp_path
 
 
 def test_requests_wait_for_the_latencies_of_the_model(jvm: Any, tmp_path: Path) -> None:
-    manners = LatencyProfile(latency_ms=20.0, mb_per_s=0, seed=3, connection_mb_per_s=0)
+    profile = LatencyProfile(latency_ms=20.0, mb_per_s=0, seed=3, connection_mb_per_s=0)
     least = sum(latency_ms(20.0, 3, Kind.PUT, n) + latency_ms(20.0, 3, Kind.GET, n) for n in (0, 1))
-    files = Files(jvm, tmp_path, manners)
+    files = Files(jvm, tmp_path, profile)
 
     def calls() -> None:
         for name in ("a", "b"):

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
+from tidelog_bench.experiment import Size, Trial
 from tidelog_bench.experiments import spark_commit
-from tidelog_bench.measurement import Size, Trial
 from tidelog_bench.session.children import in_child
 
 
 def test_a_batch_of_sessions_is_one_segment_and_one_commit(
     spark_or_skip: None, tmp_path: Path
 ) -> None:
-    [cell] = spark_commit.cells(Size.QUICK)
+    cell = spark_commit.cells(Size.QUICK)[0]
     settings = dict(cell.settings) | {
         "queries": "transform",
         "partitions": 2,

@@ -18,7 +18,7 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.embedded.workload import counted
+from tidelog_bench.embedded.words import counted
 from tidelog_bench.peers.counts import check
 from tidelog_bench.peers.task import Outcome, Task
 from tidelog_bench.peers.usage import between, figures

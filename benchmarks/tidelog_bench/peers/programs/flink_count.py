@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK, Mark
-from tidelog_bench.embedded.workload import Words
+from tidelog_bench.embedded.words import Words
 from tidelog_bench.peers.counts import check
 from tidelog_bench.peers.feed import Feed
 from tidelog_bench.peers.programs.flink_job import BLACKHOLE, PRINT, PRINTED, FlinkJob

@@ -12,8 +12,7 @@ from typing import Any, Final
 from quixstreams.state.rocksdb import RocksDBStore
 
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.embedded.stages import Stages
-from tidelog_bench.embedded.workload import Words, counted
+from tidelog_bench.embedded.words import Stages, Words, counted
 from tidelog_bench.peers.counts import check
 from tidelog_bench.peers.task import Outcome, Task
 from tidelog_bench.peers.usage import between, figures

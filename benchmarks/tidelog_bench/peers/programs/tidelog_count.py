@@ -12,10 +12,9 @@ from tidelog.effects import Effects
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage.local import LocalStore
-from tidelog_bench.embedded.jobs import word_count
-from tidelog_bench.embedded.run import RunSpec, measure
-from tidelog_bench.embedded.running import Running
-from tidelog_bench.embedded.workload import Workload
+from tidelog_bench.embedded.jobs import count_words, word_count
+from tidelog_bench.embedded.run import RunSpec, run_trial
+from tidelog_bench.embedded.words import Workload
 from tidelog_bench.peers.counts import check
 from tidelog_bench.peers.task import Outcome, Task
 from tidelog_bench.peers.usage import between, figures
@@ -29,11 +28,6 @@ NOTES = {
 
 def run(task: Task) -> Outcome:
     """Count in this process; then read the counts from a job that the store alone restores."""
-    seen: list[Running] = []
-
-    async def watch(running: Running) -> None:
-        seen.append(running)
-
     spec = RunSpec(
         Workload(task.keys, task.key_bytes, task.skewed, task.draws),
         checkpoint_s=task.checkpoint_s,
@@ -41,11 +35,10 @@ def run(task: Task) -> Outcome:
         seconds=task.seconds,
         seed=task.seed,
     )
-    measure(spec, watch=watch, store=task.durable)
-    [running] = seen
-    start, end = running.stages.start, running.stages.end
-    assert start and end
-    manifests = [w.ended for w in running.store.writes if w.name.startswith("checkpoints/")]
+    measured = run_trial(spec, count_words, task.path, store=task.durable)
+    begun, ended = measured.measured
+    start, end = begun.mark, ended.mark
+    manifests = [w.ended for w in measured.store.writes if w.name.startswith("checkpoints/")]
     found = figures(start, end, between(manifests, start, end), task.durable)
     counts = asyncio.run(_restored(task.durable, task.path / "work"))
     check("tidelog", counts, task.words(), end.records)

@@ -5,8 +5,7 @@ import collections
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog_bench.embedded.stages import Stages
-from tidelog_bench.embedded.workload import Words, Workload, draw
+from tidelog_bench.embedded.words import Stages, Words, Workload, draw
 from tidelog_bench.peers.counts import check, expected
 
 WORDS = Words(["a", "b", "c"], ["a", "a", "c", "b", "a"])
@@ -49,7 +48,7 @@ def test_right_counts_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "said"),
     [
         ({"a": 2, "b": 1, "c": 1}, "2 times a"),
         ({"a": 3, "b": 1}, "None times c"),
@@ -57,10 +56,10 @@ def test_right_counts_pass() -> None:
     ],
 )
 def test_a_lost_an_absent_and_an_additional_word_are_each_named(
-    found: dict[str, int], told: str
+    found: dict[str, int], said: str
 ) -> None:
     with pytest.raises(TidelogError, match="counts that a system restored") as raised:
         check("a system", found, WORDS, 5)
 
-    assert told in str(raised.value)
+    assert said in str(raised.value)
     assert "1 differ" in str(raised.value)

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tidelog_bench.embedded.workload import Words
+from tidelog_bench.embedded.words import Words
 from tidelog_bench.peers.feed import Feed
 
 WORDS = Words(["a", "b", "c"], ["d", "e", "f", "g", "h"])

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog_bench.experiments import experiments, peers
-from tidelog_bench.measurement import Reading, Setting, Size, Trial
+from tidelog_bench.experiment import Reading, Setting, Size, Trial
+from tidelog_bench.experiments import peers
 from tidelog_bench.peers.child import run_program
 from tidelog_bench.peers.systems import SYSTEMS, interpreter, missing
 from tidelog_bench.peers.task import Task
@@ -69,9 +69,3 @@ def test_every_size_asks_every_installed_system_for_the_same_words() -> None:
             assert set(cell.variants) <= SYSTEMS.keys()
             assert cell.settings.keys() == SMALL.keys()
             assert cell.settings["checkpoint_s"] == 1.0
-
-
-def test_every_peer_is_compared_with_tidelog() -> None:
-    ratios = {ratio.name for ratio in experiments()["peers"].ratios}
-
-    assert ratios == {f"tidelog / {name}" for name in SYSTEMS if name != "tidelog"}

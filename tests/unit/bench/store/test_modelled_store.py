@@ -1,4 +1,4 @@
-"""A modelled store takes the time of its manners, shares its bandwidth, and counts everything."""
+"""A modelled store takes the time of its profile, shares its bandwidth, and counts everything."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,16 +13,16 @@ from tidelog_bench.store.latency import NONE, Kind, LatencyProfile
 from tidelog_bench.store.modelled import CHUNK, ModelledStore, Write
 
 MB = 1_000_000
-MANNERS = LatencyProfile(latency_ms=30.0, mb_per_s=50.0, seed=7)
+PROFILE = LatencyProfile(latency_ms=30.0, mb_per_s=50.0, seed=7)
 NO_LATENCY = LatencyProfile(latency_ms=0.0, mb_per_s=50.0)
 
 Scenario = Callable[[ModelledStore, VirtualClock], Awaitable[None]]
 
 
-def run(manners: LatencyProfile, scenario: Scenario, inner: MemoryStore | None = None) -> None:
+def run(profile: LatencyProfile, scenario: Scenario, inner: MemoryStore | None = None) -> None:
     async def main() -> None:
         clock = VirtualClock()
-        await scenario(ModelledStore(inner or MemoryStore(), clock, manners), clock)
+        await scenario(ModelledStore(inner or MemoryStore(), clock, profile), clock)
 
     asyncio.run(main())
 
@@ -38,7 +38,7 @@ def test_a_request_takes_the_latency_of_its_kind_and_number_and_its_bytes() -> N
 
         def took(kind: Kind, number: int, size: int = 0) -> None:
             nonlocal expected
-            expected += MANNERS.latency_s(kind, number) + size / 50e6
+            expected += PROFILE.latency_s(kind, number) + size / 50e6
             assert clock.monotonic() == pytest.approx(expected)
 
         await store.put("a", bytes(5 * MB))
@@ -54,7 +54,7 @@ def test_a_request_takes_the_latency_of_its_kind_and_number_and_its_bytes() -> N
         await store.delete("a")
         took(Kind.DELETE, 0)
 
-    run(MANNERS, scenario)
+    run(PROFILE, scenario)
 
 
 def test_the_same_seed_gives_the_same_times_and_another_one_others() -> None:
@@ -147,7 +147,7 @@ def test_requests_and_bytes_are_counted_and_a_refused_request_too() -> None:
         assert (store.uploaded_bytes, store.downloaded_bytes) == (12, 2)
         assert [(write.name, write.size) for write in store.writes] == [("a", 5), ("b", 3)]
 
-    run(MANNERS, scenario)
+    run(PROFILE, scenario)
 
 
 def test_what_is_stored_is_what_was_written_and_not_deleted() -> None:
@@ -160,6 +160,7 @@ def test_what_is_stored_is_what_was_written_and_not_deleted() -> None:
         await store.delete("b")
         await store.delete("absent")
         assert store.stored == {"a": 70}
+        assert [name for name, _ in store.deletions] == ["b", "absent"]
         assert store.stored_bytes == sum([info.size async for info in inner.list("")]) == 70
 
     run(NONE, scenario, inner)
@@ -184,6 +185,6 @@ def test_traffic_between_two_moments_has_the_mean_of_what_was_stored() -> None:
 
 @pytest.mark.parametrize("name", ["latency_ms", "mb_per_s", "connection_mb_per_s"])
 @pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan")])
-def test_manners_that_cannot_be_are_refused(name: str, value: float) -> None:
+def test_a_profile_that_cannot_be_is_refused(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=name):
         LatencyProfile(**{name: value})

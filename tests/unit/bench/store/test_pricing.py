@@ -5,13 +5,13 @@ import pytest
 from tidelog.cost.prices import built_in_books
 from tidelog.errors import ConfigError
 from tidelog_bench.store.modelled import Traffic
-from tidelog_bench.store.pricing import daily, dollars_per_day
+from tidelog_bench.store.pricing import daily
 
 GB = 1 << 30
 
 
 def test_a_put_a_second_costs_its_price_86_400_times_a_day() -> None:
-    assert dollars_per_day(Traffic(1, {"put": 1}, 0)) == pytest.approx(86.4 * 0.005)
+    assert daily(Traffic(1, {"put": 1}, 0)).total == pytest.approx(86.4 * 0.005)
 
 
 def test_every_kind_has_its_own_price() -> None:
@@ -35,8 +35,8 @@ def test_bytes_cost_where_the_provider_asks_for_them() -> None:
 
 
 def test_the_bill_does_not_depend_on_how_long_was_measured() -> None:
-    short = dollars_per_day(Traffic(10, {"put": 5, "list": 1}, 0, stored_bytes=GB))
-    long = dollars_per_day(Traffic(40, {"put": 20, "list": 4}, 0, stored_bytes=GB))
+    short = daily(Traffic(10, {"put": 5, "list": 1}, 0, stored_bytes=GB)).total
+    long = daily(Traffic(40, {"put": 20, "list": 4}, 0, stored_bytes=GB)).total
     assert short == pytest.approx(long)
 
 

@@ -1,0 +1,233 @@
+"""Restores: phase by phase, with local copies, with another parallelism, and after a failure.
+
+Invariants: every variant restores the same state, and with the log every restore replays the same
+number of records after a materialization that has all records before them. The variants of a pair
+fail at the same share of the time between two checkpoints, drawn from the seed, with the same
+records due at the same rate before, meanwhile and after.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any, Final
+
+from tidelog_bench.embedded.failure import Restart, restart
+from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, PAYLOAD_BYTES, Load
+from tidelog_bench.embedded.restore import RESCALED, fill, restore
+from tidelog_bench.experiment import (
+    Bars,
+    Cell,
+    Experiment,
+    Figure,
+    OverTime,
+    Ratio,
+    Reading,
+    Setting,
+    Size,
+    Trial,
+    downsampled,
+)
+from tidelog_bench.session.children import in_child
+
+LEAD_S: Final = 2.0
+"""The curve of a failure begins so long before it."""
+_REST_S: Final = 0.5
+_STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0}
+_RESTORED: Final[dict[str, Setting]] = _STORE | {"checkpoint_s": 0.5}
+_LOCAL: Final = (ON, OFF, f"{ON}-local", f"{OFF}-local")
+_BEFORE: Final = 4
+"""Subtasks of the job that is restored with other numbers of them."""
+_SAME: Final = f"{RESCALED}{_BEFORE}"
+_MORE, _HALF, _ONE = (f"{RESCALED}{number}" for number in (8, 2, 1))
+_Job = tuple[dict[str, Setting], tuple[str, ...]]
+
+
+def _words(key_bytes: int, keys: int, log_records: int, **more: Setting) -> dict[str, Setting]:
+    job: dict[str, Setting] = {"job": "wordcount", "key_bytes": key_bytes, "keys": keys}
+    return _RESTORED | job | {"log_records": log_records, **more}
+
+
+def _windows(slides: int, window_records: int, log_records: int) -> dict[str, Setting]:
+    job: dict[str, Setting] = {"job": "window", "slides": slides}
+    return _RESTORED | job | {"window_records": window_records, "log_records": log_records}
+
+
+_JOBS: Final[dict[Size, tuple[_Job, ...]]] = {
+    Size.QUICK: (
+        (_words(16, 30_000, 30_000), _LOCAL),
+        (_words(200, 20_000, 20_000, parallelism=_BEFORE), (_SAME, _MORE)),
+    ),
+    Size.STANDARD: (
+        (_words(16, 250_000, 250_000), (ON, OFF)),
+        (_words(200, 250_000, 250_000), _LOCAL),
+        (_windows(10, 20_000, 4_000), (ON, OFF)),
+        (_words(200, 200_000, 200_000, parallelism=_BEFORE), (_SAME, _MORE, _ONE)),
+    ),
+    Size.FULL: (
+        (_words(16, 5_000_000, 1_000_000), _LOCAL),
+        (_words(16, 5_000_000, 5_000_000), _LOCAL),
+        (_words(200, 1_000_000, 1_000_000), _LOCAL),
+        (_windows(10, 100_000, 10_000), _LOCAL),
+        (_windows(5, 100_000, 10_000), _LOCAL),
+        (_words(200, 1_000_000, 1_000_000, parallelism=_BEFORE), (_SAME, _MORE, _HALF, _ONE)),
+    ),
+}
+_FAILURE: Final[dict[Size, dict[str, Setting]]] = {
+    Size.QUICK: {"checkpoint_s": 0.3, "materialize_s": 1.5, "warm_s": 1.0, "limit_s": 6.0},
+    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 6.0, "warm_s": 6.5, "limit_s": 45.0},
+    Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 30.0, "warm_s": 31.0, "limit_s": 300.0},
+}
+_LONG: Final[dict[str, Setting]] = {"job": "wordcount", "key_bytes": 200}
+_FAILING: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
+    Size.QUICK: (_LONG | {"keys": 30_000, "rate": 8_000.0},),
+    Size.STANDARD: (_LONG | {"keys": 300_000, "rate": 20_000.0},),
+    Size.FULL: (
+        {"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "rate": 50_000.0},
+        _LONG | {"keys": 2_000_000, "rate": 40_000.0},
+        {"job": "window", "slides": 10, "keys": 20_000, "rate": 500.0, "window_s": 60.0},
+        {"job": "window", "slides": 5, "keys": 20_000, "rate": 500.0, "window_s": 60.0},
+    ),
+}
+
+
+def cells(size: Size) -> Sequence[Cell]:
+    """The word count with short and long words, the sliding window with many slides and fewer; the
+    word count with other numbers of subtasks; and jobs that fail.
+    """
+    restored = [Cell(job, variants, _restored_s(job)) for job, variants in _JOBS[size]]
+    failing: list[dict[str, Any]] = [{**_STORE, **_FAILURE[size], **job} for job in _FAILING[size]]
+    return [*restored, *(Cell(job, (ON, OFF, OFF_RARE), _failing_s(job)) for job in failing)]
+
+
+def _restored_s(job: dict[str, Any]) -> float:
+    if job["job"] == "wordcount":
+        several = 3.0 if "parallelism" in job else 0.0
+        return 4.0 + several + float(job["keys"] / 80_000 + job["log_records"] / 150_000)
+    return 4.0 + float((job["window_records"] * 1.5 + job["log_records"]) * job["slides"]) / 50_000
+
+
+def _failing_s(job: dict[str, Any]) -> float:
+    filled_s = job["keys"] / 80_000 if job["job"] == "wordcount" else 0.0
+    return float(4.0 + filled_s + job["warm_s"] + job["materialize_s"])
+
+
+def measure(trial: Trial) -> Reading:
+    """Make a checkpoint in a process of its own and restore it in this one; or let a job fail."""
+    if "limit_s" in trial.settings:
+        return measure_failure(trial)
+    in_child(fill, trial)
+    return Reading(restore(trial))
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    materialize_s: float
+    limit_s: float
+    warm_s: float
+    key_bytes: int = 16 + PAYLOAD_BYTES
+
+
+def measure_failure(trial: Trial) -> Reading:
+    """Run a variant until it fails, and its restart until it has caught up."""
+    settings = trial.read(_Failure)
+    # Of the words to be drawn: as many as come until the failure and a little after it.
+    load = trial.read(Load, seconds=3 * settings.materialize_s)
+    found = asyncio.run(
+        restart(
+            load.spec(trial),
+            load.build,
+            trial.directory,
+            warm_s=settings.warm_s,
+            limit_s=settings.limit_s,
+            rest_s=_REST_S,
+        )
+    )
+    return _read(found, load.rate, settings.key_bytes)
+
+
+def _read(found: Restart, rate: float, record_bytes: int) -> Reading:
+    stages, first, second = found.stages, found.first.incarnation, found.second.incarnation
+    failed, resumed = stages.failed, stages.resumed
+    assert failed is not None and resumed is not None
+    assert first is not None and second is not None
+    progress, again = second.deployment.states.progress, failed.records - resumed.records
+    filled = stages.filled.wall if stages.filled is not None else 0.0
+    gaps = [end - start for start, end in pairwise(found.completions) if end >= filled]
+    curve = stages.lag_since(failed.wall - LEAD_S)
+    figures = {
+        "reprocessed_records": again,
+        "reprocessed_mb": again * record_bytes / 1e6,
+        "reprocessed_s": again / rate,
+        "down_s": found.up - failed.wall,
+        "stopped_s": found.stopped - failed.wall,
+        "restore_s": progress.seconds or 0.0,
+        "replayed_changes": progress.changes,
+        "downloaded_mb": found.downloaded_bytes / 1e6,
+        "behind_peak_s": max(lag for _, lag in curve),
+        "behind_before_s": stages.lag_s(failed),
+        "checkpoint_period_s": fmean(gaps),
+        "checkpoint_mean_ms": fmean(first.driver.metrics.durations_s) * 1e3,
+    }
+    if stages.caught_up is not None:
+        figures["caught_up_s"] = stages.caught_up.wall - failed.wall
+    notes = {"moment": round(found.moment, 3), "failed_at_s": LEAD_S}
+    return Reading(figures, {"behind_s": downsampled(curve)}, notes)
+
+
+EXPERIMENT: Final = Experiment(
+    name="restore",
+    title="Restores and failures",
+    question="How long does a restart take, also with other numbers of subtasks, and where does "
+    "the time go? After a failure, how much is done again, and when has the job caught up?",
+    group="embedded",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("first_record_s", "until the first record is handled", "s"),
+        Figure("caught_up_s", "from the failure until caught up", "s"),
+        Figure("reprocessed_mb", "input handled again", "MB"),
+        Figure("down_s", "from the failure until the job runs again", "s"),
+        Figure("running_s", "until all tasks run", "s"),
+        Figure("restore_s", "state restored", "s"),
+        Figure("download_s", "table files downloaded", "s"),
+        Figure("open_s", "tables opened", "s"),
+        Figure("fetch_log_s", "log downloaded", "s"),
+        Figure("replay_s", "log merged and loaded", "s"),
+        Figure("takeover_s", "until the store's log of checkpoints is taken over", "s"),
+        Figure("start_s", "tasks wired and started", "s"),
+        Figure("downloaded_mb", "downloaded", "MB"),
+        Figure("requests", "requests to the store", ""),
+        Figure("replayed_changes", "changes replayed from the log", "", "neither"),
+        Figure("state_mb", "state as it is stored", "MB", "neither"),
+        Figure("table_mb", "table files of it", "MB", "neither"),
+        Figure("cpu_s", "processor until a record is handled", "s"),
+        Figure("rss_mb", "resident memory", "MB"),
+        Figure("reprocessed_records", "records handled again", ""),
+        Figure("reprocessed_s", "age of the checkpoint's input at the failure", "s"),
+        Figure("stopped_s", "from the failure until all has stopped", "s"),
+        Figure("behind_peak_s", "behind the source, most", "s"),
+        Figure("behind_before_s", "behind the source at the failure", "s"),
+        Figure("checkpoint_period_s", "time between checkpoints", "s"),
+        Figure("checkpoint_mean_ms", "checkpoint duration, mean", "ms"),
+    ),
+    main=("first_record_s", "running_s", "caught_up_s", "reprocessed_mb"),
+    ratios=(
+        Ratio(ON, OFF_RARE),
+        Ratio(ON, OFF),
+        Ratio(f"{ON}-local", ON),
+        Ratio(f"{OFF}-local", OFF),
+        *(Ratio(other, _SAME) for other in (_MORE, _HALF, _ONE)),
+    ),
+    plots=(
+        Bars(("first_record_s",), "Until the first record is handled"),
+        Bars(
+            ("takeover_s", "download_s", "open_s", "fetch_log_s", "replay_s", "start_s"),
+            "Phases of a restart; they overlap",
+        ),
+        Bars(("caught_up_s",), "From the failure until caught up"),
+        Bars(("reprocessed_mb",), "Input handled again"),
+        OverTime("behind_s", "Behind the source; the failure is at 2 s", "s"),
+    ),
+)

@@ -1,0 +1,164 @@
+"""What a report shows, as one page of HTML and as JSON.
+
+Invariant: the page loads nothing and runs nothing, whatever a record contains.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+
+from tidelog_bench.experiment import Size
+from tidelog_bench.report.answer import Answer, LoadedSession, Report
+from tidelog_bench.report.numbers import number, setting, span, times
+from tidelog_bench.report.plots import matplotlib_or_error, plots, svg
+from tidelog_bench.report.statistics import ENOUGH, few, verdict
+
+_HASH: Final = 12
+
+
+def page(report: Report) -> str:
+    """The page; raises ConfigError without the libraries that draw it."""
+    with matplotlib_or_error():
+        # Heavy: only a page pays for it.
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+        from markupsafe import Markup  # noqa: PLC0415
+
+    environment = Environment(
+        loader=PackageLoader("tidelog_bench.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["times"] = times
+    pairs = min(loaded.session.pairs for loaded in report.sessions)
+    return environment.get_template("page.html").render(
+        sessions=report.sessions,
+        answers=report.answers,
+        unknown=report.unknown,
+        style=Markup(_text("style.css")),
+        few=few(pairs) if pairs < ENOUGH else None,
+        quick=any(loaded.session.size == Size.QUICK for loaded in report.sessions),
+        facts=_facts,
+        plots=plots,
+        svg=lambda panel, name: Markup(svg(panel, name)),
+        published=_by_source,
+        verdict=verdict,
+        number=number,
+        setting=setting,
+        span=span,
+        times=times,
+    )
+
+
+def _text(name: str) -> str:
+    return files("tidelog_bench.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _facts(loaded: LoadedSession) -> Iterator[tuple[str, str]]:
+    session = loaded.session
+    yield "Session", session.session
+    yield "Date", session.started.replace("T", " ").replace("+00:00", " UTC")
+    yield "Size", f"{session.size}, {session.pairs} {'pair' if session.pairs == 1 else 'pairs'}"
+    yield "Seed", str(session.seed)
+    of = session.machine
+    known = {"cpu": "{}", "cores": "{} cores", "memory_gb": "{} GB", "system": "{}"}
+    yield "Machine", ", ".join(text.format(of[key]) for key, text in known.items() if key in of)
+    if loaded.loads is not None:
+        low, high = loaded.loads
+        yield "Load", f"{number(low)} to {number(high)} when trials began"
+    if loaded.stolen:
+        yield "Host", f"gave up to {loaded.stolen:.1%} of the processor to others during a trial"
+    yield "Versions", ", ".join(f"{name} {of}" for name, of in sorted(session.versions.items()))
+    revision = "no checkout" if session.revision is None else session.revision[:_HASH]
+    yield "Revision", f"{revision}, source {session.source[:_HASH]}"
+
+
+@cache
+def _published() -> dict[str, Any]:
+    return tomllib.loads(_text("published.toml"))
+
+
+def published(experiment: str) -> list[dict[str, Any]]:
+    """Figures that others have published about the same question, with setup and address: shown as
+    they are and never computed with, for they are of another machine, state and store.
+    """
+    found = _published()
+    return [
+        {"off": None, "on": None, "change": None, **figure}
+        | {"source": found["sources"][figure["source"]]}
+        for figure in found["figures"]
+        if figure["experiment"] == experiment
+    ]
+
+
+def _by_source(experiment: str) -> list[tuple[dict[str, str], list[dict[str, Any]]]]:
+    found = published(experiment)
+    sources = {figure["source"]["url"]: figure["source"] for figure in found}
+    return [(of, [f for f in found if f["source"] == of]) for of in sources.values()]
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Sessions, then experiments with their cells; see docs/reference/cli-json.md."""
+    return {
+        "sessions": [
+            _fields(loaded.session, "kind", "format") | {"load": loaded.loads}
+            for loaded in report.sessions
+        ],
+        "experiments": [_experiment(answer) for answer in report.answers],
+        "unknown": list(report.unknown),
+    }
+
+
+def _experiment(answer: Answer) -> dict[str, Any]:
+    experiment = answer.experiment
+    return {
+        "name": experiment.name,
+        "title": experiment.title,
+        "question": experiment.question,
+        "group": experiment.group,
+        "session": answer.session.session,
+        "headlines": [_fields(line) | {"figure": line.figure.name} for line in answer.headlines],
+        "figures": [
+            _fields(figure)
+            for figure in experiment.figures
+            if any(figure in cell.figures for cell in answer.cells)
+        ],
+        "cells": _cells(answer),
+        "missing": list(answer.missing),
+        "skipped": [_fields(skip, "kind", "measurement") for skip in answer.skipped],
+        "failed": [_fields(failure, "kind", "measurement") for failure in answer.failures],
+        "published": [
+            {key: figure[key] for key in ("what", "off", "on", "change")}
+            | {key: figure["source"][key] for key in ("setup", "url")}
+            for figure in published(experiment.name)
+        ],
+    }
+
+
+def _cells(answer: Answer) -> list[dict[str, Any]]:
+    known = {figure.name: figure for figure in answer.experiment.figures}
+    return [
+        {
+            "settings": cell.settings,
+            "medians": [
+                {"variant": variant, "figure": name, **spread}
+                for variant, figures in cell.medians.items()
+                for name, spread in figures.items()
+            ],
+            "ratios": [
+                {"ratio": ratio, "figure": name, **spread}
+                | {"verdict": verdict(spread, known[name]) if name in known else None}
+                for ratio, figures in cell.ratios.items()
+                for name, spread in figures.items()
+            ],
+        }
+        for cell in answer.cells
+    ]
+
+
+def _fields(value: object, *without: str) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    return {name: field for name, field in fields.items() if name not in without}

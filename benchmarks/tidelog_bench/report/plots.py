@@ -1,0 +1,320 @@
+"""Plots of a report: matplotlib's SVG, in the colours of the page.
+
+Invariants: variants differ in colour, marker and dash, so that no reader depends on colours; a
+drawing has variables of the style sheet for colours, and no id that another one has; matplotlib is
+loaded when a plot is drawn and not before.
+"""
+
+import io
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.errors import optional_library
+from tidelog_bench.experiment import Bars, OverTime
+from tidelog_bench.report.answer import Answer, CellAnswer
+from tidelog_bench.report.numbers import number, unit_of_name
+from tidelog_bench.report.statistics import Spread
+from tidelog_bench.session.records import TrialRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INK, _MUTED, _GRID = "#010203", "#010204", "#010205"
+_COLOURS: Final = tuple(f"#0102{16 + at:02x}" for at in range(8))
+_VARIABLES: Final = {_INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--grid)"} | {
+    colour: f"var(--v{at})" for at, colour in enumerate(_COLOURS)
+}
+"""Placeholders of a drawing, and what the style sheet has for them, light and dark."""
+_MARKERS: Final = "os^DvPX*"
+_DASHES: Final = (
+    "-",
+    "--",
+    ":",
+    "-.",
+    (0, (3, 1)),
+    (0, (9, 3)),
+    (0, (4, 1.5, 1, 1.5)),
+    (0, (2, 3)),
+)
+_OURS: Final = ("on", "tidelog")
+_SETTINGS: Final[Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": _MUTED,
+    "axes.grid": True,
+    "axes.labelcolor": _MUTED,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": _MUTED,
+    "axes.titlesize": 13,
+    "figure.dpi": 72,
+    "font.family": "sans-serif",
+    "font.size": 13,
+    "grid.color": _GRID,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "text.color": _INK,
+    "text.parse_math": False,
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+}
+_WIDTH: Final = 440.0
+_CURVE_HEIGHT: Final = 280.0
+_BAR: Final = 20.0
+_FEW: Final = 40
+"""Points; so few get a marker each."""
+_LABEL: Final = 60
+"""Characters of a group's name that a drawing has room for."""
+_Group = tuple[str, dict[str, Spread]]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a variant is drawn."""
+
+    colour: str
+    """A placeholder."""
+    marker: str
+    line: Any
+
+
+def looks(variants: Iterable[str]) -> dict[str, Look]:
+    """The same look for what is measured in all experiments, others in their order."""
+    names = list(variants)
+    ours = [name for name in names if name in _OURS][:1]
+    ordered = [*ours, *(name for name in names if name not in ours)]
+    found = {}
+    for at, name in enumerate(ordered, 0 if ours else 1):
+        # After the last colour the markers move on, so that the ninth is not the first again.
+        turn = (at + at // len(_COLOURS)) % len(_MARKERS)
+        found[name] = Look(_COLOURS[at % len(_COLOURS)], _MARKERS[turn], _DASHES[turn])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A drawing: a plot of one cell, or of all."""
+
+    title: str
+    """Which cell; empty when there is only one."""
+    words: str
+    """The alternative text."""
+    height: float
+    draw: "Callable[[Axes], None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Plotted:
+    """A plot with its panels."""
+
+    title: str
+    remark: str
+    """How to read it."""
+    panels: tuple[Panel, ...]
+
+
+def plots(answer: Answer) -> Iterator[Plotted]:
+    """The plots of an experiment that have something to show."""
+    known = looks(answer.variants)
+    for plot in answer.experiment.plots:
+        found = (
+            _curves(plot, answer, known)
+            if isinstance(plot, OverTime)
+            else _bars(plot, answer, known)
+        )
+        if found.panels:
+            yield found
+
+
+def matplotlib_or_error() -> AbstractContextManager[None]:
+    """Raises ConfigError that says what to install."""
+    return optional_library(
+        "the page of a report",
+        expected="matplotlib and jinja2, which draw and lay it out",
+        action="pip install 'tidelog[plots]', or read the summary with --terminal",
+    )
+
+
+def svg(panel: Panel, name: str) -> str:
+    """Draw a panel; `name` must be the only one of the page."""
+    with matplotlib_or_error():
+        # Heavy: only a page pays for it.
+        from matplotlib import rc_context  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with rc_context(_SETTINGS | {"svg.hashsalt": name}):
+        figure = Figure((_WIDTH / 72, panel.height / 72), layout="constrained")
+        axes = figure.add_subplot()
+        panel.draw(axes)
+        if len(axes.get_legend_handles_labels()[1]):
+            figure.legend(loc="outside upper left", ncols=4, handlelength=3, columnspacing=1.2)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    text = file.getvalue()
+    for placeholder, variable in _VARIABLES.items():
+        text = text.replace(placeholder, variable)
+    # Groups have the same ids in every drawing, and more digits than a screen has dots.
+    text = re.sub(r'<g id="[^"]*"', "<g", text[text.index("<svg") :])
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
+    return re.sub(r"(\d+\.\d)\d+", r"\1", text)
+
+
+def _curves(plot: OverTime, answer: Answer, known: Mapping[str, Look]) -> Plotted:
+    """A panel per cell that has the series."""
+    panels = []
+    for cell in answer.cells:
+        trials = [trial for trial in median_pair(cell, answer) if trial.series.get(plot.series)]
+        if trials:
+            panels.append(_curves_of(plot, cell.label, trials, known))
+    several = any(trial.pair for cell in answer.cells for trial in cell.trials)
+    remarks = ["The pair whose ratio is the median."] if several else []
+    if plot.also is not None:
+        remarks.append(f"Thin and dotted: {plot.also.replace('_', ' ')}.")
+    return Plotted(plot.title, " ".join(remarks), tuple(panels))
+
+
+def median_pair(cell: CellAnswer, answer: Answer) -> list[TrialRecord]:
+    """The trials of the pair whose ratio, or whose first figure, is the median."""
+    by_pair: dict[int, dict[str, TrialRecord]] = {}
+    for trial in cell.trials:
+        by_pair.setdefault(trial.pair, {})[trial.variant] = trial
+    most = max(map(len, by_pair.values()))
+    whole = [of for of in by_pair.values() if len(of) == most]
+    ranked = sorted(whole, key=lambda of: _rank(of, cell, answer))
+    chosen = ranked[(len(ranked) - 1) // 2]
+    return [chosen[variant] for variant in cell.medians if variant in chosen]
+
+
+def _rank(of: Mapping[str, TrialRecord], cell: CellAnswer, answer: Answer) -> float:
+    if not cell.figures:
+        return 0.0
+    values = {variant: trial.figures.get(cell.figures[0].name) for variant, trial in of.items()}
+    for ratio in answer.experiment.ratios:
+        over, under = values.get(ratio.over), values.get(ratio.under)
+        if over is not None and under:
+            return over / under
+    return next((value for value in values.values() if value is not None), 0.0)
+
+
+def _curves_of(
+    plot: OverTime, title: str, trials: Sequence[TrialRecord], known: Mapping[str, Look]
+) -> Panel:
+    def draw(axes: "Axes") -> None:
+        for trial in trials:
+            points, look = trial.series[plot.series], known[trial.variant]
+            few = len(points) <= _FEW
+            axes.plot(
+                *zip(*points, strict=True),
+                label=trial.variant,
+                color=look.colour,
+                # Dashes of a restless line look like gaps.
+                linestyle=look.line if few else "-",
+                marker=look.marker,
+                markersize=5,
+                markevery=1 if few else len(points) // 8,
+            )
+            if also := trial.series.get(plot.also or ""):
+                axes.plot(*zip(*also, strict=True), color=look.colour, lw=1.2, ls=":")
+        axes.set_xlabel("seconds")
+        axes.set_title(plot.unit, loc="left")
+        if plot.log:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        _plain_numbers(axes.yaxis, plot.log)
+
+    words = []
+    for trial in trials:
+        values = [value for _, value in trial.series[plot.series]]
+        low, high, last = min(values), max(values), trial.series[plot.series][-1][0]
+        words.append(
+            f"{trial.variant}: {len(values)} points over {number(last)} s, from {number(low)} to "
+            f"{number(high)} {plot.unit}".rstrip()
+        )
+    return Panel(title, "; ".join(words), _CURVE_HEIGHT, draw)
+
+
+def _bars(plot: Bars, answer: Answer, known: Mapping[str, Look]) -> Plotted:
+    """One figure: a group per cell; several: a panel per cell with a group per figure."""
+    listed = {figure.name: figure for figure in answer.experiment.figures}
+    first = plot.figures[0]
+    unit = listed[first].unit if first in listed else unit_of_name(first)
+    panels = []
+    if len(plot.figures) == 1:
+        groups = [(cell.label, _of_figure(cell, first)) for cell in answer.cells]
+        panels = [_bars_of(plot, "", groups, unit, known)]
+    else:
+        for cell in answer.cells:
+            groups = [
+                (listed[name].title if name in listed else name, _of_figure(cell, name))
+                for name in plot.figures
+            ]
+            panels.append(_bars_of(plot, cell.label, groups, unit, known))
+    several = any(trial.pair for cell in answer.cells for trial in cell.trials)
+    remark = "Medians; lines from min to max." if several else ""
+    return Plotted(plot.title, remark, tuple(panel for panel in panels if panel.words))
+
+
+def _of_figure(cell: CellAnswer, figure: str) -> dict[str, Spread]:
+    return {variant: of[figure] for variant, of in cell.medians.items() if figure in of}
+
+
+def _bars_of(
+    plot: Bars, title: str, found: Sequence[_Group], unit: str, known: Mapping[str, Look]
+) -> Panel:
+    groups = [(label, bars) for label, bars in found if bars]
+
+    def draw(axes: "Axes") -> None:
+        spreads = [spread for _, bars in groups for spread in bars.values()]
+        log = plot.log and min(spread["min"] for spread in spreads) > 0
+        axes.set_xscale("log" if log else "linear")
+        labelled, y, named = set[str](), 0.0, []
+        for label, bars in groups:
+            named.append((y, label))
+            y += 1
+            for variant, spread in bars.items():
+                legend = None if variant in labelled else variant
+                labelled.add(variant)
+                reach = [[spread["median"] - spread["min"]], [spread["max"] - spread["median"]]]
+                colour = known[variant].colour
+                axes.barh(
+                    y, spread["median"], 0.7, color=colour, label=legend, xerr=reach, ecolor=_INK
+                )
+                shown = f" {number(spread['median'])}"
+                axes.text(spread["max"], y, shown, va="center", fontsize=11)
+                y += 1
+        # Room for the number after the longest bar.
+        axes.margins(x=0.2)
+        for at, label in named:
+            short = textwrap.shorten(label, _LABEL, placeholder=" ...")
+            name = axes.text(0, at, short, va="center", transform=axes.get_yaxis_transform())
+            name.set_in_layout(False)
+        axes.set_ylim(y - 0.4, -0.6)
+        axes.set_yticks([])
+        axes.set_title(unit, loc="left")
+        _plain_numbers(axes.xaxis, log)
+
+    rows = sum(1 + len(bars) for _, bars in groups)
+    words = "; ".join(
+        f"{label or 'all'}: "
+        + ", ".join(
+            f"{variant} {number(spread['median'])} {unit}".rstrip()
+            for variant, spread in bars.items()
+        )
+        for label, bars in groups
+    )
+    return Panel(title, words, rows * _BAR + 100, draw)
+
+
+def _plain_numbers(axis: Any, log: bool) -> None:
+    """Tick labels as in the tables."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
+
+    if log:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, at: number(value)))
+    axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,159 @@
+"""The batches of a query that are measured, and their figures.
+
+Invariants: everything "per batch" is over exactly these batches; the difference of two counts is
+what happened between them, nothing else; nothing here needs Spark.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from tidelog.runtime.status.distribution import percentile
+from tidelog_bench.experiment import Points, downsampled
+from tidelog_bench.store.modelled import Traffic
+from tidelog_bench.store.pricing import daily
+
+Counts = Mapping[tuple[str, str], "Sum"]
+"""(kind of request, class of file) -> how many, and their bytes."""
+
+
+class Sum(NamedTuple):
+    """Requests of one kind to one class of files."""
+
+    requests: int
+    bytes: int
+
+
+_NONE = Sum(0, 0)
+
+
+def parse_counts(text: str) -> Counts:
+    """Lines of `kind class count bytes`."""
+    fields = [line.split(" ") for line in text.splitlines()]
+    return {(kind, file): Sum(int(count), int(size)) for kind, file, count, size in fields}
+
+
+def difference(after: Counts, before: Counts) -> Counts:
+    """What happened in between."""
+    found = {}
+    for key, total in after.items():
+        then = before.get(key, _NONE)
+        if total.requests > then.requests:
+            found[key] = Sum(total.requests - then.requests, total.bytes - then.bytes)
+    return found
+
+
+def requests(counts: Counts, kind: str | None = None) -> int:
+    """All of them, or those of one kind."""
+    return sum(found.requests for (of, _), found in counts.items() if kind in (None, of))
+
+
+def transferred(counts: Counts, kind: str) -> int:
+    """Bytes of the requests of one kind."""
+    return sum(found.bytes for (of, _), found in counts.items() if of == kind)
+
+
+def by_kind(counts: Counts, batches: int) -> dict[str, dict[str, float]]:
+    """Requests per batch: kind -> class of file -> number."""
+    kinds: dict[str, dict[str, float]] = {}
+    for (kind, file), found in sorted(counts.items()):
+        kinds.setdefault(kind, {})[file] = round(found.requests / batches, 3)
+    return kinds
+
+
+Progress = Mapping[str, Any]
+"""What Spark reports of a batch."""
+
+PUT: Final = "put"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWindow:
+    """Consecutive batches; `marks` has one count more: those of the batch before them."""
+
+    progress: Sequence[Progress]
+    marks: Sequence[Counts]
+    """All requests until each batch was committed."""
+    cpu_ms: float
+    """Processor time of the JVM, for all of them."""
+
+    @property
+    def counts(self) -> Counts:
+        """The requests of all batches together."""
+        return difference(self.marks[-1], self.marks[0])
+
+    @property
+    def durations_ms(self) -> list[float]:
+        """How long each batch took, from its trigger to its end."""
+        return [float(one["durationMs"]["triggerExecution"]) for one in self.progress]
+
+    def figures(self) -> dict[str, float]:
+        """Durations, and what the batches took from the store and the processor."""
+        batches, counts = len(self.progress), self.counts
+        durations = self.durations_ms
+        return {
+            "p50_ms": statistics.median(durations),
+            "p99_ms": percentile(durations, 0.99),
+            "commit_ms": statistics.median(map(_commit_ms, self.progress)),
+            "requests_per_batch": round(requests(counts) / batches, 3),
+            "objects_per_batch": round(requests(counts, PUT) / batches, 3),
+            "uploaded_kb_per_batch": round(transferred(counts, PUT) / batches / 1e3, 3),
+            "dollars_per_day": round(dollars(counts, batches), 2),
+            "cpu_ms_per_batch": round(self.cpu_ms / batches, 1),
+            "batches": float(batches),
+        }
+
+    def series(self) -> dict[str, Points]:
+        """Each figure over the seconds since the first batch began."""
+        began = [datetime.fromisoformat(one["timestamp"]).timestamp() for one in self.progress]
+        seconds = [round(at - began[0], 3) for at in began]
+        uploaded = [transferred(mark, PUT) for mark in self.marks]
+        return {
+            "batch_ms": downsampled(list(zip(seconds, self.durations_ms, strict=True))),
+            "uploaded_kb": downsampled(
+                [
+                    (at, round((now - before) / 1e3, 3))
+                    for at, before, now in zip(seconds, uploaded, uploaded[1:], strict=False)
+                ]
+            ),
+        }
+
+    def notes(self) -> dict[str, Any]:
+        """Requests by kind and class of file, and where the time of a batch went."""
+        return {
+            "requests_per_batch": by_kind(self.counts, len(self.progress)),
+            "phases_ms": _phases(self.progress),
+            "state_rows": sum(o["numRowsTotal"] for o in self.progress[-1]["stateOperators"]),
+        }
+
+
+def dollars(counts: Counts, batches: int) -> float:
+    """What these requests cost in a day of a batch a second, at the list prices of S3.
+
+    Stores that make slower batches would seem cheaper at their own pace. What is stored is not in
+    it: all stores keep the same state, and a hundred batches of changes.
+    """
+    kinds = {kind for kind, _ in counts}
+    return daily(
+        Traffic(
+            seconds=float(batches),
+            requests={kind: requests(counts, kind) for kind in kinds},
+            uploaded_bytes=transferred(counts, PUT),
+            downloaded_bytes=transferred(counts, "get"),
+        )
+    ).total
+
+
+def _commit_ms(progress: Progress) -> float:
+    """Within StateStore.commit, summed over the tasks of a batch."""
+    return float(sum(operator["commitTimeMs"] for operator in progress["stateOperators"]))
+
+
+def _phases(progress: Sequence[Progress]) -> dict[str, float]:
+    names = sorted({name for one in progress for name in one["durationMs"]})
+    return {
+        name: statistics.median(one["durationMs"].get(name, 0) for one in progress)
+        for name in names
+    }
