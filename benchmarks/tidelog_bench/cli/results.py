@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tidelog.cli.output import Output, fields_of, write_output
+from tidelog.cli.output import Output, Rows, fields_of, write_output
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog_bench.experiments import experiments
 from tidelog_bench.report.answer import report as answered
@@ -27,6 +27,7 @@ from tidelog_bench.session.records import (
     trials,
 )
 
+_DIFFER = "The machines differ: ratios are compared and figures are not."
 results_option = click.option(
     "--results",
     type=click.Path(file_okay=False, path_type=Path),
@@ -42,24 +43,17 @@ results_option = click.option(
 def sessions(output: Output, results: Path) -> int:
     """List the recorded sessions, oldest first."""
     rows = [_session(path) for path in paths(results)]
-    if output.as_json:
-        output.document(rows)
-        return EXIT_OK
-    output.table(
-        ["session", "asked for", "pairs", "trials", "failed", "revision", "processor"],
-        [
-            [
-                row["session"],
-                " ".join(row["names"] + row["only"]),
-                row["pairs"],
-                row["trials"],
-                row["failed"],
-                (row["revision"] or "-")[:9],
-                row["machine"].get("cpu"),
-            ]
-            for row in rows
-        ],
+    table = Rows(
+        rows,
+        "session",
+        ("asked for", lambda row: " ".join(row["names"] + row["only"])),
+        "pairs",
+        "trials",
+        "failed",
+        ("revision", lambda row: (row["revision"] or "-")[:9]),
+        ("processor", lambda row: row["machine"].get("cpu")),
     )
+    output.show(rows, table)
     return EXIT_OK
 
 
@@ -94,22 +88,16 @@ def compare(
     )
     one_machine = not machine_differs(old.machine, new.machine)
     found = compared(old_records, new_records, experiments().values(), one_machine=one_machine)
-    if output.as_json:
-        output.document(
-            {
-                "before": old.session,
-                "after": new.session,
-                "one_machine": one_machine,
-                "by_chance": round(found.by_chance, 2),
-                "changes": [_change(change) for change in found.changes],
-            }
-        )
-    else:
-        for letter, session in (("A", old), ("B", new)):
-            output.line(f"{letter}: {_about(session)}")
-        if not one_machine:
-            output.line("The machines differ: ratios are compared and figures are not.")
-        _print(output, found, list(found.changes) if everything else found.moved)
+    document = {
+        "before": old.session,
+        "after": new.session,
+        "one_machine": one_machine,
+        "by_chance": round(found.by_chance, 2),
+        "changes": [_change(change) for change in found.changes],
+    }
+    shown = found.changes if everything else found.moved
+    parts = [f"A: {_about(old)}", f"B: {_about(new)}", *([] if one_machine else [_DIFFER])]
+    output.show(document, *parts, *([_changes(shown)] if shown else []), _conclusion(found))
     worse = any(change.verdict == "worse" for change in found.changes)
     return EXIT_PROBLEM if worse and fail_on_worse else EXIT_OK
 
@@ -119,26 +107,23 @@ def _about(session: SessionRecord) -> str:
     return f"{session.session}, {session.pairs} pairs, revision {revision}, {cpu}"
 
 
-def _print(output: Output, found: Comparison, shown: Sequence[Change]) -> None:
-    if shown:
-        output.table(
-            ["experiment", "cell", "of", "figure", "A", "B", "B / A", ""],
-            [
-                [
-                    change.experiment,
-                    settings(change.settings),
-                    change.of,
-                    change.figure,
-                    _range(change.before),
-                    _range(change.after),
-                    None if change.factor is None else times(change.factor),
-                    change.verdict,
-                ]
-                for change in shown
-            ],
-        )
+def _changes(shown: Sequence[Change]) -> Rows:
+    return Rows(
+        shown,
+        "experiment",
+        ("cell", lambda change: settings(change.settings)),
+        "of",
+        "figure",
+        ("A", lambda change: _range(change.before)),
+        ("B", lambda change: _range(change.after)),
+        ("B / A", lambda change: None if change.factor is None else times(change.factor)),
+        ("", lambda change: change.verdict),
+    )
+
+
+def _conclusion(found: Comparison) -> str:
     few = len(found.changes) - len(found.compared)
-    output.line(
+    return (
         f"{len(found.moved)} of {len(found.compared)} figures moved beyond noise; if nothing had "
         f"changed, about {found.by_chance:.1f} would seem to."
         + (f" {few} have too few trials to tell." if few else "")
@@ -185,14 +170,11 @@ def report(
         target = Path("report.html")
     if target is not None:
         write_output(target, page(found).encode())
-    if output.as_json:
-        output.document(document(found))
-        return EXIT_OK
+    parts: list[str] = []
     if terminal:
-        for loaded in found.sessions:
-            output.line(f"session {_about(loaded.session)}")
-        for line in ["", *summary(found.answers)]:
-            output.line(line)
+        parts += [f"session {_about(loaded.session)}" for loaded in found.sessions]
+        parts += ["", *summary(found.answers)]
     if target is not None:
-        output.line(f"{target}: {target.stat().st_size / 1e6:.2f} MB")
+        parts.append(f"{target}: {target.stat().st_size / 1e6:.2f} MB")
+    output.show(document(found), *parts)
     return EXIT_OK

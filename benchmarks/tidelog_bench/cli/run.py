@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from tidelog.cli.output import Output
+from tidelog.cli.output import Output, Rows
 from tidelog.cli.output import Step as Bar
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.effects import SystemClock
@@ -87,30 +87,26 @@ def list_experiments(output: Output, size: Size) -> int:
     Times are guesses for two cores that do nothing else.
     """
     rows = [_row(experiment, size) for experiment in experiments().values()]
-    if output.as_json:
-        output.document(rows)
-        return EXIT_OK
     sizes = [Size.STANDARD, Size.QUICK, *([Size.FULL] if size is Size.FULL else [])]
-    output.table(
-        ["experiment", "group", "compares", "cells", "trials", *sizes, "what"],
-        [
-            [
-                row["name"],
-                row["group"],
-                ", ".join(row["variants"]),
-                len(row["cells"]),
-                row["trials"],
-                *(duration(row[f"{each}_s"]) for each in sizes),
-                row["title"],
-            ]
-            for row in rows
-        ],
+    table = Rows(
+        rows,
+        ("experiment", lambda row: row["name"]),
+        "group",
+        ("compares", lambda row: ", ".join(row["variants"])),
+        ("cells", lambda row: len(row["cells"])),
+        "trials",
+        *((each.value, lambda row, of=each: duration(row[f"{of}_s"])) for each in sizes),
+        ("what", lambda row: row["title"]),
     )
     totals = [f"{each} {duration(sum(row[f'{each}_s'] for row in rows))}" for each in sizes]
-    quick = f"a quick session ends after {duration(QUICK_S)} at most"
-    output.line(f"All together: {', '.join(totals)}; {quick}")
-    for variant, reason in {m["variant"]: m["reason"] for r in rows for m in r["missing"]}.items():
-        output.line(f"{variant} will be skipped: {reason}")
+    reasons = {m["variant"]: m["reason"] for row in rows for m in row["missing"]}
+    output.show(
+        rows,
+        table,
+        f"All together: {', '.join(totals)}; "
+        f"a quick session ends after {duration(QUICK_S)} at most",
+        *(f"{variant} will be skipped: {reason}" for variant, reason in reasons.items()),
+    )
     return EXIT_OK
 
 

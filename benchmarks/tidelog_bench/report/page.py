@@ -9,8 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-import msgspec
-
+from tidelog.cli.output import fields_of
 from tidelog_bench.experiment import Size
 from tidelog_bench.report.answer import Answer, LoadedSession, Report
 from tidelog_bench.report.numbers import number, setting, span, times
@@ -104,7 +103,7 @@ def document(report: Report) -> dict[str, Any]:
     """Sessions, then experiments with their cells; see docs/reference/cli-json.md."""
     return {
         "sessions": [
-            _fields(loaded.session, "kind", "format") | {"load": loaded.loads}
+            fields_of(loaded.session, "kind", "format") | {"load": loaded.loads}
             for loaded in report.sessions
         ],
         "experiments": [_experiment(answer) for answer in report.answers],
@@ -120,16 +119,16 @@ def _experiment(answer: Answer) -> dict[str, Any]:
         "question": experiment.question,
         "group": experiment.group,
         "session": answer.session.session,
-        "headlines": [_fields(line) | {"figure": line.figure.name} for line in answer.headlines],
+        "headlines": [fields_of(line) | {"figure": line.figure.name} for line in answer.headlines],
         "figures": [
-            _fields(figure)
+            fields_of(figure)
             for figure in experiment.figures
             if any(figure in cell.figures for cell in answer.cells)
         ],
         "cells": _cells(answer),
         "missing": list(answer.missing),
-        "skipped": [_fields(skip, "kind", "measurement") for skip in answer.skipped],
-        "failed": [_fields(failure, "kind", "measurement") for failure in answer.failures],
+        "skipped": [fields_of(skip, "kind", "measurement") for skip in answer.skipped],
+        "failed": [fields_of(failure, "kind", "measurement") for failure in answer.failures],
         "published": [
             {key: figure[key] for key in ("what", "off", "on", "change")}
             | {key: figure["source"][key] for key in ("setup", "url")}
@@ -157,8 +156,3 @@ def _cells(answer: Answer) -> list[dict[str, Any]]:
         }
         for cell in answer.cells
     ]
-
-
-def _fields(value: object, *without: str) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(value)
-    return {name: field for name, field in fields.items() if name not in without}
