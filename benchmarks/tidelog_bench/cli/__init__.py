@@ -1,10 +1,30 @@
-"""The commands that `tidelog` finds through the entry point `tidelog.commands`."""
+"""`tidelog bench`: experiments, sessions, comparisons, reports."""
 
 from typing import Final
 
-from tidelog.cli.lazy import LazyCommand
+import click
+
+from tidelog.cli.lazy import LazyCommand, LazyGroup
 
 COMMAND: Final = LazyCommand(
-    "tidelog_bench.cli.bench", "Run the benchmarks, compare sessions, write a report."
+    "tidelog_bench.cli", "Run the benchmarks, compare sessions, write a report."
 )
 """`tidelog bench`, found through the entry point `tidelog.commands`."""
+_COMMANDS: Final = {
+    name: LazyCommand(f"tidelog_bench.cli.{place}", about)
+    for name, place, about in (
+        ("compare", "results:compare", "Show what moved beyond noise between two sessions."),
+        ("list", "run:list_experiments", "List the experiments and how long each takes."),
+        ("report", "results:report", "Write an HTML page of a session, or print its summary."),
+        ("run", "run:run", "Run experiments and record every trial."),
+        ("sessions", "results:sessions", "List the recorded sessions."),
+    )
+}
+
+
+@click.group("bench", cls=LazyGroup, lazy=_COMMANDS)
+def command() -> None:
+    """Run the benchmarks: pairs of runs that alternate, recorded as JSON lines, and their report.
+
+    Begin with `tidelog bench run all --quick`; it takes ten minutes at most.
+    """

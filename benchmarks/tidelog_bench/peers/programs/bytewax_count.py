@@ -19,8 +19,7 @@ from bytewax.recovery import RecoveryConfig, init_db_dir
 
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.words import counted
-from tidelog_bench.peers.counts import check
-from tidelog_bench.peers.task import Outcome, Task
+from tidelog_bench.peers.task import Outcome, Task, check
 from tidelog_bench.peers.usage import between, figures
 
 NOTES = {
@@ -75,7 +74,7 @@ class _Count(StatefulBatchLogic[int, Any, int]):
         return self._count
 
 
-class _Told(_Count):
+class _CountAtEnd(_Count):
     """Says its count at the end of the data."""
 
     def on_eof(self) -> tuple[Any, bool]:
@@ -110,7 +109,7 @@ def run(task: Task) -> Outcome:
     commits = between(source.snapshots, stages.start, stages.end)
     found = figures(stages.start, stages.end, commits, task.durable)
     restored = _Sink()
-    _flow(_Source(lambda position: None), _Told, restored, task)
+    _flow(_Source(lambda position: None), _CountAtEnd, restored, task)
     check("bytewax", dict(restored.items), words, stages.end.records)
     return Outcome(found, {"versions": {"bytewax": version("bytewax")}, **NOTES})
 

@@ -1,7 +1,8 @@
 """The word count on Pathway, its persistence on.
 
-Invariant: Pathway runs in processes of its own, so the first can be killed, and the second has
-nothing but what is on disk.
+Invariants: Pathway runs in processes of its own, so the first can be killed, and the second has
+nothing but what is on disk; they alone import it. No record passes through Python: a word is a line
+of a file, and of all counts only that of the mark, the last line of each file, is handed to Python.
 """
 
 import asyncio
@@ -9,15 +10,13 @@ import json
 import multiprocessing
 import shutil
 from collections.abc import Callable
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog_bench.embedded.meter import CLOCK, Mark
-from tidelog_bench.peers.counts import check
 from tidelog_bench.peers.feed import Feed
-from tidelog_bench.peers.task import Outcome, Task
+from tidelog_bench.peers.task import Outcome, Task, check
 from tidelog_bench.peers.usage import figures, tree_mark
 
 _MARK: Final = "#"
@@ -25,7 +24,7 @@ _MARK: Final = "#"
 _PIECE: Final = 262_144
 """Words in a file, as for Flink."""
 _AHEAD_S: Final = 4.0
-"""Counts follow a commit or two behind what is read, so files hold the words of several."""
+"""Counts follow a commit or two after what is read, so files hold the words of several."""
 _LOOK_S: Final = 0.02
 _SPAWN: Final = multiprocessing.get_context("spawn")
 NOTES = {
@@ -48,7 +47,7 @@ def run(task: Task) -> Outcome:
         counting.kill()
     shutil.rmtree(feed.input)
     output = task.path / "counts.jsonl"
-    replay = _SPAWN.Process(target=_in_child, args=("replay", task, feed.input, output))
+    replay = _SPAWN.Process(target=_replay, args=(task, feed.input, output))
     replay.start()
     replay.join()
     if replay.exitcode:
@@ -64,8 +63,8 @@ class _Counting:
         self._feed = feed
         self._files = _SPAWN.Value("q", 0)
         self._commits = _SPAWN.Value("q", 0)
-        arguments = ("count", task, feed.input, _MARK, self._files, self._commits)
-        self._process = _SPAWN.Process(target=_in_child, args=arguments, daemon=True)
+        arguments = (task, feed.input, self._files, self._commits)
+        self._process = _SPAWN.Process(target=_count, args=arguments, daemon=True)
         self._process.start()
 
     def position(self) -> int:
@@ -112,9 +111,52 @@ async def _until(reached: Callable[[], bool]) -> None:
         await CLOCK.sleep(_LOOK_S)
 
 
-def _in_child(name: str, *arguments: Any) -> None:
-    """Call a function of `pathway_job`: the process that measures needs no memory for Pathway."""
-    getattr(import_module("tidelog_bench.peers.programs.pathway_job"), name)(*arguments)
+def _count(task: Task, source: Path, files: Any, commits: Any) -> None:
+    """Count until killed; keep how many files were counted and how many times were closed."""
+    import pathway as pw  # noqa: PLC0415
+
+    def marked(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
+        if is_addition:
+            files.value = row["n"]
+
+    def closed(time: int) -> None:
+        commits.value += 1
+
+    counts = _counted(task, source)
+    pw.io.null.write(counts)
+    pw.io.subscribe(counts.filter(counts.data == _MARK), on_change=marked, on_time_end=closed)
+    _run_graph(task)
+
+
+def _replay(task: Task, source: Path, output: Path) -> None:
+    """Count what the snapshot holds, and end."""
+    import pathway as pw  # noqa: PLC0415
+    from pathway.internals.api import PersistenceMode, SnapshotAccess  # noqa: PLC0415
+
+    pw.io.jsonlines.write(_counted(task, source), output)
+    _run_graph(
+        task,
+        snapshot_access=SnapshotAccess.REPLAY,
+        persistence_mode=PersistenceMode.BATCH,
+        continue_after_replay=False,
+    )
+
+
+def _counted(task: Task, source: Path) -> Any:
+    import pathway as pw  # noqa: PLC0415
+
+    commit_ms = round(task.checkpoint_s * 1000)
+    words = pw.io.plaintext.read(source, name="words", autocommit_duration_ms=commit_ms)
+    return words.groupby(words.data).reduce(words.data, n=pw.reducers.count())
+
+
+def _run_graph(task: Task, **replay: Any) -> None:
+    import pathway as pw  # noqa: PLC0415
+
+    backend = pw.persistence.Backend.filesystem(task.durable)
+    interval_ms = round(task.checkpoint_s * 1000)
+    config = pw.persistence.Config(backend, snapshot_interval_ms=interval_ms, **replay)
+    pw.run(monitoring_level=pw.MonitoringLevel.NONE, persistence_config=config)
 
 
 def _counts(output: Path) -> dict[str, int]:

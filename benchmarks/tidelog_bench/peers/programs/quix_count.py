@@ -13,8 +13,7 @@ from quixstreams.state.rocksdb import RocksDBStore
 
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.words import Stages, Words, counted
-from tidelog_bench.peers.counts import check
-from tidelog_bench.peers.task import Outcome, Task
+from tidelog_bench.peers.task import Outcome, Task, check
 from tidelog_bench.peers.usage import between, figures
 
 _POSITION: Final = b"position"

@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog_bench.embedded.meter import CLOCK, Mark
-from tidelog_bench.peers.counts import check
 from tidelog_bench.peers.feed import Feed
-from tidelog_bench.peers.task import Outcome, Task
+from tidelog_bench.peers.task import Outcome, Task, check
 from tidelog_bench.peers.usage import figures, tree_mark
 
 _AHEAD: Final = 2

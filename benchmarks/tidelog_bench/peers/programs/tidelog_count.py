@@ -15,8 +15,7 @@ from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.jobs import count_words, word_count
 from tidelog_bench.embedded.run import RunSpec, run_trial
 from tidelog_bench.embedded.words import Workload
-from tidelog_bench.peers.counts import check
-from tidelog_bench.peers.task import Outcome, Task
+from tidelog_bench.peers.task import Outcome, Task, check
 from tidelog_bench.peers.usage import between, figures
 
 NOTES = {

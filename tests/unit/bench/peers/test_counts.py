@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.words import Stages, Words, Workload, draw
-from tidelog_bench.peers.counts import check, expected
+from tidelog_bench.peers.task import check, expected
 
 WORDS = Words(["a", "b", "c"], ["a", "a", "c", "b", "a"])
 
