@@ -187,9 +187,8 @@ class KnownTypes(msgspec.Struct):
 
     def check(self, found: Iterable[Type]) -> None:
         """Raises StateSchemaError for a type that is not exactly one of those that there may be."""
-        allowed = self.stored if self.declared is None else self.declared.types
         for kind in found:
-            if allowed and not self._fit(kind, allowed):
+            if self._allowed and not self._fit(kind):
                 raise self._refusal(kind)
 
     def admit_fields(self, found: Collection[Type]) -> None:
@@ -201,9 +200,8 @@ class KnownTypes(msgspec.Struct):
 
     def allows(self, kind: Type) -> bool:
         """Whether data of this type may be stored."""
-        if self.declared is not None:
-            return self._fit(kind, self.declared.types)
-        return not self.stored or self._fit(kind, self.stored, by_older_release=self.numbers_alike)
+        older = self.numbers_alike and self.declared is None
+        return not self._allowed or self._fit(kind, by_older_release=older)
 
     @property
     def migrates(self) -> bool:
@@ -217,10 +215,7 @@ class KnownTypes(msgspec.Struct):
 
     def misfits(self) -> frozenset[Type]:
         """Stored types that the declared ones do not allow."""
-        if self.declared is None:
-            return frozenset()
-        allowed = self.declared.types
-        return frozenset(kind for kind in self.stored if not self._fit(kind, allowed))
+        return frozenset(kind for kind in self.stored if not self._fit(kind))
 
     def check_declared(self) -> None:
         """Raises StateSchemaError when something stored is neither declared nor migrated."""
@@ -239,11 +234,15 @@ class KnownTypes(msgspec.Struct):
         known = (self.stored - self.misfits()) | self._seen
         return tuple(sorted(map(text_of, _abridged(known))))
 
-    def _fit(self, kind: Type, allowed: Iterable[Type], *, by_older_release: bool = False) -> bool:
+    @property
+    def _allowed(self) -> frozenset[Type]:
+        return self.stored if self.declared is None else self.declared.types
+
+    def _fit(self, kind: Type, *, by_older_release: bool = False) -> bool:
         alike = self.numbers_alike
         return any(
             fits(kind, known, numbers_alike=alike, by_older_release=by_older_release)
-            for known in allowed
+            for known in self._allowed
         )
 
     def _refusal(self, found: Type) -> StateSchemaError:
@@ -313,13 +312,11 @@ class ValueTypes:
     def __init__(self, known: KnownTypes) -> None:
         self.known = known
         self._plain: set[type] = {type(None)}
-        self._elements: set[tuple[str, type]] = set()
-        """Types of sequences and of their elements."""
-        self._fields: set[type] = set()
-        """Types of keys and of values in dicts."""
+        self._parts: set[tuple[type, type]] = set()
+        """Types of sequences and dicts, with those of their elements, keys and values."""
 
     def observe(self, values: Sequence[Any]) -> None:
-        """Admit values; those of sequences by their elements. Raises as `admit`."""
+        """Admit values; those of sequences and dicts by what is in them. Raises as `admit`."""
         kinds = set(map(type, values))
         if kinds <= self._plain:
             return
@@ -327,33 +324,22 @@ class ValueTypes:
             mine = values
             if len(kinds) > 1:
                 mine = [value for value in values if value.__class__ is kind]
-            if issubclass(kind, _SEQUENCES):
-                self._observe_elements(_head(kind), mine)
-            elif kind is dict:
-                self._observe_fields(mine)
+            if kind is dict or issubclass(kind, _SEQUENCES):
+                self._observe_parts(kind, mine)
             else:
                 self.known.admit({_head(kind)})
                 self._plain.add(kind)
 
-    def _observe_elements(self, head: str, sequences: Sequence[Any]) -> None:
-        kinds = {(head, kind) for kind in set(map(type, chain.from_iterable(sequences)))}
-        if new := kinds - self._elements:
-            self.known.admit({(head, _head(kind)) for _, kind in new})
-            self._elements |= new
-        elif not kinds:
-            self.known.admit({head})
-
-    def _observe_fields(self, dicts: Sequence[Any]) -> None:
-        kinds = set(map(type, chain.from_iterable(dicts)))
-        kinds.update(map(type, chain.from_iterable(map(dict.values, dicts))))
-        new = kinds - self._fields
-        if new:
-            for held in dicts:
-                if not new.isdisjoint(map(type, chain(held, held.values()))):
-                    self.known.admit_fields(set(types_of_value(held)))
-            self._fields |= new
-        elif not kinds:
-            self.known.admit({"dict"})
+    def _observe_parts(self, kind: type, values: Sequence[Any]) -> None:
+        parts = set(map(type, chain.from_iterable(values)))
+        if kind is dict:
+            parts.update(map(type, chain.from_iterable(map(dict.values, values))))
+        new = {(kind, part) for part in parts} - self._parts
+        if new or not parts:
+            admit = self.known.admit_fields if kind is dict else self.known.admit
+            for value in values if parts else values[:1]:
+                admit(set(types_of_value(value)))
+            self._parts |= new
 
 
 def types_of_value(value: Any) -> Iterator[Type]:
