@@ -45,7 +45,6 @@ class LoopLock:
         """Those of all open databases."""
 
     def __enter__(self) -> None:
-        """For the loop's thread: its whole life is within."""
         self.lock.acquire()
 
     def __exit__(self, *_: object) -> None:

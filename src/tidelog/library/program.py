@@ -98,7 +98,6 @@ class Program(Generic[L]):
     # What the program's threads or tasks do.
 
     def key(self, key: Any) -> KeyStates:
-        """The states of a key."""
         encoded = checked_key("key", key)
         prefix = key_group(encoded, self.backend.key_groups).to_bytes(2, "big")
         return self._key_states(prefix, encoded)

@@ -104,7 +104,6 @@ class Part:
 
     @property
     def keyed(self) -> KeyedRows:
-        """The rows of the state."""
         return self.named.state.keyed
 
 

@@ -161,7 +161,6 @@ class StateLock:
 
     @property
     def in_block(self) -> bool:
-        """Whether the caller is within a block of a step."""
         return self._caller() in self._blocks
 
     @property
@@ -170,7 +169,6 @@ class StateLock:
         return self._steps.get(self._caller(), False)
 
     def is_open(self, caller: Any) -> bool:
-        """Whether a caller has a step open."""
         return caller in self._steps
 
     def thread_ended(self, thread: int, name: str) -> None:

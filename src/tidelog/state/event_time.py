@@ -28,7 +28,6 @@ class EventTime:
 
     @classmethod
     def restored(cls, watermark: int | None, ahead: Iterable[AheadOfWatermark]) -> "EventTime":
-        """Event time as a checkpoint has it."""
         return cls(
             UNKNOWN if watermark is None else watermark,
             {

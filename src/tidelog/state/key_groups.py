@@ -86,7 +86,6 @@ def decode_key(data: bytes) -> Hashable:
 
 
 def decode_keys(encoded: Iterable[bytes]) -> list[Hashable]:
-    """As `decode_key`, for many keys."""
     keys = list(map(_decode, encoded))
     return list(map(_as_tuple, keys)) if list in set(map(type, keys)) else keys
 
@@ -96,7 +95,6 @@ def _as_tuple(key: Any) -> Hashable:
 
 
 def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:
-    """The group of an encoded key."""
     # Once for every record: a call of the NewType would take as long as the checksum.
     group: KeyGroup = google_crc32c.value(encoded_key) % key_groups
     return group

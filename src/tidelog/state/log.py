@@ -82,7 +82,6 @@ class SubtaskLog:
 
     @property
     def materialization(self) -> MaterializationRef | None:
-        """The last one of this subtask."""
         return self.base.materialization
 
     def capture(self) -> tuple[Base, ChainCapture]:

@@ -47,7 +47,6 @@ class OpenWindows:
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory they take."""
         return int(len(self) * self._size.bytes) // 2
 
     def of(self, start: int) -> WindowsOfStart:
@@ -67,7 +66,6 @@ class OpenWindows:
         return end in found
 
     def has(self, start: int, key: bytes) -> bool:
-        """Whether a window is here."""
         return start in self._starts and key in self._starts[start].values
 
     def updated(self, updates: int, key: bytes, value: Any) -> None:
@@ -76,7 +74,6 @@ class OpenWindows:
         self._size.sample(key, value)
 
     def row(self, key: bytes, start: int) -> bytes:
-        """The row of a window."""
         return key[:2] + self._state + key[2:] + encode_time(start)
 
     def ended(self, time_ms: int) -> list[int]:

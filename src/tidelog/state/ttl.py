@@ -157,7 +157,6 @@ def value_expired(stored: bytes, now: bytes) -> bool:
 
 
 def list_expired(stored: bytes, now: bytes) -> bool:
-    """Whether all elements of a stored list row have expired."""
     return all(element[:8] <= now for element in _elements(stored))
 
 

@@ -44,7 +44,6 @@ class InFlight:
 
     @property
     def is_complete(self) -> bool:
-        """All channels have answered."""
         return self._complete.is_set()
 
     def stop(self) -> None:
@@ -57,7 +56,6 @@ class InFlight:
         self._expected.add(channel)
 
     def expects(self, channel: ChannelId) -> bool:
-        """The channel has not answered yet."""
         return channel in self._expected
 
     def record(self, channel: ChannelId, data: Sequence[InFlightData]) -> None:

@@ -9,8 +9,9 @@ Format: docs/internals/format.md, "Payload of kind 4 and 5".
 
 import io
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from typing import Any
 
 import msgspec
@@ -30,21 +31,10 @@ BLOCK_BYTES = 8 << 20
 
 STANDARD_TYPES = frozenset(
     {
-        ("datetime", "date"),
-        ("datetime", "datetime"),
-        ("datetime", "time"),
-        ("datetime", "timedelta"),
-        ("datetime", "timezone"),
-        ("decimal", "Decimal"),
-        ("fractions", "Fraction"),
-        ("uuid", "UUID"),
+        *product(["datetime"], ["date", "datetime", "time", "timedelta", "timezone"]),
+        *product(["builtins"], ["bytearray", "complex", "frozenset", "range", "set", "slice"]),
+        *(("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID")),
         ("collections", "OrderedDict"),
-        ("builtins", "bytearray"),
-        ("builtins", "complex"),
-        ("builtins", "frozenset"),
-        ("builtins", "range"),
-        ("builtins", "set"),
-        ("builtins", "slice"),
     }
 )
 """Types of the standard library that a pickle of records may hold, by module and name."""
@@ -106,35 +96,34 @@ class Encoded:
 def encode(parts: Sequence[ChannelData], types: RecordTypes, first: SeqNo) -> Encoded:
     """Blocks with the data, numbered from `first`; raises UnstorableError."""
     blocks: list[SealedBlock] = []
-    held: list[_Part] = []
     used: set[str] = set()
+    for held in _filled(parts, types):
+        messages = [message for part in held for message in part.data]
+        shapes = chain.from_iterable(m.shapes for m in messages if isinstance(m, _Records))
+        used |= {f"{shape.module}:{shape.name}" for shape in shapes if shape.module}
+        payload = msgspec.msgpack.encode(held)
+        blocks.append(seal_opaque(BlockKind.IN_FLIGHT_RECORDS, payload, len(messages), first))
+        first = SeqNo(first + len(messages))
+    return Encoded(blocks, tuple(sorted(used)))
+
+
+def _filled(parts: Iterable[ChannelData], types: RecordTypes) -> Iterator[list[_Part]]:
+    """The parts of each block, a long one in pieces."""
+    held: list[_Part] = []
     size = 0
-
-    def seal_held() -> None:
-        nonlocal held, size, first
-        if held:
-            count = sum(len(part.data) for part in held)
-            payload = msgspec.msgpack.encode(held)
-            blocks.append(seal_opaque(BlockKind.IN_FLIGHT_RECORDS, payload, count, first))
-            first = SeqNo(first + count)
-            held, size = [], 0
-
     for part in parts:
         data: list[_Message] = []
         for message in part.data:
             encoded = _encoded(message, types)
             data.append(encoded)
-            if isinstance(encoded, _Records):
-                used |= {f"{s.module}:{s.name}" for s in encoded.shapes if s.module}
             size += _size(encoded)
             if size >= BLOCK_BYTES:
-                held.append(_Part(**asdict(part.channel), data=data))
-                data = []
-                seal_held()
+                yield [*held, _Part(**asdict(part.channel), data=data)]
+                held, data, size = [], [], 0
         if data:
             held.append(_Part(**asdict(part.channel), data=data))
-    seal_held()
-    return Encoded(blocks, tuple(sorted(used)))
+    if held:
+        yield held
 
 
 def decode(blocks: Iterable[Block], types: RecordTypes) -> list[ChannelData]:

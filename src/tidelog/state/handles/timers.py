@@ -75,7 +75,6 @@ class Timers:
         self._by_time.delete_many(rows)
 
     def delete(self, time_ms: int) -> None:
-        """Remove a timer of the current key."""
         time = encode_time(time_ms)
         backend = self._backend
         self._by_time.delete(backend.key_prefix + self._time_id + time + backend.key)

@@ -43,7 +43,6 @@ class RecordTypes:
         self._builders: dict[Any, Builder] = {}
 
     def names(self, module: str, name: str) -> type | None:
-        """A type that the job names."""
         return self._named.get((module, name))
 
     def find(self, module: str, name: str) -> type:

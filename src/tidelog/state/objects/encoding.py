@@ -106,7 +106,6 @@ class _Encoder:
         self._numbers: dict[Any, int] = {}
 
     def all(self, values: Iterable[Any]) -> list[Any]:
-        """Each of several values."""
         if type(values) is not list:
             values = list(values)
         kinds = set(map(type, values))
@@ -285,7 +284,6 @@ class _Decoder:
         self._builders = [types.builder_of(shape, _builder) for shape in shapes]
 
     def all(self, values: list[Any]) -> list[Any]:
-        """Each of several values."""
         return [self.one(value) if type(value) is list else value for value in values]
 
     def one(self, value: Any) -> Any:

@@ -8,7 +8,7 @@ Format: docs/internals/format.md, "Values without a schema".
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +39,6 @@ def object_parts(code: int, data: memoryview) -> tuple[list["Shape"], bytes]:
     return parts
 
 
-@cache
 def _encoding() -> ModuleType:
     """`encoding`, loaded with the first value that is no plain one: few states have any."""
     from tidelog.state.objects import encoding  # noqa: PLC0415
@@ -52,7 +51,6 @@ class ObjectEncoding:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._classes: RecordTypes | None = None
         self.decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(ext_hook=self._object).decode
         """The value; raises StateSchemaError where a class of it is not there any more."""
 
@@ -66,7 +64,7 @@ class ObjectEncoding:
             # looked for.
             pass
         try:
-            parts = _encoding().encode_records([value], self._known_classes())
+            parts = _encoding().encode_records([value], self._classes)
         except UnstorableError as error:
             raise self._refusal(error) from error
         return _encode(msgspec.msgpack.Ext(OBJECT, _encode(parts)))
@@ -83,7 +81,7 @@ class ObjectEncoding:
     def _object(self, code: int, data: memoryview) -> Any:
         shapes, records = object_parts(code, data)
         try:
-            (value,) = _encoding().decode_records(shapes, records, self._known_classes())
+            (value,) = _encoding().decode_records(shapes, records, self._classes)
         except UnstorableError as error:
             raise StateSchemaError(
                 f"stored {self._what}",
@@ -98,12 +96,10 @@ class ObjectEncoding:
             raise msgspec.ValidationError(f"{type(error).__name__}: {error}") from error
         return value
 
-    def _known_classes(self) -> "RecordTypes":
-        if self._classes is None:
-            from tidelog.state.objects.classes import RecordTypes  # noqa: PLC0415
-
-            self._classes = RecordTypes()
-        return self._classes
+    @cached_property
+    def _classes(self) -> "RecordTypes":
+        types: RecordTypes = _encoding().RecordTypes()
+        return types
 
     def _refusal(self, error: UnstorableError) -> StateSchemaError:
         return StateSchemaError(

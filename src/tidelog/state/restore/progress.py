@@ -33,7 +33,6 @@ class PhaseTimer:
 
     @property
     def seconds(self) -> float:
-        """Seconds spent in the phase so far."""
         running = self.clock.monotonic() - self._since if self._inside else 0.0
         return self._passed_s + running
 
@@ -89,7 +88,6 @@ class RestoreProgress:
         return cls(clock, clock.monotonic(), size, sum(changes.values()))
 
     def finish(self) -> None:
-        """Everything is restored."""
         self.seconds = self.elapsed_s
 
     @property
@@ -101,7 +99,6 @@ class RestoreProgress:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the start."""
         return self.clock.monotonic() - self.started
 
     @property

@@ -302,7 +302,6 @@ def types_of_keys(keys: Sequence[Any]) -> set[Type]:
 
 
 def type_of_key(key: Any) -> Type:
-    """The type of a key in canonical form."""
     return ("tuple", *map(type_of_key, key)) if isinstance(key, tuple) else _NAMES[type(key)]
 
 
