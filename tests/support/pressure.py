@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -165,6 +165,30 @@ def outside_as_of(sink: Outside, checkpoint: Checkpoint) -> Outside:
         if int(token.rsplit(b"-", 1)[1]) <= checkpoint.checkpoint_id:
             then.committed[token] = records
     return then
+
+
+PressedJob = Callable[[Outside, VirtualClock], Job]
+
+
+def under_pressure(job: PressedJob, settings: JobConfig) -> tuple[Outside, MemoryStore]:
+    """What is outside after a job has run to its end, and its store."""
+    sink, objects, clock = Outside(), MemoryStore("memory://pressure"), VirtualClock()
+    run_pressed(job(sink, clock), objects, settings, clock)
+    return sink, objects
+
+
+def resumed(
+    job: PressedJob,
+    objects: MemoryStore,
+    sink: Outside,
+    checkpoint: Checkpoint,
+    settings: JobConfig,
+) -> Outside:
+    """What is outside after a job went on from a checkpoint to its end, in a copy of the store."""
+    again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+    slot = checkpoint.slot
+    run_pressed(job(again, clock), copy_of(objects), settings, clock, restore_slot=slot, seed=2)
+    return again
 
 
 def assert_in_order(records: Iterable[tuple[Any, ...]]) -> None:

@@ -1,6 +1,7 @@
 """Records in flight find their operator whatever shape the job has after a restart."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from tests.support.pressure import (
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, encode_entry
 from tidelog.errors import RestoreError
-from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.subtasks.vertices import compile_job
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
@@ -83,20 +83,14 @@ def destinations(checkpoint: Checkpoint) -> set[tuple[str, int]]:
 
 
 def resumed(
-    job: Build,
-    objects: MemoryStore,
-    sink: Outside,
-    chosen: Checkpoint,
-    settings: JobConfig,
-    *,
-    copied: bool = True,
+    job: Build, objects: MemoryStore, sink: Outside, chosen: Checkpoint, parallelism: int
 ) -> Outside:
     """What is outside after a job went on from a checkpoint to its end."""
     clock = VirtualClock()
-    again = SlowOutside(clock)
+    again, slot = SlowOutside(clock), chosen.slot
     again.committed = outside_as_of(sink, chosen).committed
-    store = copy_of(objects) if copied else objects
-    run_pressed(job(again), store, settings, clock, restore_slot=chosen.slot, seed=2)
+    settings = pressed(parallelism=parallelism)
+    run_pressed(job(again), objects, settings, clock, restore_slot=slot, seed=2)
     return again
 
 
@@ -116,7 +110,7 @@ def taken_under_pressure(
 def test_records_in_flight_to_a_sink_of_one_subtask_find_it(after: int) -> None:
     objects, sink, chosen = taken_under_pressure(one_sink, 3)
     assert ("sink", 0) in destinations(chosen)
-    check(resumed(one_sink, objects, sink, chosen, pressed(parallelism=after)))
+    check(resumed(one_sink, copy_of(objects), sink, chosen, after))
 
 
 @pytest.mark.parametrize("after", more_in_depth([1], [1, 3]))
@@ -134,7 +128,7 @@ def test_operators_that_had_tasks_of_their_own_and_are_chained_now_get_their_rec
     objects, sink, chosen = taken_under_pressure(spread, 3)
     assert ("map", 0) in destinations(chosen)
     assert compile_job(plain(sink), after)[0].nodes[-1].id == "map"
-    check(resumed(plain, objects, sink, chosen, pressed(parallelism=after)))
+    check(resumed(plain, copy_of(objects), sink, chosen, after))
 
 
 @pytest.mark.parametrize("after", more_in_depth([2], [1, 2]))
@@ -145,7 +139,7 @@ def test_a_plain_edge_that_becomes_an_exchange_finds_its_records(after: int) -> 
         return job
 
     objects, sink, chosen = taken_under_pressure(one_sink, 3)
-    check(resumed(exchanged, objects, sink, chosen, pressed(parallelism=after)))
+    check(resumed(exchanged, copy_of(objects), sink, chosen, after))
 
 
 def test_records_written_before_checkpoints_said_where_they_go_are_found_too() -> None:
@@ -154,7 +148,7 @@ def test_records_written_before_checkpoints_said_where_they_go_are_found_too() -
     older = copy_of(objects)
     entry = replace(chosen, operators=operators)
     older._store(object_names.checkpoint(chosen.slot), encode_entry(entry))
-    check(resumed(one_sink, older, sink, chosen, pressed(parallelism=1)))
+    check(resumed(one_sink, copy_of(older), sink, chosen, 1))
 
 
 def silent(subtask: SubtaskState) -> SubtaskState:
@@ -173,7 +167,7 @@ def test_records_behind_an_operator_that_finished_find_theirs_beside_it() -> Non
     ]
     assert late, "the sink is slow, so the others end long before it"
     for chosen in late:
-        check(resumed(one_sink, objects, sink, chosen, pressed(parallelism=1)))
+        check(resumed(one_sink, copy_of(objects), sink, chosen, 1))
 
 
 def finished(checkpoint: Checkpoint) -> set[str]:
@@ -189,15 +183,10 @@ def test_an_input_that_is_gone_is_refused_before_anything_is_written() -> None:
         numbering(none.union(source) if both else source).sink(sink)
         return job
 
-    def two_inputs(sink: Outside) -> Job:
-        return job(sink, both=True)
-
-    def one_input(sink: Outside) -> Job:
-        return job(sink, both=False)
-
+    two_inputs, one_input = partial(job, both=True), partial(job, both=False)
     objects, sink, chosen = taken_under_pressure(two_inputs, 2)
     assert ("process", 1) in destinations(chosen)
     before = dict(objects._objects)
     with pytest.raises(RestoreError, match=r"'process'.*input number 1"):
-        resumed(one_input, objects, sink, chosen, pressed(parallelism=2), copied=False)
+        resumed(one_input, objects, sink, chosen, 2)
     assert objects._objects == before, "the job that runs is not fenced"

@@ -13,15 +13,17 @@ from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
+    PressedJob,
     assert_in_order,
     checkpoints,
-    copy_of,
     numbered,
     outside_as_of,
     overtaken,
     pressed,
+    resumed,
     run_pressed,
     slowly,
+    under_pressure,
 )
 from tidelog import Job, JsonLines, Row, StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.checkpoint.manifest import Checkpoint
@@ -76,19 +78,22 @@ class Echo(StatefulProcessor):
 Make = Callable[..., Any]
 
 
-def typed(sink: Outside, clock: VirtualClock, make: Make, *types: type) -> Job:
+def typed(make: Make, *types: type) -> PressedJob:
     """Records of a type between keyed state and a slow operator with keyed input."""
-    job = Job("typed", record_types=types)
-    made = job.source(numbered(), parallelism=4).map(lambda r: make(*r))
-    slow = slowly(made.key_by(lambda r: r.key), clock, 0.2)
-    slow.map(lambda r: (r.key, r.split, r.number)).sink(sink)
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("typed", record_types=types)
+        made = job.source(numbered(), parallelism=4).map(lambda r: make(*r))
+        slow = slowly(made.key_by(lambda r: r.key), clock, 0.2)
+        slow.map(lambda r: (r.key, r.split, r.number)).sink(sink)
+        return job
+
     return job
 
 
 def taken(make: Make, *types: type) -> tuple[MemoryStore, Outside, list[Checkpoint]]:
     """A store, what was committed, and the checkpoints with records in flight."""
-    clock, objects, sink = VirtualClock(), MemoryStore("memory://typed"), Outside()
-    run_pressed(typed(sink, clock, make, *types), objects, pressed(parallelism=2), clock)
+    sink, objects = under_pressure(typed(make, *types), pressed(parallelism=2))
     assert sorted(sink.records) == sorted(numbered().records)
     return objects, sink, [c for c in checkpoints(objects) if overtaken(c)]
 
@@ -98,16 +103,15 @@ def types_in(checkpoint: Checkpoint) -> set[str]:
     return {name for ref in held if ref is not None for name in ref.types}
 
 
-@pytest.mark.parametrize("make", [row, Point, Order, Event], ids=lambda make: make.__name__)
-def test_records_that_need_no_declaration_are_in_flight_and_come_back(make: Make) -> None:
-    objects, sink, held = taken(make)
+@pytest.mark.parametrize("make", [row, Point, Order, Event, Parcel], ids=lambda make: make.__name__)
+def test_records_of_types_that_the_job_may_have_are_in_flight_and_come_back(make: Make) -> None:
+    """A type that is no data type is named by the job."""
+    types = (Parcel,) if make is Parcel else ()
+    objects, sink, held = taken(make, *types)
     assert len(held) >= 3
     assert types_in(held[0]) == (set() if make is row else {f"{__name__}:{make.__name__}"})
     for chosen in held[: more_in_depth(1, 3)]:
-        again, clock = outside_as_of(sink, chosen), VirtualClock()
-        settings = pressed(parallelism=3)
-        job = typed(again, clock, make)
-        run_pressed(job, copy_of(objects), settings, clock, restore_slot=chosen.slot, seed=2)
+        again = resumed(typed(make, *types), objects, sink, chosen, pressed(parallelism=3))
         assert sorted(again.records) == sorted(numbered().records)
         assert_in_order(again.records)
 
@@ -115,14 +119,9 @@ def test_records_that_need_no_declaration_are_in_flight_and_come_back(make: Make
 def test_a_type_that_the_job_no_longer_names_is_refused_before_anything_is_written() -> None:
     objects, sink, held = taken(Parcel, Parcel)
     before, clock = dict(objects._objects), VirtualClock()
+    job = typed(Parcel)(outside_as_of(sink, held[0]), clock)
     with pytest.raises(UnstorableError, match=r"Parcel.*record_types"):
-        run_pressed(
-            typed(outside_as_of(sink, held[0]), clock, Parcel),
-            objects,
-            pressed(parallelism=2),
-            clock,
-            restore_slot=held[0].slot,
-        )
+        run_pressed(job, objects, pressed(parallelism=2), clock, restore_slot=held[0].slot)
     assert objects._objects == before, "the job that runs is not fenced"
 
 
@@ -135,10 +134,10 @@ def test_a_type_that_is_gone_is_refused_and_dropping_the_records_goes_on(
     again, clock = outside_as_of(sink, held[0]), VirtualClock()
     settings, at = pressed(parallelism=2), held[0].slot
     with pytest.raises(UnstorableError, match=r"Order.*--drop-in-flight"):
-        run_pressed(typed(again, clock, Point), objects, settings, clock, restore_slot=at)
+        run_pressed(typed(Point)(again, clock), objects, settings, clock, restore_slot=at)
     assert objects._objects == before
     dropping = pressed(parallelism=2, drop_in_flight=True)
-    run_pressed(typed(again, clock, Point), objects, dropping, clock, restore_slot=at)
+    run_pressed(typed(Point)(again, clock), objects, dropping, clock, restore_slot=at)
     lost = set(numbered().records) - set(again.records)
     assert 0 < len(lost) <= 2 * overtaken(held[0])
 
@@ -158,16 +157,12 @@ def test_rows_of_json_lines_and_of_a_processor_are_in_flight(tmp_path: Path) -> 
         return job
 
     expected = sorted((f"k{n % 5}", split, n) for split in range(4) for n in range(60))
-    sink, objects, clock = Outside(), MemoryStore("memory://rows"), VirtualClock()
     settings = pressed(parallelism=2)
-    run_pressed(job(sink, clock), objects, settings, clock)
+    sink, objects = under_pressure(job, settings)
     assert sorted(sink.records) == expected
     held = [checkpoint for checkpoint in checkpoints(objects) if overtaken(checkpoint)]
     assert len(held) >= 3
     for chosen in held[:4]:
-        again, clock = outside_as_of(sink, chosen), VirtualClock()
-        run_pressed(
-            job(again, clock), copy_of(objects), settings, clock, restore_slot=chosen.slot, seed=2
-        )
+        again = resumed(job, objects, sink, chosen, settings)
         assert sorted(again.records) == expected
         assert_in_order(again.records)

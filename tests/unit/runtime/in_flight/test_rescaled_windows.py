@@ -3,6 +3,7 @@ resumes from: records that come late for a key group stay late for whoever takes
 """
 
 from collections import Counter, defaultdict
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,19 +11,10 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside
-from tests.support.pressure import (
-    Eager,
-    checkpoints,
-    copy_of,
-    outside_as_of,
-    pressed,
-    run_pressed,
-    slowly,
-)
+from tests.support.pressure import Eager, checkpoints, pressed, resumed, slowly, under_pressure
 from tidelog import Job, JobConfig, StatefulProcessor
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.storage.memory import MemoryStore
 
 KEYS = [f"k{n}" for n in range(more_in_depth(7, 16))]
 SIZE_MS = 10
@@ -138,21 +130,12 @@ def test_every_step_of_a_firing_is_resumed_in_another_shape(
     steps: set[tuple[int, int, int]] = set()
     # A checkpoint takes two steps; the intervals make them fall between others.
     for interval in (0.1, 0.25):
-        sink, objects, clock = Outside(), MemoryStore("memory://windows"), VirtualClock()
-        run_pressed(job(build, sink, clock), objects, settings(before, interval), clock)
+        sink, objects = under_pressure(partial(job, build), settings(before, interval))
         check(sink, build, "without a restart")
         for checkpoint in checkpoints(objects):
             if firing(checkpoint) <= steps:
                 continue
             steps |= firing(checkpoint)
-            again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-            run_pressed(
-                job(build, again, clock),
-                copy_of(objects),
-                settings(after),
-                clock,
-                restore_slot=checkpoint.slot,
-                seed=2,
-            )
+            again = resumed(partial(job, build), objects, sink, checkpoint, settings(after))
             check(again, build, f"from slot {checkpoint.slot}: {firing(checkpoint)}")
     assert len(steps) >= more_in_depth(8, 16), "checkpoints amid four firings"

@@ -13,16 +13,17 @@ from tests.support.pipelines import Outside
 from tests.support.pressure import (
     Eager,
     checkpoints,
-    copy_of,
     numbered,
-    outside_as_of,
     overtaken,
     pressed,
+    resumed,
     run_pressed,
     slowly,
+    under_pressure,
 )
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects, InlineOffload
+from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Barrier, Batch
@@ -164,20 +165,15 @@ def test_a_long_firing_of_timers_lets_a_barrier_in_and_a_restart_fires_the_rest_
         keyed.transform_with_state(lambda: Alarms(clock, 0.5), time_mode="event").sink(sink)
         return job
 
-    sink, objects, clock = Outside(), store(), VirtualClock()
     settings = pressed(parallelism=1, checkpoint=Schedule(interval=2.0, timeout=1e6))
-    run_pressed(job(sink, clock), objects, settings, clock)
+    sink, objects = under_pressure(job, settings)
     expected = sorted((key, number) for key, _, number in records)
     assert sorted(sink.records) == expected
     taken = checkpoints(objects)
     within = [c for c in taken if any(s.advancing is not None for _, s in c.subtasks())]
     assert len(within) >= 3, "twenty seconds of timers, a checkpoint every two"
     for checkpoint in within:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        run_pressed(
-            job(again, clock), copy_of(objects), settings, clock, restore_slot=checkpoint.slot
-        )
-        assert sorted(again.records) == expected
+        assert sorted(resumed(job, objects, sink, checkpoint, settings).records) == expected
 
 
 def test_a_source_without_room_hears_of_barriers() -> None:
@@ -198,9 +194,5 @@ def test_a_source_without_room_hears_of_barriers() -> None:
 
 def test_an_order_of_settings_that_cannot_work_is_refused() -> None:
     for wrong in (UnalignedConfig(timeout=0.0), UnalignedConfig(overdraft=-1)):
-        try:
+        with pytest.raises(ConfigError, match="Next:"):
             JobConfig(unaligned=wrong)
-        except Exception as error:
-            assert "Next:" in str(error)
-        else:
-            raise AssertionError(wrong)

@@ -1,22 +1,13 @@
 """The inputs of a union may change places between two runs: records in flight stay right."""
 
-from typing import Any
+from functools import partial
 
 from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside
-from tests.support.pressure import (
-    Eager,
-    checkpoints,
-    copy_of,
-    outside_as_of,
-    pressed,
-    run_pressed,
-    slowly,
-)
-from tidelog import Job
+from tests.support.pressure import Eager, checkpoints, pressed, resumed, slowly, under_pressure
+from tidelog import Job, JobConfig
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.storage.memory import MemoryStore
 
 LENGTH = more_in_depth(20, 40)
 AHEAD = Eager({"ahead": [("ahead", n, 5_000 + 50 * n) for n in range(LENGTH)]}, 4)
@@ -43,25 +34,16 @@ def job(sink: Outside, clock: VirtualClock, *, swapped: bool, windows: bool) -> 
 def test_records_in_flight_of_swapped_inputs_are_handled_once_and_in_time(
     windows: bool, after: int
 ) -> None:
-    sink, objects, clock = Outside(), MemoryStore("memory://swapped"), VirtualClock()
-
-    def settings(parallelism: int) -> Any:
+    def settings(parallelism: int) -> JobConfig:
         schedule = Schedule(interval=0.1, timeout=1e6)
         return pressed(parallelism=parallelism, channel_buffers=1, checkpoint=schedule)
 
-    run_pressed(job(sink, clock, swapped=False, windows=windows), objects, settings(2), clock)
+    sink, objects = under_pressure(partial(job, swapped=False, windows=windows), settings(2))
     expected = sorted(sink.records)
     assert len(expected) == (2 * LENGTH // 20 if windows else 2 * LENGTH)
-    in_flight = 0
+    in_flight, swapped = 0, partial(job, swapped=True, windows=windows)
     for checkpoint in checkpoints(objects)[:-1:2]:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
         in_flight += any(state.in_flight is not None for _, state in checkpoint.subtasks())
-        run_pressed(
-            job(again, clock, swapped=True, windows=windows),
-            copy_of(objects),
-            settings(after),
-            clock,
-            restore_slot=checkpoint.slot,
-        )
+        again = resumed(swapped, objects, sink, checkpoint, settings(after))
         assert sorted(again.records) == expected, checkpoint.slot
     assert in_flight >= 3

@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.depth import in_pairs, more_in_depth, one_by_one
-from tests.support.pipelines import Outside
+from tests.support.pipelines import Outside, Portions
 from tests.support.pressure import (
+    PressedJob,
     assert_in_order,
     checkpoints,
     copy_of,
@@ -21,8 +22,10 @@ from tests.support.pressure import (
     outside_as_of,
     overtaken,
     pressed,
+    resumed,
     run_pressed,
     slowly,
+    under_pressure,
 )
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.schedule import Schedule
@@ -50,30 +53,31 @@ def store() -> MemoryStore:
     return MemoryStore("memory://pressure")
 
 
+def keyed(source: Portions) -> PressedJob:
+    return functools.partial(keyed_job, source)
+
+
 @in_pairs(parallelism=[1, 2, 3], mode=["always", "timeout"], changelog=[True, False])
 def test_every_checkpoint_resumes_with_all_records_once_and_in_order(
     parallelism: int, mode: Any, changelog: bool
 ) -> None:
     source = numbered(4, more_in_depth(20, 40))
-    sink, objects, clock = Outside(), store(), VirtualClock()
-    settings = pressed(mode, parallelism=parallelism, changelog=changelog)
-    run_pressed(keyed_job(source, sink, clock), objects, settings, clock)
+    settings, job = pressed(mode, parallelism=parallelism, changelog=changelog), keyed(source)
+    sink, objects = under_pressure(job, settings)
     assert sorted(sink.records) == sorted(source.records)
     taken = checkpoints(objects)
     assert sum(overtaken(checkpoint) > 0 for checkpoint in taken) >= 3
 
     for checkpoint in taken[:-1]:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        job = keyed_job(source, again, clock)
-        run_pressed(job, copy_of(objects), settings, clock, restore_slot=checkpoint.slot, seed=2)
+        again = resumed(job, objects, sink, checkpoint, settings)
         assert sorted(again.records) == sorted(source.records), f"from slot {checkpoint.slot}"
         assert_in_order(again.records)
 
 
 def test_an_aligned_checkpoint_under_pressure_waits_and_an_unaligned_one_does_not() -> None:
     def completed(mode: Any) -> int:
-        source, sink, objects, clock = numbered(4, 80), Outside(), store(), VirtualClock()
-        result = run_pressed(keyed_job(source, sink, clock), objects, pressed(mode), clock)
+        source, sink, clock = numbered(4, 80), Outside(), VirtualClock()
+        result = run_pressed(keyed_job(source, sink, clock), store(), pressed(mode), clock)
         assert sorted(sink.records) == sorted(source.records)
         return result.checkpoints
 
@@ -102,11 +106,7 @@ def test_broadcast_edges_stay_aligned_beside_one_that_overtakes() -> None:
     taken = checkpoints(objects)
     assert any(overtaken(checkpoint) for checkpoint in taken)
     for checkpoint in taken[:-1]:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        run_pressed(
-            job(again, clock), copy_of(objects), settings, clock, restore_slot=checkpoint.slot
-        )
-        assert sorted(again.records) == expected
+        assert sorted(resumed(job, objects, sink, checkpoint, settings).records) == expected
 
 
 def _taken_with(
@@ -117,8 +117,8 @@ def _taken_with(
     monkeypatch.setattr(build, "Switching", switching)
     if not in_tasks:
         monkeypatch.setattr(StreamTask, "_remind", lambda *_: None)
-    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
-    run_pressed(keyed_job(source, sink, clock), objects, pressed("timeout"), clock)
+    source = numbered()
+    sink, objects = under_pressure(keyed(source), pressed("timeout"))
     assert sorted(sink.records) == sorted(source.records)
     return checkpoints(objects)[:-1]
 
@@ -132,16 +132,12 @@ def _in_flight(checkpoints: list[Checkpoint], operator: str) -> int:
     )
 
 
-def test_each_stage_of_switching_does_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = _taken_with(monkeypatch, in_outputs=True, in_tasks=True)
-    assert _in_flight(both, "source") > 0 and _in_flight(both, "slow") > 0
-
-
-def test_without_the_stage_in_outputs_nothing_is_overtaken_there(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("in_outputs", [True, False])
+def test_each_stage_of_switching_does_its_part(
+    monkeypatch: pytest.MonkeyPatch, in_outputs: bool
 ) -> None:
-    found = _taken_with(monkeypatch, in_outputs=False, in_tasks=True)
-    assert _in_flight(found, "source") == 0 and _in_flight(found, "slow") > 0
+    found = _taken_with(monkeypatch, in_outputs=in_outputs, in_tasks=True)
+    assert (_in_flight(found, "source") > 0) == in_outputs and _in_flight(found, "slow") > 0
 
 
 def test_without_both_stages_every_checkpoint_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,28 +167,9 @@ def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> No
     assert status.kept_aligned == kept
 
 
-def test_records_of_a_type_the_job_names_are_in_flight_like_others() -> None:
-    source, objects = numbered(), store()
-
-    def job(sink: Outside, clock: VirtualClock) -> Job:
-        job = Job("orders", record_types=(Order,))
-        orders = job.source(source, parallelism=4).map(lambda r: Order(*r))
-        slow = slowly(orders.key_by(lambda o: o.key), clock, 0.2)
-        slow.map(lambda o: (o.key, o.split, o.number)).sink(sink)
-        return job
-
-    settings, sink, clock = pressed(), Outside(), VirtualClock()
-    run_pressed(job(sink, clock), objects, settings, clock)
-    second = checkpoints(objects)[1]
-    assert overtaken(second)
-    again, clock = outside_as_of(sink, second), VirtualClock()
-    run_pressed(job(again, clock), copy_of(objects), settings, clock, restore_slot=second.slot)
-    assert sorted(again.records) == sorted(source.records)
-
-
 def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
-    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
-    run_pressed(keyed_job(source, sink, clock), objects, pressed(), clock)
+    source = numbered()
+    sink, objects = under_pressure(keyed(source), pressed())
     second = checkpoints(objects)[1]
     again, clock = outside_as_of(sink, second), VirtualClock()
     settings = pressed(drop_in_flight=True)
@@ -213,13 +190,9 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
 def test_what_is_in_flight_follows_its_keys_into_another_parallelism(
     before: int, after: int
 ) -> None:
-    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
-    settings = pressed(parallelism=before)
-    run_pressed(keyed_job(source, sink, clock), objects, settings, clock)
+    source = numbered()
+    sink, objects = under_pressure(keyed(source), pressed(parallelism=before))
     chosen = [checkpoint for checkpoint in checkpoints(objects) if overtaken(checkpoint)][1]
-    again, clock = outside_as_of(sink, chosen), VirtualClock()
-    settings = pressed(parallelism=after)
-    job = keyed_job(source, again, clock)
-    run_pressed(job, copy_of(objects), settings, clock, restore_slot=chosen.slot, seed=2)
+    again = resumed(keyed(source), objects, sink, chosen, pressed(parallelism=after))
     assert sorted(again.records) == sorted(source.records)
     assert_in_order(again.records)
