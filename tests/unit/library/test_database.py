@@ -176,18 +176,6 @@ def test_a_state_that_is_left_out_is_kept_until_it_comes_back(url: str) -> None:
         assert db.key("a").sum.get() is None
 
 
-def test_a_value_is_gone_when_its_time_is_over(url: str) -> None:
-    with opened(url, short=Value(int, ttl_s=0.05), long=Value(int, ttl_s=3600)) as db:
-        db.key("a").short.set(1)
-        db.key("a").long.set(1)
-        assert db.key("a").long.get() == 1
-        while db.key("a").short.get() is not None:
-            pass
-        db.checkpoint()
-    with opened(url, short=Value(int, ttl_s=0.05), long=Value(int, ttl_s=3600)) as db:
-        assert (db.key("a").short.get(), db.key("a").long.get()) == (None, 1)
-
-
 def test_its_store_is_one_that_the_commands_know(url: str) -> None:
     with opened(url) as db:
         db.key("a").total.set(1)

@@ -96,24 +96,6 @@ def test_records_are_kept_once(bench: Bench) -> None:
     assert rows(bench, "window-records") == rows(bench, "timers") == 0
 
 
-def test_a_record_adds_to_the_windows_that_have_not_fired(bench: Bench) -> None:
-    window = counts(bench, 30, 10)
-    give(window, [25])
-    assert fire(window, 29) == [("k", 0, 1)]
-    give(window, [22, 9, -1])
-    assert window.late_records == 2
-    assert fire(window, 49) == [("k", 10, 2), ("k", 20, 2)]
-    give(window, [22])
-    assert window.late_records == 3
-    assert fire(window, 1_000) == []
-
-
-def test_windows_without_records_are_not_emitted(bench: Bench) -> None:
-    window = counts(bench, 20, 10)
-    give(window, [0, 100])
-    assert fire(window, 10_000) == [("k", s, 1) for s in (-10, 0, 90, 100)]
-
-
 @pytest.mark.parametrize("flushes", ["none", "all", "first"])
 @pytest.mark.parametrize(("values", "expected"), [([None], None), ([None, 5, 2], 7), ([3], 3)])
 def test_a_window_without_a_value_fires_once(
@@ -130,15 +112,6 @@ def test_a_window_without_a_value_fires_once(
     assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
 
 
-def test_windows_of_a_restored_table_are_added_to(bench: Bench) -> None:
-    give(counts(bench, 10, 10), [1, 2, 15, 33])
-    bench.reopen()
-    window = counts(bench, 10, 10)
-    give(window, [21, 35, 45, 11, 3])
-    assert fire(window, 100) == [("k", 10 * n, count) for n, count in enumerate([3, 2, 1, 2, 1])]
-    assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
-
-
 def test_windows_that_open_and_fire_between_two_flushes_are_not_logged(bench: Bench) -> None:
     window = counts(bench, 10, 10)
     give(window, [1, 12, 2])
@@ -149,26 +122,6 @@ def test_windows_that_open_and_fire_between_two_flushes_are_not_logged(bench: Be
     assert fire(window, 19) == [("k", 10, 2)]
     assert fire(window, 29) == [("k", 20, 1)]
     assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
-
-
-@pytest.mark.parametrize("flushed", [False, True])
-def test_functions_may_change_what_they_get(bench: Bench, flushed: bool) -> None:
-    """A slice is combined into several windows, and each finds it as it was."""
-
-    def extended(left: list[int], right: list[int]) -> list[int]:
-        left.extend(right)
-        return left
-
-    window = opened(bench, aggregate_window(WindowSpan(30, 10), lambda r: [r], extended))
-    give(window, [0, 10, 20])
-    if flushed:
-        bench.backend.flush()
-    fired = []
-    for batch in window.watermark(1_000):
-        for record in batch.records:
-            fired.append((record[1], len(record[2])))
-            record[2].append(0)
-    assert fired == [(-20, 1), (-10, 2), (0, 3), (10, 2), (20, 1)]
 
 
 def test_sums_of_sliding_windows_through_a_job_count_each_record_in_each_of_its_windows() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.depth import in_pairs, more_in_depth, one_by_one
+from tests.support.depth import in_pairs, more_in_depth
 from tests.support.pipelines import Outside, Portions
 from tests.support.pressure import (
     PressedJob,
@@ -184,15 +184,3 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     lost = set(source.records) - set(again.records)
     assert len(lost) == len(source.records) - len(again.records)
     assert overtaken(second) <= len(lost) <= 2 * overtaken(second), "buffers of at most two records"
-
-
-@one_by_one(before=[1, 2, 3], after=[2, 5, 1])
-def test_what_is_in_flight_follows_its_keys_into_another_parallelism(
-    before: int, after: int
-) -> None:
-    source = numbered()
-    sink, objects = under_pressure(keyed(source), pressed(parallelism=before))
-    chosen = [checkpoint for checkpoint in checkpoints(objects) if overtaken(checkpoint)][1]
-    again = resumed(keyed(source), objects, sink, chosen, pressed(parallelism=after))
-    assert sorted(again.records) == sorted(source.records)
-    assert_in_order(again.records)
