@@ -27,10 +27,10 @@ from tidelog.state.schema.row import Row
 
 PARTS = [
     ChannelData(
-        ChannelId("count", 1, 2, 3, behind=False),
+        ChannelId("count", 1, 2, 3, at_producer=False),
         [Batch([("a", 1), None], [1_700_000_000_000, 5]), Watermark(-7)],
     ),
-    ChannelData(ChannelId("count", 1, 2, 3, behind=True), [Batch([2.5])]),
+    ChannelData(ChannelId("count", 1, 2, 3, at_producer=True), [Batch([2.5])]),
 ]
 
 
@@ -78,14 +78,14 @@ TYPES = RecordTypes([Parcel])
 
 TYPED_PARTS = [
     ChannelData(
-        ChannelId("count", 1, 2, 3, behind=False),
+        ChannelId("count", 1, 2, 3, at_producer=False),
         [
             Batch([Row(word="tide", count=3), Row(word="ebb", count=None)], [1_700_000_000_000, 5]),
             Watermark(-7),
         ],
     ),
     ChannelData(
-        ChannelId("count", 1, 2, 3, behind=True),
+        ChannelId("count", 1, 2, 3, at_producer=True),
         [
             Batch(
                 [
@@ -109,7 +109,7 @@ def _pickled(parts: list[ChannelData]) -> bytes:
     payload = [
         [
             *(p.channel.consumer, p.channel.input, p.channel.producer_subtask),
-            *(p.channel.consumer_subtask, p.channel.behind),
+            *(p.channel.consumer_subtask, p.channel.at_producer),
             [
                 [1, m.time]
                 if isinstance(m, Watermark)

@@ -129,12 +129,12 @@ def successor(subtask: int, parallelism: int) -> int:
 
 _COUNTED: Final = {
     **{0xC4: (1, 0, 0), 0xC5: (2, 0, 0), 0xC6: (4, 0, 0)},  # binary
-    **{0xC7: (1, 1, 0), 0xC8: (2, 1, 0), 0xC9: (4, 1, 0)},  # extensions, behind their type
+    **{0xC7: (1, 1, 0), 0xC8: (2, 1, 0), 0xC9: (4, 1, 0)},  # extensions, after their type
     **{0xD9: (1, 0, 0), 0xDA: (2, 0, 0), 0xDB: (4, 0, 0)},  # text
     **{0xDC: (2, 0, 1), 0xDD: (4, 0, 1)},  # arrays
     **{0xDE: (2, 0, 2), 0xDF: (4, 0, 2)},  # maps
 }
-"""Type bytes with a number behind them: its width, bytes besides, and the values each counts;
+"""Type bytes with a number after them: its width, bytes besides, and the values each counts;
 where that is none, the number counts bytes."""
 
 _FIXED: Final = {
@@ -143,11 +143,11 @@ _FIXED: Final = {
     **{0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8},
     **{0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17},
 }
-"""Type bytes with so many bytes behind them."""
+"""Type bytes with so many bytes after them."""
 
 
 def first_value(data: bytes) -> tuple[bytes, bytes]:
-    """Split `data`, such as a row's key with more behind it, after its first msgpack value.
+    """Split `data`, such as a row's key with more after it, after its first msgpack value.
 
     Nothing is decoded, only lengths are read; raises ValueError for a value that is cut short.
     """

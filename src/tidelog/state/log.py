@@ -89,7 +89,7 @@ class SubtaskLog:
         return self.base, self.chain.capture()
 
     def materialized(self, ref: MaterializationRef) -> None:
-        """A snapshot is durable: the log is cut behind it, unless a newer one was faster.
+        """A snapshot is durable: the log is cut there, unless a newer one was faster.
 
         What no checkpoint has completed with yet stays, but no longer than to the next snapshot.
         """

@@ -75,7 +75,7 @@ class StateRegistry:
                 f"states of operator {self.operator!r}",
                 expected=f"{', '.join(map(repr, lost))}, as the checkpoint has it",
                 found=f"{', '.join(map(repr, sorted(new)))} instead, which would begin empty",
-                action="give the state its name back; or, where another state is meant, let go of "
+                action="give the state its name back; or, where another state is meant, drop "
                 f"it with --allow-dropped-state {self.operator}/{lost[0]} "
                 "(JobConfig.allow_dropped_state)",
             )
@@ -102,7 +102,7 @@ class StateRegistry:
             return "the changed state a new name"
         # An operator of the library names its states itself.
         return (
-            "the operator another name= and let go of what it has with --allow-dropped-state "
+            "the operator another name= and drop what it has with --allow-dropped-state "
             f"{self.operator} (JobConfig.allow_dropped_state)"
         )
 

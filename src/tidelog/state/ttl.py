@@ -4,8 +4,8 @@ Invariants: reads never return expired values whether they were removed or not; 
 logged change like any other; a sweep visits every row of the state once before it starts over.
 
 What is stored although it has expired stays a small share of the rest at any write rate: every row
-that is written may expire once, and when that time has come the sweep owes `ROWS_PER_EXPIRY` visits
-for it. So in one round through the table no more rows expire than that part of the rows visited.
+that is written may expire once, and when that time has come `ROWS_PER_EXPIRY` visits are due for
+it. So in one round through the table no more rows expire than that part of the rows visited.
 Rows that are written again before they expire cost fewer visits: the sweep learns from each round
 how many of the rows that may have expired really had.
 """
@@ -26,7 +26,7 @@ ROWS_PER_EXPIRY = 8
 """Rows visited for each that has expired."""
 ROWS_PER_SECOND = 1024
 """Rows visited besides: what expired before the restart, or was not counted, goes too."""
-_MOST_OWED_S = 1.0
+_MOST_DUE_S = 1.0
 _PARTS = 64
 """Parts of the time to live in which writes are counted."""
 _LEAST_YIELD = 1 / 16
@@ -61,9 +61,9 @@ class TtlSweep:
         """Rows of the write buffer that are in `_written`, or were deleted here."""
         self._written: deque[tuple[int, int]] = deque()
         """Groups of written rows: when the last row of each expires, and the number of rows."""
-        self._owed = 0.0
+        self._due = 0.0
         self._new = 0.0
-        """The part of `_owed` that was added in this round."""
+        """The part of `_due` that was added in this round."""
         self._paid_ms: int | None = None
         self._yield = 1.0
         """How many of the rows that may have expired really had, in the last round."""
@@ -93,20 +93,20 @@ class TtlSweep:
         while self._written and self._written[0][0] <= now_ms:
             _, rows = self._written.popleft()
             self._may_have += rows
-            self._owe(rows * ROWS_PER_EXPIRY * self._yield)
+            self._add_due(rows * ROWS_PER_EXPIRY * self._yield)
         since = 0 if self._paid_ms is None else now_ms - self._paid_ms
         self._paid_ms = now_ms
-        self._owe(min(max(since / 1000, 0.0), _MOST_OWED_S) * ROWS_PER_SECOND)
-        return int(self._owed)
+        self._add_due(min(max(since / 1000, 0.0), _MOST_DUE_S) * ROWS_PER_SECOND)
+        return int(self._due)
 
-    def _owe(self, rows: float) -> None:
-        self._owed += rows
+    def _add_due(self, rows: float) -> None:
+        self._due += rows
         self._new += rows
 
     def step(self, now_ms: int, limit: int) -> int:
         """Visit so many of the rows due at most; returns how many were removed."""
         now = now_ms.to_bytes(8, "big")
-        left = min(limit, int(self._owed))
+        left = min(limit, int(self._due))
         if left <= 0:
             return 0
         removed = 0
@@ -116,7 +116,7 @@ class TtlSweep:
             seen = list(islice(scan, left))
             removed += self._remove([key for key, stored in seen if self._expired(stored, now)])
             self._visited += len(seen)
-            self._owed = max(0.0, self._owed - len(seen))
+            self._due = max(0.0, self._due - len(seen))
             left -= len(seen)
             if left <= 0:
                 self._after = seen[-1][0] + b"\x00" if seen else self._after
@@ -124,7 +124,7 @@ class TtlSweep:
             self._next_group()
         else:
             # Everything was visited: what expired before now is gone.
-            self._owed = 0.0
+            self._due = 0.0
         return removed
 
     def _remove(self, keys: list[bytes]) -> int:
@@ -148,7 +148,7 @@ class TtlSweep:
             self._yield = min(1.0, max(_LEAST_YIELD, self._removed / self._may_have))
         self._may_have = self._visited = self._removed = 0
         # All that had expired when the round began is gone.
-        self._owed, self._new = min(self._owed, self._new), 0.0
+        self._due, self._new = min(self._due, self._new), 0.0
 
 
 def value_expired(stored: bytes, now: bytes) -> bool:

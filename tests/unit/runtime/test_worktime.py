@@ -65,7 +65,7 @@ def test_an_output_counts_the_wait_for_room_in_a_full_channel() -> None:
     async def steps(clock: VirtualClock, work: WorkTime) -> None:
         pool = BufferPool(1, 1, overdraft=0)
         gate = Gate([pool], 1)
-        name = ChannelId("consumer", 0, 0, 0, behind=True)
+        name = ChannelId("consumer", 0, 0, 0, at_producer=True)
         output = Output([OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)], work)
 
         async def send() -> None:

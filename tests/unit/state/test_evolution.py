@@ -126,7 +126,7 @@ def test_windows_of_a_build_without_slices_are_refused_with_the_way_on() -> None
     assert schema[:2] == ("msgpack", "size 60000 ms, slide 10000 ms")
     with pytest.raises(StateSchemaError, match="once per window, and this one once per") as refused:
         StateRegistry("counts", [window(schema[:2])]).register(name, kind, schema)
-    assert "another name= and let go" in refused.value.action
+    assert "another name= and drop" in refused.value.action
     assert "--allow-dropped-state counts" in refused.value.action
 
 

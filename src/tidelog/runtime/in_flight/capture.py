@@ -19,7 +19,7 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True, order=True):
     input: int
     producer_subtask: int
     consumer_subtask: int
-    behind: bool
+    at_producer: bool
     """The producer's end; its messages follow those at the consumer's end."""
 
 

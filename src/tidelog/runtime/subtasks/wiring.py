@@ -74,7 +74,7 @@ class Wiring:
     def channels(self, vertex: Vertex, subtask: int) -> tuple[ChannelId, ...]:
         """The ids of a gate's channels, in the gate's order."""
         return tuple(
-            ChannelId(vertex.id, at, producer, subtask, behind=False)
+            ChannelId(vertex.id, at, producer, subtask, at_producer=False)
             for at, (upstream, _) in enumerate(vertex.inputs)
             for producer in range(upstream.parallelism)
         )
@@ -138,7 +138,7 @@ class Wiring:
                         partitioner=self.partitioner(edge, subtask, consumer),
                         channels=tuple(gate.channels[first + subtask] for gate in gates),
                         names=tuple(
-                            ChannelId(consumer.id, at, subtask, target, behind=True)
+                            ChannelId(consumer.id, at, subtask, target, at_producer=True)
                             for target in range(len(gates))
                         ),
                         pool=self._pools[consumer.id, at, subtask],

@@ -23,7 +23,7 @@ _POSITION_BYTES: Final = 8
 
 
 def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list[Any]) -> bool:
-    """Append elements to the list behind the prefix; whether they are the first since a flush."""
+    """Append elements to the list at the prefix; whether they are the first since a flush."""
     position = int(backend.seqno)
     first = rows.changed(prefix + position.to_bytes(_POSITION_BYTES, "big")) is None
     at = 0

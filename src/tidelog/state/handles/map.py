@@ -14,7 +14,7 @@ from tidelog.state.schema.schema import Schema, parse_schema, value_codec
 
 
 class MapState:
-    """A map for the current key; its rows are `keyed`, each behind a `user_key`."""
+    """A map for the current key; its rows are `keyed`, each with a `user_key`."""
 
     def __init__(
         self,

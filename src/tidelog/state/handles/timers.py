@@ -63,7 +63,7 @@ class Timers:
         self._due[group] = min(self._due[group], time_ms)
 
     def register_many(self, time_ms: int, keys: Rows) -> None:
-        """Add a timer for each key, given behind its key group; they are not listed."""
+        """Add a timer for each key, given after its key group; they are not listed."""
         infix = self._time_id + encode_time(time_ms)
         self._by_time.put_many({key[:2] + infix + key[2:]: True for key in keys})
         for prefix in {key[:2] for key in keys}:

@@ -3,7 +3,7 @@
 Invariants: what is decoded equals what was encoded, of the same types; decoding calls nothing that
 the bytes choose, but for types that the job names (`classes`).
 A value is a msgpack scalar, or an array that begins with a tag. Types are numbered by the shapes
-beside the objects. Format: docs/internals/format.md, "Objects".
+that are stored with the objects. Format: docs/internals/format.md, "Objects".
 """
 
 import copyreg

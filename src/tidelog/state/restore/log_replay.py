@@ -98,7 +98,7 @@ class LogReplay:
         next_change, size = merge.next, 0
         for logged in blocks:
             block = logged.block
-            # What the materialization has, and what was written behind the barrier, is left out.
+            # What the materialization has, and what was written after the barrier, is left out.
             if block.kind != BlockKind.CHANGES or not next_change < block.end <= self.state.seqno:
                 logged.skip()
                 continue

@@ -65,7 +65,7 @@ def _heir(
     running = parents if finished else [parent for parent in parents if not parent.finished]
     givers = parents if keep_finished else running
     watermark = _watermark(running)
-    # What is in flight stays behind: it is routed anew, and upstream announces its watermark again.
+    # What is in flight is left out: it is routed anew, and upstream announces its watermark again.
     # A watermark on its way through the timers goes on as what its key groups are ahead.
     return SubtaskState(
         index=index,

@@ -1,7 +1,7 @@
 """The log that several subtasks replay: each range fetched and each block decoded once.
 
 Invariants: what a reader gets is what `SegmentReader` gave to the first that asked; what is
-held for readers that are behind stays within the limit, and they fetch again what did not. A fetch
+held for slower readers stays within the limit, and they fetch again what did not. A fetch
 that one reader gives up goes on for the others, until `close`.
 """
 

@@ -22,7 +22,7 @@ from tidelog.state.schema.row import Row
 Type = str | tuple[Any, ...]
 
 _MANY: Final = 8
-"""Types of tuples that are told apart; beyond, keys are taken for tuples of any kind."""
+"""Types of tuples that are kept apart; beyond, keys are taken for tuples of any kind."""
 _NUMBERS: Final = frozenset({"bool", "int", "float"})
 _NAMES: Final[dict[Any, str]] = {
     **{kind: kind.__name__ for kind in (bool, int, float, str, bytes)},
@@ -192,7 +192,7 @@ class KnownTypes(msgspec.Struct):
                 raise self._refusal(kind)
 
     def admit_fields(self, found: Collection[Type]) -> None:
-        """Like `admit` for the fields of one dict: it may have new ones beside those it had."""
+        """Like `admit` for the fields of one dict: it may have new ones besides."""
         if self.declared is None and any(map(self.allows, found)):
             self._seen.update(found)
         else:
@@ -291,7 +291,7 @@ def signature(keys: Sequence[Any]) -> Hashable:
 
 
 def types_of_keys(keys: Sequence[Any]) -> set[Type]:
-    """The types of keys in canonical form; where None stands beside a type it says nothing."""
+    """The types of keys in canonical form; None says nothing where there is another type."""
     kinds = set(map(type, keys))
     if not any(issubclass(kind, tuple) for kind in kinds):
         return {_NAMES[kind] for kind in kinds}

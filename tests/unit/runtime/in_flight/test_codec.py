@@ -17,7 +17,7 @@ from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.codec import decode, encode
 from tidelog.state.objects.classes import RecordTypes
 
-CHANNEL = ChannelId("count", 0, 1, 2, behind=True)
+CHANNEL = ChannelId("count", 0, 1, 2, at_producer=True)
 BASIC = RecordTypes()
 
 plain = st.recursive(
@@ -104,7 +104,7 @@ def test_damaged_records_are_an_error_that_names_the_object(records: bytes) -> N
 
 def test_long_data_is_cut_into_blocks_and_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "BLOCK_BYTES", 100)
-    other = ChannelId("count", 0, 1, 3, behind=True)
+    other = ChannelId("count", 0, 1, 3, at_producer=True)
     parts = [
         ChannelData(CHANNEL, [Batch([n] * 20) for n in range(9)]),
         ChannelData(other, [Watermark(1), Batch(["x"])]),

@@ -35,8 +35,8 @@ def shape(producers: int, consumers: int, routing: str) -> tuple[list[Vertex], W
     return vertices, Wiring(vertices, GROUPS, Buffers())
 
 
-def stored(producer: int, consumer: int, records: list[Any], *, behind: bool) -> ChannelData:
-    channel = ChannelId("sink", 0, producer, consumer, behind)
+def stored(producer: int, consumer: int, records: list[Any], *, at_producer: bool) -> ChannelData:
+    channel = ChannelId("sink", 0, producer, consumer, at_producer)
     return ChannelData(channel, [Batch([record]) for record in records])
 
 
@@ -53,7 +53,7 @@ def test_no_record_is_lost_doubled_or_reordered_by_any_change_of_shape(
     for number, (key, producer, behind) in enumerate(entries):
         owner = subtask_of(key_group(encode_key(key), GROUPS), GROUPS, old_consumers)
         held[producer % old_producers, owner, behind].append((key, producer, number))
-    parts = [stored(p, c, records, behind=b) for (p, c, b), records in held.items()]
+    parts = [stored(p, c, records, at_producer=b) for (p, c, b), records in held.items()]
     vertices, wiring = shape(producers, consumers, routing)
     subtasks = {"source": old_producers, "sink": old_consumers}
     recovered = redistribute(parts, vertices, wiring, subtasks)
@@ -95,14 +95,14 @@ def _assert_keys_in_order(parts: list[ChannelData], recovered: Any) -> None:
 def test_in_the_same_shape_watermarks_keep_their_place_and_buffers_their_channel() -> None:
     vertices, wiring = shape(2, 3, "rebalance")
     data = [Batch([1]), Watermark(5), Batch([2])]
-    part = ChannelData(ChannelId("sink", 0, 1, 2, behind=False), data)
+    part = ChannelData(ChannelId("sink", 0, 1, 2, at_producer=False), data)
     recovered = redistribute([part], vertices, wiring, {"source": 2, "sink": 3})
     assert recovered == {("sink", 2, 1): data}
 
 
 def test_in_another_shape_watermarks_are_left_to_the_producers() -> None:
     vertices, wiring = shape(2, 2, "rebalance")
-    part = ChannelData(ChannelId("sink", 0, 4, 2, behind=False), [Watermark(5), Batch([1])])
+    part = ChannelData(ChannelId("sink", 0, 4, 2, at_producer=False), [Watermark(5), Batch([1])])
     recovered = redistribute([part], vertices, wiring, {"source": 5, "sink": 3})
     assert recovered == {("sink", 0, 0): [Batch([1])]}
 
@@ -110,7 +110,7 @@ def test_in_another_shape_watermarks_are_left_to_the_producers() -> None:
 def test_data_for_an_edge_that_is_broadcast_now_reaches_every_subtask() -> None:
     vertices, wiring = shape(2, 3, "broadcast")
     recovered = redistribute(
-        [stored(1, 0, [7], behind=False)], vertices, wiring, {"source": 2, "sink": 3}
+        [stored(1, 0, [7], at_producer=False)], vertices, wiring, {"source": 2, "sink": 3}
     )
     assert recovered == {("sink", target, 1): [Batch([7])] for target in range(3)}
 
@@ -118,7 +118,7 @@ def test_data_for_an_edge_that_is_broadcast_now_reaches_every_subtask() -> None:
 def test_data_of_an_exchange_that_is_none_now_goes_where_its_sender_sends() -> None:
     """All through the first channel: a later checkpoint has it before what came later."""
     vertices, wiring = shape(3, 2, "forward")
-    parts = [stored(sender, 0, [sender, 10 + sender], behind=False) for sender in range(4)]
+    parts = [stored(sender, 0, [sender, 10 + sender], at_producer=False) for sender in range(4)]
     recovered = redistribute(parts, vertices, wiring, {"source": 4, "sink": 5})
     assert recovered == {
         ("sink", 0, 0): [Batch([n]) for n in (0, 10, 2, 12, 3, 13)],
@@ -130,13 +130,13 @@ def test_data_of_an_exchange_that_is_none_now_goes_where_its_sender_sends() -> N
 def test_data_stays_with_its_consumer_where_only_the_producers_are_others(routing: str) -> None:
     """One beside it may have finished."""
     vertices, wiring = shape(3, 2, routing)
-    part = stored(4, 1, [1, 2, 3], behind=True)
+    part = stored(4, 1, [1, 2, 3], at_producer=True)
     recovered = redistribute([part], vertices, wiring, {"source": 5, "sink": 2})
     assert recovered == {("sink", 1, 0): [Batch([1]), Batch([2]), Batch([3])]}
 
 
 def test_data_for_an_input_that_is_gone_is_refused() -> None:
     vertices, wiring = shape(1, 1, "key")
-    part = ChannelData(ChannelId("sink", 1, 0, 0, behind=False), [Batch([1])])
+    part = ChannelData(ChannelId("sink", 1, 0, 0, at_producer=False), [Batch([1])])
     with pytest.raises(RestoreError, match=r"'sink'.*input number 1"):
         redistribute([part], vertices, wiring, {"source": 1, "sink": 1})

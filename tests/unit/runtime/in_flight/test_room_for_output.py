@@ -48,7 +48,7 @@ def test_overdraft_lets_a_large_record_finish_and_is_returned_before_the_next() 
     async def steps() -> None:
         pool = BufferPool(1, 2, overdraft=3)
         gate = Gate([pool], 1)
-        name = ChannelId("next", 0, 0, 0, behind=True)
+        name = ChannelId("next", 0, 0, 0, at_producer=True)
         edge = OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)
         output = Output([edge], WorkTime(VirtualClock()))
         for number in range(5):
