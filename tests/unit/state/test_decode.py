@@ -133,6 +133,7 @@ OWN = b"\x00\x03\x00\x00" + encode_key("tide")
     [
         (AGGREGATE, {"sum": 3}, {"sum": 3}),
         (SPLITS, [False, 120], {"done": False, "position": 120}),
+        (SPLITS, [True, 120, 7], {"done": True, "position": 120, "latest": 7}),
     ],
 )
 def test_a_value_without_a_schema_is_shown_as_it_is(

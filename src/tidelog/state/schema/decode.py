@@ -25,8 +25,7 @@ from tidelog.state.objects.values import object_parts
 from tidelog.state.registry import POSITIONS
 from tidelog.state.schema.schema import EXPIRY_BYTES, TupleCodec, expiry_of, parse_schema
 
-_POSITION_BYTES: Final = 8
-_TIME_BYTES: Final = 8
+_NUMBER_BYTES: Final = 8
 _TIME_BIAS: Final = 1 << 63
 _UNTYPED: Final = "msgpack"
 """The schema of states that hold any msgpack value."""
@@ -147,7 +146,7 @@ def _reader(info: StateInfo) -> _Kind | None:
         case "value", [values]:
             reader = _Kind(_whole_key, _typed(values, info.ttl_ms))
         case "list", [values]:
-            reader = _Kind(_list_key, _elements(_typed(values, info.ttl_ms)))
+            reader = _Kind(_numbered_key(int), _elements(_typed(values, info.ttl_ms)))
         case "map", [_, _] if info.name == POSITIONS:
             reader = _Kind(_partition, _position)
         case "map", [keys, values]:
@@ -160,8 +159,12 @@ def _whole_key(own: bytes) -> tuple[Any, None]:
 
 
 def _split_position(data: bytes) -> tuple[dict[str, Any], None]:
-    done, position = _unpack(data)
-    return {"done": done, "position": _plain(position)}, None
+    done, position, *latest = _unpack(data)  # with the latest event time, where tasks track it
+    return {
+        "done": done,
+        "position": _plain(position),
+        **({"latest": latest[0]} if latest else {}),
+    }, None
 
 
 def _partition(own: bytes) -> tuple[None, dict[str, Any]]:
@@ -175,29 +178,25 @@ def _position(data: bytes) -> tuple[dict[str, Any], None]:
     return {"position": _plain(_unpack(position))}, None
 
 
+def _numbered_key(shown: Callable[[int], Any]) -> Callable[[bytes], tuple[Any, Any]]:
+    """A key with a number after it: a position, or a time."""
+    return lambda own: (
+        _plain(_unpack(own[:-_NUMBER_BYTES])),
+        shown(int.from_bytes(own[-_NUMBER_BYTES:], "big")),
+    )
+
+
+_timer_by_key: Final = _numbered_key(lambda number: number - _TIME_BIAS)
+_window_key: Final = _numbered_key(lambda number: {"start_ms": number - _TIME_BIAS})
+
+
 def _timer_by_time(own: bytes) -> tuple[Any, int]:
-    return _plain(_unpack(own[_TIME_BYTES:])), _time(own[:_TIME_BYTES])
-
-
-def _timer_by_key(own: bytes) -> tuple[Any, int]:
-    return _plain(_unpack(own[:-_TIME_BYTES])), _time(own[-_TIME_BYTES:])
-
-
-def _time(data: bytes) -> int:
-    return int.from_bytes(data, "big") - _TIME_BIAS
-
-
-def _list_key(own: bytes) -> tuple[Any, int]:
-    return _plain(_unpack(own[:-_POSITION_BYTES])), int.from_bytes(own[-_POSITION_BYTES:], "big")
-
-
-def _window_key(own: bytes) -> tuple[Any, dict[str, int]]:
-    return _plain(_unpack(own[:-_TIME_BYTES])), {"start_ms": _time(own[-_TIME_BYTES:])}
+    return _timer_by_key(own[_NUMBER_BYTES:] + own[:_NUMBER_BYTES])
 
 
 def _window_records_key(own: bytes) -> tuple[Any, dict[str, int]]:
-    key, window = _window_key(own[:-_POSITION_BYTES])
-    return key, {**window, "position": int.from_bytes(own[-_POSITION_BYTES:], "big")}
+    key, window = _window_key(own[:-_NUMBER_BYTES])
+    return key, {**window, "position": int.from_bytes(own[-_NUMBER_BYTES:], "big")}
 
 
 _WINDOWS: Final = {"window-aggregate": _window_key, "window-records": _window_records_key}
