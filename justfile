@@ -61,9 +61,10 @@ docs:
 configuration:
     {{ python }} -m tests.support.configuration_page
 
-# The tables of series in docs/reference/metrics.md, from their declarations.
+# The tables of docs/reference/metrics.md and cli-json.md, from their declarations.
 metrics:
     {{ python }} -m tests.support.metrics_page
+    {{ python }} -m tests.support.json_page
 
 # The word count over Python's own sources.
 demo:

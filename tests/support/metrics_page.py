@@ -17,6 +17,7 @@ def row(series: Series) -> str:
         metric.kind,
         labels,
         metric.unit or "",
+        " ".join(f"`{key}`" for key in series.keys),
         f"{metric.help} *{metric.watch}*",
     )
     return f"| {' | '.join(cells)} |"
@@ -32,8 +33,8 @@ def generated() -> str:
         lines += [
             f"### {room.replace('_', ' ').capitalize() or 'Job'}",
             "",
-            "| series | type | labels | unit | meaning, *and what to look at it for* |",
-            "|---|---|---|---|---|",
+            "| series | type | labels | unit | in JSON | meaning, *and what to look at it for* |",
+            "|---|---|---|---|---|---|",
             *map(row, found),
             "",
         ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tidelog
-from tests.support import metrics_page
+from tests.support import json_page, metrics_page
 from tests.support.configuration_page import PAGE, with_generated
 from tests.support.documentation import BLOCKS, ROOT
 from tidelog.runtime.status.series import SERIES
@@ -57,10 +57,11 @@ def test_the_page_of_options_is_that_of_their_declarations() -> None:
     assert page == with_generated(page), "run `just configuration`"
 
 
-def test_the_page_of_metrics_is_that_of_their_declarations() -> None:
+def test_the_pages_of_metrics_and_of_json_are_those_of_their_declarations() -> None:
     """Names are a contract: what this test complains about renames series of running systems."""
-    page = metrics_page.PAGE.read_text()
-    assert page == metrics_page.with_generated(page), "run `just metrics`"
+    for made in (metrics_page, json_page):
+        page = made.PAGE.read_text()
+        assert page == made.with_generated(page), "run `just metrics`"
 
 
 def test_the_file_in_the_docs_of_options_is_taken(tmp_path: Path) -> None:

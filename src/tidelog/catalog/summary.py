@@ -94,7 +94,7 @@ class SubtaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     first_key_group: int
     last_key_group: int
-    """Both included."""
+    """The last one included."""
     seqno: int
     """Changes made until the checkpoint."""
     table: str

@@ -24,6 +24,12 @@ class _Step:
     field: str
     label: Label | None
 
+    @property
+    def key(self) -> str:
+        """The field's name; `*` where a label has it."""
+        named = self.label is not None and self.label.attribute is None
+        return "*" if named else self.field
+
     def into(self, parts: Iterable[_Part]) -> Iterator[_Part]:
         """What the field holds, in all parts that have something there."""
         for labels, part in parts:
@@ -64,6 +70,12 @@ class Series:
         """The field of a job's status that it lies in; empty for the job itself."""
         first = self.paths[0]
         return first[0].field if first else ""
+
+    @property
+    def keys(self) -> list[str]:
+        """Where it is in the JSON of a status; `*` stands for a label's values."""
+        names = {tuple(step.key for step in path) for path in self.paths}
+        return [".".join((*name, self.field)) for name in sorted(names)]
 
     def samples(self, status: JobStatus) -> Iterator[Sample]:
         """The labels and value of each sample of this series in a status; a value that is not known
