@@ -17,11 +17,6 @@ from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.storage.memory import MemoryStore
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return lay_out(tmp_path, filled())
-
-
 def test_list_shows_the_newest_start_and_every_checkpoint_in_order(store: Path) -> None:
     lines = tidelog("checkpoints", "list", store).stdout.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [
@@ -74,19 +69,15 @@ def test_list_goes_on_behind_a_damaged_slot(tmp_path: Path) -> None:
     assert "checkpoints/00000008.json" in error["what"] and error["action"]
 
 
-def test_show_names_operators_states_and_subtasks(store: Path) -> None:
+def test_show_says_what_a_restore_would_replay_by_operator_and_subtask(store: Path) -> None:
     shown = tidelog("checkpoints", "show", store).stdout
     assert "slot 9: checkpoint" in shown and "final" in shown
     assert "state 5 letters: map (letter string; times int, share double)" in shown
     assert "operator source, 16 key groups" in shown
-
-
-def test_show_as_json_says_what_a_restore_would_replay(store: Path) -> None:
     document = json.loads(tidelog("checkpoints", "show", store, "8", "--json").stdout)
     assert document["slot"] == 8
-    for operator, wanted in zip(
-        document["operators"], checkpoint_in(filled(), 8).operators, strict=True
-    ):
+    entry = checkpoint_in(filled(), 8)
+    for operator, wanted in zip(document["operators"], entry.operators, strict=True):
         assert operator["id"] == wanted.id
         for shown, state in zip(operator["subtasks"], wanted.subtasks, strict=True):
             upto = state.materialization.upto if state.materialization else 0

@@ -5,34 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import files, lay_out, tidelog
+from tests.support.cli import files, tidelog
 from tests.support.jobs import filled
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "cli-json.md"
 
 
-@pytest.fixture
-def origin(tmp_path: Path) -> Path:
-    return lay_out(tmp_path / "origin", filled())
-
-
-def test_a_fork_is_a_sound_store_of_its_own(origin: Path, tmp_path: Path) -> None:
-    result = tidelog("fork", f"{origin}@8", tmp_path / "fork")
+def test_a_fork_is_a_sound_store_of_its_own(store: Path, tmp_path: Path) -> None:
+    result = tidelog("fork", f"{store}@8", tmp_path / "fork")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith(f"slot 8 of {origin} is the beginning of file://")
+    assert result.stdout.startswith(f"slot 8 of {store} is the beginning of file://")
     assert tidelog("inspect", tmp_path / "fork", "--deep").exit_code == 0
     assert "checkpoints/00000008.json" in files(tmp_path / "fork")
-    assert files(origin) == dict(filled())
+    assert files(store) == dict(filled())
 
 
 @pytest.mark.parametrize(("options", "shared"), [([], True), (["--copy"], False)])
 def test_json_says_what_is_shared(
-    origin: Path, tmp_path: Path, options: list[str], shared: bool
+    store: Path, tmp_path: Path, options: list[str], shared: bool
 ) -> None:
     target = tmp_path / "fork"
-    fields = json.loads(tidelog("fork", f"{origin}@latest", target, "--json", *options).stdout)
+    fields = json.loads(tidelog("fork", f"{store}@latest", target, "--json", *options).stdout)
     number = len([name for name in files(target) if not name.startswith("checkpoints/")])
-    assert (fields["slot"], fields["origin"]) == (9, origin.as_uri())
+    assert (fields["slot"], fields["origin"]) == (9, store.as_uri())
     assert (fields["shared"], fields["copied"]) == ((number, 0) if shared else (0, number))
     section = DOCUMENT.read_text().partition("## tidelog fork")[2].partition("\n## ")[0]
     assert {key for key in fields if f"`{key}`" not in section} == set()
@@ -46,14 +41,14 @@ def test_an_origin_without_a_checkpoint_is_wrong_usage(origin_text: str, tmp_pat
     assert not (tmp_path / "fork").exists()
 
 
-def test_a_store_in_use_is_refused_and_stays_as_it_is(origin: Path) -> None:
-    result = tidelog("fork", f"{origin}@8", origin)
+def test_a_store_in_use_is_refused_and_stays_as_it_is(store: Path) -> None:
+    result = tidelog("fork", f"{store}@8", store)
     assert result.exit_code == 2
     assert "expected an empty store" in result.stderr
-    assert files(origin) == dict(filled())
+    assert files(store) == dict(filled())
 
 
-def test_a_slot_that_is_not_there_is_an_error(origin: Path, tmp_path: Path) -> None:
-    result = tidelog("fork", f"{origin}@6", tmp_path / "fork", "--json")
+def test_a_slot_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> None:
+    result = tidelog("fork", f"{store}@6", tmp_path / "fork", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stderr or result.stdout)["error"]["what"].startswith("slot 6 of store")

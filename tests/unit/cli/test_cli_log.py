@@ -38,8 +38,8 @@ def lines(store: Path, *options: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("slot", [7, 8, 9])
-def test_changes_are_exactly_those_behind_the_materialization(slot: int, tmp_path: Path) -> None:
-    found = lines(lay_out(tmp_path, filled()), "--slot", str(slot))
+def test_changes_are_exactly_those_after_the_materialization(slot: int, store: Path) -> None:
+    found = lines(store, "--slot", str(slot))
     for operator, state in checkpoint_in(filled(), slot).subtasks():
         upto = state.materialization.upto if state.materialization else 0
         of_subtask = [
@@ -67,8 +67,8 @@ def _slots(names: Iterable[str]) -> list[Slot]:
     return [slot for name in names if (slot := object_names.slot_of(name)) is not None]
 
 
-def test_a_change_is_decoded(tmp_path: Path) -> None:
-    found = lines(lay_out(tmp_path, filled()), "--operator", "process")
+def test_a_change_is_decoded(store: Path) -> None:
+    found = lines(store, "--operator", "process")
     change = next(line for line in found if line["state"] == "count")
     assert change["op"] == "put" and change["kind"] == "value" and change["slot"] == 9
     assert set(change["value"]) == {"count"} and change["encoding"] == "decoded"
@@ -84,21 +84,18 @@ def test_a_delete_has_no_value(tmp_path: Path) -> None:
     assert "delete" in tidelog("log", store).stdout
 
 
-def test_subtask_and_limit_narrow_the_output(tmp_path: Path) -> None:
-    store = lay_out(tmp_path, filled())
+def test_subtask_and_limit_narrow_the_output(store: Path) -> None:
     found = lines(store, "--operator", "process", "--subtask", "1", "--limit", "3")
     assert [(line["operator"], line["subtask"]) for line in found] == [("process", 1)] * 3
     assert len(tidelog("log", store, "--limit", "4").stdout.splitlines()) == 4
 
 
-def test_text_shows_operator_number_state_key_and_value(tmp_path: Path) -> None:
-    store = lay_out(tmp_path, filled())
+def test_text_shows_operator_number_state_key_and_value(store: Path) -> None:
     shown = tidelog("log", store, "--operator", "source", "--subtask", "0").stdout
     assert '  put  $splits  "right"  {"done":true,"position":400}\n' in shown
 
 
-def test_follow_ends_with_the_final_checkpoint(tmp_path: Path) -> None:
-    store = lay_out(tmp_path, filled())
+def test_follow_ends_with_the_final_checkpoint(store: Path) -> None:
     assert lines(store, "--follow") == lines(store)
 
 

@@ -60,8 +60,7 @@ def test_rows_are_what_the_job_counted(table: str, tmp_path: Path) -> None:
     assert {row["subtask"] for row in rows} == {0, 1}
 
 
-def test_every_kind_of_state_is_decoded(tmp_path: Path) -> None:
-    store = lay_out(tmp_path / "store", filled())
+def test_every_kind_of_state_is_decoded(store: Path, tmp_path: Path) -> None:
     assert tidelog("restore", store, "--to", tmp_path / "to", "--format", "jsonl").exit_code == 0
     rows = rows_in(tmp_path / "to")
     assert {row["encoding"] for row in rows} == {"decoded"}
@@ -95,8 +94,7 @@ def test_a_database_holds_the_rows_that_are_decoded(table: str, tmp_path: Path) 
         assert count == len(lines) > 0
 
 
-def test_an_older_slot_and_one_operator_can_be_chosen(tmp_path: Path) -> None:
-    store = lay_out(tmp_path / "store", filled())
+def test_an_older_slot_and_one_operator_can_be_chosen(store: Path, tmp_path: Path) -> None:
     to = tmp_path / "to"
     options = ["--slot", "7", "--operator", "source", "--format", "jsonl", "--json"]
     result = tidelog("restore", store, "--to", to, *options)
@@ -116,16 +114,14 @@ def test_an_older_slot_and_one_operator_can_be_chosen(tmp_path: Path) -> None:
     assert {row["key"] for row in rows_in(to)} == {"left", "right"}
 
 
-def test_an_unknown_operator_is_wrong_usage(tmp_path: Path) -> None:
-    store = lay_out(tmp_path / "store", filled())
+def test_an_unknown_operator_is_wrong_usage(store: Path, tmp_path: Path) -> None:
     result = tidelog("restore", store, "--to", tmp_path / "to", "--operator", "sauce")
     assert result.exit_code == 2
     assert "source (2 subtasks)" in result.stderr
     assert not (tmp_path / "to").exists()
 
 
-def test_a_target_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) -> None:
-    store = lay_out(tmp_path / "store", filled())
+def test_a_target_that_is_not_empty_is_refused_and_left_alone(store: Path, tmp_path: Path) -> None:
     target = lay_out(tmp_path / "to", {"precious": b"data"})
     result = tidelog("restore", store, "--to", target)
     assert result.exit_code == 2

@@ -1,7 +1,8 @@
-"""`tidelog inspect` names damaged objects, what they cost, and what to do; it writes nothing."""
+"""`tidelog inspect`, `doctor` and `sweep`: what is damaged, unsafe or garbage, and what to do."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,35 +19,36 @@ from tests.support.damage import (
 )
 from tests.support.jobs import filled
 from tidelog import Value, open_partitions
+from tidelog.storage import access
+from tidelog.storage.memory import MemoryStore
 
 VICTIMS = {
     "segment": last_segment(filled(), 9),
     "table file": a_table_file(filled(), 9),
     "descriptor": a_descriptor(filled(), 9)[0],
-    "manifest": "checkpoints/00000009.json",
 }
+MANIFEST = "checkpoints/00000009.json"
+GARBAGE = {"segments/00000000-zombie-0000000009.seg": b"left by a crash"}
+UNDECIDED = {"tables/00000004/ab.sst": b"being uploaded"}
 
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]], ids=["quick", "deep"])
-def test_a_sound_store_passes(deep: list[str], tmp_path: Path) -> None:
-    store = lay_out(tmp_path, filled())
+def test_a_sound_store_passes(deep: list[str], store: Path) -> None:
     result = tidelog("inspect", store, *deep)
-    assert result.exit_code == 0
-    assert "0 problems" in result.stdout
+    assert result.exit_code == 0 and "0 problems" in result.stdout
     assert files(store) == filled()
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, missing])
-@pytest.mark.parametrize("victim", [v for v in VICTIMS if v != "manifest"])
+@pytest.mark.parametrize("name", VICTIMS.values(), ids=VICTIMS)
 def test_a_damaged_object_is_named_with_what_it_costs(
-    victim: str, damage: Damage, tmp_path: Path
+    name: str, damage: Damage, tmp_path: Path
 ) -> None:
-    name = VICTIMS[victim]
     objects = damaged(filled(), name, damage)
     store = lay_out(tmp_path, objects)
     result = tidelog("inspect", store, "--deep", "--json")
-    assert result.exit_code == 1
     document = json.loads(result.stdout)
+    assert result.exit_code == 1
     assert {problem["where"] for problem in document["problems"]} == {name}
     for problem in document["problems"]:
         assert problem["slots"] and problem["action"]
@@ -54,23 +56,18 @@ def test_a_damaged_object_is_named_with_what_it_costs(
     costs = {slot for problem in document["problems"] for slot in problem["slots"]}
     verdicts = {row["slot"]: row["restorable"] for row in document["slots"]}
     assert verdicts == {4: None, **{slot: slot not in costs for slot in (7, 8, 9)}}
+    shown = tidelog("inspect", store, "--deep").stdout
+    assert f"{name} (" in shown and "makes unusable: slot" in shown and "next: " in shown
     assert files(store) == objects
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped])
 def test_a_damaged_manifest_costs_its_own_checkpoint(damage: Damage, tmp_path: Path) -> None:
-    lay_out(tmp_path, damaged(filled(), VICTIMS["manifest"], damage))
+    lay_out(tmp_path, damaged(filled(), MANIFEST, damage))
     document = json.loads(tidelog("inspect", tmp_path, "--json").stdout)
     assert document["newest_restorable"] == 8
     (problem,) = document["problems"]
     assert problem["slots"] == [9] and "restore slot 8" in problem["action"]
-
-
-def test_the_text_says_the_same(tmp_path: Path) -> None:
-    lay_out(tmp_path, damaged(filled(), VICTIMS["segment"], missing))
-    shown = tidelog("inspect", tmp_path).stdout
-    assert f"{VICTIMS['segment']} (objects)" in shown
-    assert "makes unusable: slot" in shown and "next: " in shown
 
 
 def test_without_any_usable_checkpoint_only_a_backup_helps(tmp_path: Path) -> None:
@@ -90,10 +87,8 @@ def test_the_stores_of_all_partitions_are_checked(tmp_path: Path) -> None:
             app[partition].key("k").n.set(partition)
     found = tidelog("inspect", url, "--deep")
     assert found.exit_code == 0
-    assert [line.split()[:2] for line in found.stdout.splitlines()[1:3]] == [
-        ["2", "1"],
-        ["10", "1"],
-    ]
+    lines = [line.split()[:2] for line in found.stdout.splitlines()[1:3]]
+    assert lines == [["2", "1"], ["10", "1"]]
     newest = tmp_path / "store/partitions/00010/checkpoints/00000001.json"
     newest.write_bytes(newest.read_bytes()[:-9])
     hurt = tidelog("inspect", url, "--json")
@@ -115,3 +110,63 @@ def test_other_commands_ask_for_one_partition(command: list[str], tmp_path: Path
     assert result.exit_code == 2
     assert "an application with 5 partitions" in result.stderr
     assert "/partitions/00000, " in result.stderr and "00002, ..." in result.stderr
+
+
+def test_a_local_directory_is_safe_and_left_as_it_was(tmp_path: Path) -> None:
+    result = tidelog("doctor", tmp_path)
+    assert result.exit_code == 0
+    assert "is safe for jobs" in result.stdout and "create race" in result.stdout
+    document = json.loads(tidelog("doctor", tmp_path, "--json").stdout)
+    assert document["passed"] is True and document["url"] == tmp_path.as_uri()
+    assert {"name", "passed", "message"} == set(document["checks"][0])
+    assert {"operation", "calls", "min_ms", "median_ms", "max_ms"} == set(document["latencies"][0])
+    assert files(tmp_path) == {}
+
+
+def test_a_store_that_overwrites_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Overwriting(MemoryStore):
+        async def create(self, name: str, data: bytes) -> None:
+            await self.put(name, data)
+
+    store = Overwriting()
+    monkeypatch.setattr(access, "open_store", lambda *_, **__: store)
+    result = tidelog("doctor", "memory://unsafe")
+    assert result.exit_code == 1
+    assert "refuse overwrite  FAILED" in result.stdout and "NOT safe" in result.stdout
+
+
+def listed(objects: dict[str, bytes]) -> list[dict[str, Any]]:
+    return [{"name": name, "size": len(data)} for name, data in objects.items()]
+
+
+def test_a_sweep_only_lists_until_it_is_to_delete(tmp_path: Path) -> None:
+    objects = {**filled(), **GARBAGE, **UNDECIDED}
+    store = lay_out(tmp_path, objects)
+    for options in ([], ["--dry-run"]):
+        shown = tidelog("sweep", store, *options)
+        assert shown.exit_code == 0 and "add --delete" in shown.stdout
+        for name in (*GARBAGE, *UNDECIDED, "undecided"):
+            assert name in shown.stdout
+    assert json.loads(tidelog("sweep", store, "--json").stdout) == {
+        "url": store.as_uri(),
+        "generation": 4,
+        "deleted": False,
+        "garbage": listed(GARBAGE),
+        "garbage_bytes": 15,
+        "undecided": listed(UNDECIDED),
+        "undecided_bytes": 14,
+    }
+    assert files(store) == objects
+    assert tidelog("sweep", store, "--delete").exit_code == 0
+    assert files(store) == {**filled(), **UNDECIDED}
+    again = json.loads(tidelog("sweep", store, "--delete", "--json").stdout)
+    assert (again["deleted"], again["garbage"]) == (True, [])
+
+
+def test_an_unreadable_slot_stops_even_delete(tmp_path: Path) -> None:
+    objects = {**damaged(filled(), "checkpoints/00000007.json", flipped), **GARBAGE}
+    store = lay_out(tmp_path, objects)
+    result = tidelog("sweep", store, "--delete")
+    assert result.exit_code == 1
+    assert "checkpoints/00000007.json" in result.stderr and "inspect" in result.stderr
+    assert files(store) == objects
