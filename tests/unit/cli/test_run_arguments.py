@@ -41,7 +41,6 @@ def fail():
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current directory, with modules in it that are forgotten afterwards."""
     (tmp_path / "my_job_module.py").write_text(MODULE)
-    (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
@@ -62,20 +61,13 @@ def test_anything_else_is_no_duration(text: str) -> None:
         duration(text)
 
 
-@pytest.mark.parametrize(
-    ("attribute", "name"), [("job", "plain"), ("build", "built"), ("build_with", "words.txt")]
-)
-def test_a_job_is_found_beside_the_user_as_object_or_function(
-    here: Path, attribute: str, name: str
-) -> None:
-    found = load_job(f"my_job_module:{attribute}", JobArguments(input="words.txt"))
-    assert isinstance(found, Job)
-    assert found.name == name
-
-
-@pytest.mark.parametrize("example", ["wordcount", "sessions"])
-def test_examples_go_by_their_names(here: Path, example: str) -> None:
-    assert load_job(example, JobArguments(input=str(here))).name == example
+def test_a_job_is_found_by_its_examples_name_or_in_a_module_here(here: Path) -> None:
+    words = JobArguments(input="words.txt")
+    for attribute, name in (("job", "plain"), ("build", "built"), ("build_with", "words.txt")):
+        found = load_job(f"my_job_module:{attribute}", words)
+        assert isinstance(found, Job) and found.name == name
+    for example in ("wordcount", "sessions"):
+        assert load_job(example, JobArguments(input=str(here))).name == example
 
 
 @pytest.mark.parametrize(
@@ -96,13 +88,9 @@ def test_what_is_no_job_is_refused_with_its_name(here: Path, name: str, says: st
         load_job(name, JobArguments())
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [("my_job_module:fail", "no luck"), ("needs_more:job", "not_installed_anywhere")],
-)
-def test_a_failure_in_the_users_code_is_the_users(here: Path, name: str, says: str) -> None:
-    with pytest.raises(UserFunctionError, match=says):
-        load_job(name, JobArguments())
+def test_a_failure_in_the_users_code_is_the_users(here: Path) -> None:
+    with pytest.raises(UserFunctionError, match="no luck"):
+        load_job("my_job_module:fail", JobArguments())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.status.distribution import percentile
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus
 from tidelog.storage.memory import MemoryStore
@@ -142,19 +141,3 @@ def test_failures_are_counted_and_quoted(tmp_path: Path) -> None:
     status = asyncio.run(until(runner, failed))
     assert status.checkpoints.last_failure is not None
     assert "a test" in status.checkpoints.last_failure
-
-
-@pytest.mark.parametrize(
-    ("values", "share", "expected"),
-    [
-        ([1.0], 0.5, 1.0),
-        ([1.0], 0.99, 1.0),
-        ([1.0, 2.0, 3.0, 4.0], 0.5, 2.0),
-        ([1.0, 2.0, 3.0, 4.0], 0.99, 4.0),
-        ([float(n) for n in range(1, 101)], 0.99, 99.0),
-    ],
-)
-def test_a_percentile_is_the_nearest_rank(
-    values: list[float], share: float, expected: float
-) -> None:
-    assert percentile(values, share) == expected

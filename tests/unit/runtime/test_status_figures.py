@@ -58,6 +58,7 @@ def backend() -> KeyedBackend:
     [
         ([], None),
         ([2.0], Distribution(2.0, 2.0, 2.0, 2.0)),
+        ([4.0, 2.0, 3.0, 1.0], Distribution(1.0, 2.0, 4.0, 4.0)),
         (range(200, 0, -1), Distribution(1, 100, 198, 200)),
     ],
 )

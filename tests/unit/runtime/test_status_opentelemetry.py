@@ -108,18 +108,15 @@ def test_each_export_is_made_from_the_newest_status(
         assert generations(there) == [9]
         update(replace(STATUS, generation=10))
     assert generations(there) == [10]
+    with tidelog.export_metrics(there.url):
+        del there.exports[:]
+    assert generations(there) == [], "nothing before the first status"
 
 
 def generations(found: Collector) -> list[float]:
     """The values of a series in the last export."""
     metric = found.metrics().get("tidelog_generation")
     return [] if metric is None else list(points(metric).values())
-
-
-def test_nothing_arrives_before_the_first_status(there: Collector) -> None:
-    with tidelog.export_metrics(there.url):
-        pass
-    assert all(not export.resource_metrics for export in there.exports)
 
 
 def test_the_standard_variables_count(there: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,30 +285,25 @@ def test_a_wrong_url_is_an_error_that_shows_a_right_one(wrong: str) -> None:
     with pytest.raises(ConfigError) as raised, tidelog.export_metrics(wrong):
         pass
     text = str(raised.value)
-    assert text.startswith(
-        "OpenTelemetry endpoint; expected the URL of a collector's HTTP receiver"
-    )
+    assert text.startswith("OpenTelemetry endpoint; expected the URL of a collector's HTTP rec")
     assert f"found {wrong!r}" in text and "http://127.0.0.1:4318" in text
 
 
-def test_a_wrong_url_of_a_variable_names_the_variable() -> None:
-    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"):
-        with pytest.raises(ConfigError, match=f"{name}; expected the URL"):
-            metrics_url(None, {name: "collector:4318"})
-
-
-def test_a_variable_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "0")
-    with pytest.raises(ConfigError, match="OTEL_"), tidelog.export_metrics("http://a:4318"):
-        pass
-
-
-@pytest.mark.parametrize("wrong", [0, -1])
-def test_an_interval_that_cannot_be_is_an_error(wrong: float) -> None:
-    with (
-        pytest.raises(ConfigError, match="seconds above 0"),
-        tidelog.export_metrics("http://a:4318", interval_s=wrong),
-    ):
+@pytest.mark.parametrize(
+    ("name", "value", "interval_s", "says"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", None, "ENDPOINT; expected the URL"),
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "c:1", None, "METRICS_ENDPOINT; expected the URL"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0", None, "OTEL_"),
+        ("OTEL_SERVICE_NAME", "orders", 0, "seconds above 0"),
+        ("OTEL_SERVICE_NAME", "orders", -1, "seconds above 0"),
+    ],
+)
+def test_a_wrong_variable_or_interval_is_an_error(
+    name: str, value: str, interval_s: float | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=says), tidelog.export_metrics(interval_s=interval_s):
         pass
 
 

@@ -1,6 +1,7 @@
 """Settings from file, environment and command line: precedence, origins, and every wrong one."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,35 +131,32 @@ def test_a_wrong_setting_is_told_with_what_is_expected(
         load_config(tmp_path / "job.toml")
 
 
-def test_all_problems_of_a_file_are_told_together(tmp_path: Path) -> None:
+def test_all_problems_of_a_file_are_reported_together(tmp_path: Path) -> None:
     told = problems(tmp_path, 'retain = 0\nwhat = 1\n[upload]\nlinger = "x"\n')
     assert len(told) == 3
 
 
-def test_a_wrong_value_is_told_also_where_another_wins(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"retain .*job\.toml.*found 0"):
-        load_config(written(tmp_path, "retain = 0"), options={"retain": 2})
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"configuration file .*none\.toml"):
-        load_config(tmp_path / "none.toml")
-
-
-def test_a_variable_of_no_option_is_told_and_others_are_left_alone() -> None:
-    with pytest.raises(ConfigError, match="did you mean TIDELOG__UPLOAD__LINGER"):
-        load_config(environment={"TIDELOG__UPLOAD__LINGR": "1 s"})
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"file": "none.toml"}, r"configuration file .*none\.toml"),
+        (
+            {"environment": {"TIDELOG__UPLOAD__LINGR": "1 s"}},
+            "did you mean TIDELOG__UPLOAD__LINGER",
+        ),
+        (
+            {"environment": {"TIDELOG__MEMORY": "lots"}},
+            r"memory \(environment variable TIDELOG__MEMORY\)",
+        ),
+        ({"options": {"upload.lingers": "1 s"}}, r"did you mean upload\.linger"),
+        # Also where another value wins:
+        ({"environment": {"TIDELOG__RETAIN": "0"}, "options": {"retain": 2}}, "retain .*found 0"),
+    ],
+)
+def test_what_is_wrong_is_named_wherever_it_stands(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_config(**given)
     assert load_config(environment={"TIDELOG_PORT": "tcp://10.0.0.1:80"}) == JobConfig()
-
-
-def test_a_wrong_variable_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"memory \(environment variable TIDELOG__MEMORY\)"):
-        load_config(environment={"TIDELOG__MEMORY": "lots"})
-
-
-def test_an_option_of_no_name_is_told_in_python_too() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean upload\.linger"):
-        load_config(options={"upload.lingers": "1 s"})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tidelog.errors import (
     StorageError,
 )
 from tidelog.runtime.control import server
-from tidelog.runtime.control.address import DIRECTORY_VARIABLE, socket_of
+from tidelog.runtime.control.address import socket_of
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (
     LIMIT_BYTES,
@@ -37,15 +37,6 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 
 URL = "memory://controlled"
-
-
-@pytest.fixture(autouse=True)
-def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A short path: those of sockets are limited to about a hundred bytes."""
-    with tempfile.TemporaryDirectory(prefix="tlc") as made:
-        chosen = Path(made) / "sockets"
-        monkeypatch.setenv(DIRECTORY_VARIABLE, str(chosen))
-        yield chosen
 
 
 def served(act: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
@@ -71,16 +62,10 @@ async def raw(path: Path, data: bytes) -> bytes:
     return answer
 
 
-def test_it_says_who_is_there() -> None:
+def test_it_says_who_is_there_and_an_error_keeps_its_kind() -> None:
     async def act(path: Path) -> None:
         done = await ask(Request(URL, "status"))
         assert (done.job, done.pid) == ("word-count", os.getpid())
-
-    served(act)
-
-
-def test_a_job_that_does_not_run_yet_says_so_and_the_error_keeps_its_kind() -> None:
-    async def act(path: Path) -> None:
         with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
             await ask(Request(URL, "savepoint"))
 
@@ -93,6 +78,9 @@ def test_a_job_that_does_not_run_yet_says_so_and_the_error_keeps_its_kind() -> N
         (b"\n", "one JSON object"),
         (b"\xff\xfe\n", "one JSON object"),
         (b'{"version": 1}\n', "one JSON object"),
+        pytest.param(
+            b'{"version": 1, "later": ' + b"[" * 30_000 + b"\n", "one JSON object", id="deep"
+        ),
         (b'{"version": 2, "anything": []}\n', "found version 2"),
         (encode(Request("memory://other", "status")), "expected memory://other"),
         (encode(Request(URL, "status", job="other")), "expected other"),
@@ -206,17 +194,6 @@ def test_a_socket_that_another_user_opened_to_all_is_not_believed(
             assert (await ask(Request(URL, "savepoint"))).name == "taken", "root asks all users'"
 
     asyncio.run(main())
-
-
-def test_a_line_of_any_depth_is_refused_and_does_no_harm() -> None:
-    deep = b'{"version": 1, "later": ' + b"[" * 30_000 + b"\n"
-
-    async def act(path: Path) -> None:
-        line = decode_line(await raw(path, deep))
-        assert isinstance(line, Failed) and "one JSON object" in str(line.error())
-        assert (await ask(Request(URL, "status"))).job == "word-count"
-
-    served(act)
 
 
 def test_a_request_survives_its_way() -> None:
