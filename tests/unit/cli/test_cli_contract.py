@@ -28,6 +28,7 @@ READERS = [c for c in STORE_COMMANDS if c[0] != "doctor"]
 
 
 def test_help_names_every_command_as_its_module_does() -> None:
+    assert tidelog("--version").stdout == "tidelog 0.1.0\n"
     shown = tidelog("--help").stdout
     context = click.Context(main)
     for name in main.list_commands(context):
@@ -44,20 +45,16 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
         assert option in help_.stdout
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    assert tidelog("--version").stdout == "tidelog 0.1.0\n"
+RESTORE = ("restore", "x", "--to", "y", "--slot")
+WRONG = [("nonsense",), ("inspect",), ("log", "x", "--limit", "0"), ("ui", "x", "--port", "65536")]
+WRONG += [(*RESTORE, slot) for slot in ("new", "-1", "1.5")]
 
 
-@pytest.mark.parametrize("arguments", [("nonsense",), ("inspect",), ("log", "x", "--limit", "0")])
+@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
 def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
-    assert tidelog(*arguments).exit_code == 2
-
-
-@pytest.mark.parametrize("slot", ["new", "-1", "1.5"])
-def test_a_slot_is_a_number_or_latest(slot: str) -> None:
-    result = tidelog("restore", "x", "--to", "y", "--slot", slot)
-    assert result.exit_code == 2
-    assert "'latest'" in result.stderr
+    refused = tidelog(*arguments)
+    assert refused.exit_code == 2
+    assert arguments[0] != "restore" or "'latest'" in refused.stderr
 
 
 def test_a_wrong_option_exits_with_2_and_names_the_action(tmp_path: Path) -> None:
@@ -78,14 +75,13 @@ def test_a_url_without_a_job_is_an_error(command: tuple[str, ...], tmp_path: Pat
     assert not (tmp_path / "typo").exists()
 
 
-def test_an_error_comes_without_a_traceback_unless_asked_for(tmp_path: Path) -> None:
+def test_an_error_is_a_message_or_its_parts_and_a_traceback_only_if_asked_for(
+    tmp_path: Path,
+) -> None:
     quiet = tidelog("inspect", tmp_path)
     assert "Traceback" not in quiet.stderr
     loud = tidelog("inspect", tmp_path, "--debug")
     assert "Traceback" in loud.stderr and quiet.stderr in loud.stderr
-
-
-def test_an_error_as_json_has_its_parts(tmp_path: Path) -> None:
     result = tidelog("log", tmp_path, "--json")
     error = json.loads(result.stderr)["error"]
     assert error["type"] == "ObjectNotFoundError"
@@ -117,7 +113,3 @@ def test_a_damaged_manifest_is_named_with_what_to_do(
         assert "use the tidelog release that wrote it" in result.output or command == ("sweep",)
     assert files(store) == objects
     assert not (tmp_path / "target").exists()
-
-
-def test_main_is_the_entry_point() -> None:
-    assert main.name == "main"

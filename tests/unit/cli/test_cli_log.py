@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,37 +40,20 @@ def lines(store: Path, *options: str) -> list[dict[str, Any]]:
 def test_changes_are_exactly_those_after_the_materialization(slot: int, store: Path) -> None:
     found = lines(store, "--slot", str(slot))
     for operator, state in checkpoint_in(filled(), slot).subtasks():
-        upto = state.materialization.upto if state.materialization else 0
-        of_subtask = [
-            line["seqno"]
-            for line in found
-            if (line["operator"], line["subtask"]) == (operator.id, state.index)
-        ]
-        assert of_subtask == list(range(upto, state.seqno))
+        where = operator.id, state.index
+        of_subtask = [n["seqno"] for n in found if (n["operator"], n["subtask"]) == where]
+        assert of_subtask == list(range(state.upto, state.seqno))
 
 
 def test_inline_changes_are_part_of_the_log(tmp_path: Path) -> None:
     memory = MemoryStore()
     run(memory, word_count(), config(upload=UploadConfig(inline_bytes=50_000)))
-    store = lay_out(tmp_path, contents(memory))
-    checkpoint = checkpoint_in(contents(memory), max(_slots(contents(memory))))
-    logged = sum(
-        state.seqno - (state.materialization.upto if state.materialization else 0)
-        for _, state in checkpoint.subtasks()
-    )
-    assert any(state.inline for _, state in checkpoint.subtasks())
-    assert len(lines(store)) == logged > 0
-
-
-def _slots(names: Iterable[str]) -> list[Slot]:
-    return [slot for name in names if (slot := object_names.slot_of(name)) is not None]
-
-
-def test_a_change_is_decoded(store: Path) -> None:
-    found = lines(store, "--operator", "process")
-    change = next(line for line in found if line["state"] == "count")
-    assert change["op"] == "put" and change["kind"] == "value" and change["slot"] == 9
-    assert set(change["value"]) == {"count"} and change["encoding"] == "decoded"
+    objects = contents(memory)
+    newest = max(slot for name in objects if (slot := object_names.slot_of(name)) is not None)
+    states = [state for _, state in checkpoint_in(objects, newest).subtasks()]
+    assert any(state.inline for state in states)
+    logged = sum(state.seqno - state.upto for state in states)
+    assert len(lines(lay_out(tmp_path, objects))) == logged > 0
 
 
 def test_a_delete_has_no_value(tmp_path: Path) -> None:
@@ -84,23 +66,21 @@ def test_a_delete_has_no_value(tmp_path: Path) -> None:
     assert "delete" in tidelog("log", store).stdout
 
 
-def test_subtask_and_limit_narrow_the_output(store: Path) -> None:
+def test_a_change_is_decoded_and_options_narrow_the_output(store: Path) -> None:
+    found = lines(store, "--operator", "process")
+    change = next(line for line in found if line["state"] == "count")
+    assert change["op"] == "put" and change["kind"] == "value" and change["slot"] == 9
+    assert set(change["value"]) == {"count"} and change["encoding"] == "decoded"
     found = lines(store, "--operator", "process", "--subtask", "1", "--limit", "3")
     assert [(line["operator"], line["subtask"]) for line in found] == [("process", 1)] * 3
     assert len(tidelog("log", store, "--limit", "4").stdout.splitlines()) == 4
-
-
-def test_text_shows_operator_number_state_key_and_value(store: Path) -> None:
     shown = tidelog("log", store, "--operator", "source", "--subtask", "0").stdout
     assert '  put  $splits  "right"  {"done":true,"position":400}\n' in shown
 
 
 def test_follow_ends_with_the_final_checkpoint(store: Path) -> None:
     assert lines(store, "--follow") == lines(store)
-
-
-def test_follow_with_a_slot_is_wrong_usage(tmp_path: Path) -> None:
-    assert tidelog("log", tmp_path, "--follow", "--slot", "7").exit_code == 2
+    assert tidelog("log", store, "--follow", "--slot", "7").exit_code == 2
 
 
 class _Growing(VirtualClock):

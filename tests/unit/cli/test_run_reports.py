@@ -68,29 +68,24 @@ def test_a_long_restore_shows_how_much_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "error", "expected"),
+    ("ending", "expected"),
     [
-        ("finished", None, "the last in slot 9"),
-        ("already-complete", None, "already complete (slot 5), nothing to do"),
-        ("interrupted", None, "run the same command to resume from slot 9 or newer"),
-        ("failed", ERROR, "Error: parse; found ValueError: no. Next: fix it"),
+        (Ending("finished", 0, RUNNING, Slot(5), 2.0), "the last in slot 9"),
+        (Ending("already-complete", 0, RUNNING, Slot(5), 2.0), "(slot 5), nothing to do"),
+        (Ending("interrupted", 130, RUNNING, Slot(5), 2.0), "resume from slot 9 or newer"),
+        (Ending("interrupted", 130, STARTING, None, 2.0), "the start, no checkpoint completed"),
+        (
+            Ending("interrupted", 130, RUNNING, Slot(5), 2.0, chosen_slot=True),
+            "run the same command without --restore-slot or --from to resume from slot 9 or newer",
+        ),
+        (
+            Ending("failed", 1, RUNNING, Slot(5), 2.0, ERROR),
+            "Error: parse; found ValueError: no. Next: fix it",
+        ),
     ],
 )
-def test_the_last_line_says_what_happened(outcome, error, expected: str) -> None:
-    assert expected in ending_line(Ending(outcome, 0, RUNNING, Slot(5), 2.0, error))
-
-
-def test_a_job_stopped_before_its_first_checkpoint_starts_over() -> None:
-    line = ending_line(Ending("interrupted", 130, STARTING, None, 2.0))
-    assert "from the start, no checkpoint completed" in line
-
-
-def test_a_stopped_job_with_a_chosen_slot_resumes_without_the_choice() -> None:
-    line = ending_line(Ending("interrupted", 130, RUNNING, Slot(5), 2.0, None, chosen_slot=True))
-    assert (
-        "run the same command without --restore-slot or --from to resume from slot 9 or newer"
-        in line
-    )
+def test_the_last_line_says_what_happened(ending: Ending, expected: str) -> None:
+    assert expected in ending_line(ending)
 
 
 def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,21 +119,17 @@ def test_the_live_panel_shows_every_phase(status: JobStatus) -> None:
     assert ("25%" in text) == (status is RESTORING)
 
 
-def test_the_live_panel_prints_a_failure_as_it_is() -> None:
-    failed = CheckpointsStatus(failed=1, last_failure="[bold]s3://bucket[/bold]")
-    assert "[bold]s3://bucket[/bold]" in rendered(replace(RUNNING, checkpoints=failed))
-
-
-def test_the_live_panel_shows_late_records_latency_and_combining_where_there_are_any() -> None:
+def test_the_live_panel_shows_what_there_is_as_it_is() -> None:
     busy = replace(
         RUNNING,
         operators=(OperatorStatus("count", False, 1, 10, 0, 0.5, 0, late_records=1234),),
         uploads=UploadsStatus(latency_s=Distribution(0.01, 0.02, 0.03, 0.04)),
         state=StateStatus(updates=700, changes=200),
+        checkpoints=CheckpointsStatus(failed=1, last_failure="[bold]s3://bucket[/bold]"),
     )
-    for text in ("1,234 records dropped", "p99 30 ms, queue", "3.5 updates per change"):
+    for text in ("1,234 records dropped", "p99 30 ms, queue", "3.5 updates per change", "[bold]s3"):
         assert text in rendered(busy)
-    for text in ("dropped", "ms, queue", "per change"):
+    for text in ("dropped", "ms, queue", "per change", "last failure"):
         assert text not in rendered(RUNNING)
 
 
