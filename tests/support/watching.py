@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.clock import VirtualClock
 from tests.support.jobs import store_of
-from tidelog.errors import ControlError, TidelogError
+from tidelog.errors import ControlError
 from tidelog.runtime.control.protocol import Done, Request
 from tidelog.storage.port import ObjectInfo, ObjectStore
 from tidelog.ui.document import Document
@@ -45,7 +45,7 @@ class Counting:
 class MadeUpJob:
     """Answers for a job; None: no job runs."""
 
-    def __init__(self, answer: Done | TidelogError | None = None) -> None:
+    def __init__(self, answer: Done | Exception | None = None) -> None:
         self.answer = answer
 
     async def __call__(self, request: Request) -> Done:

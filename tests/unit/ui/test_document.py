@@ -34,21 +34,10 @@ def document() -> Document:
     return document_of(filled())
 
 
-def test_it_names_the_job_and_says_that_none_runs_here(document: Document) -> None:
+def test_it_names_the_job_and_every_slot_that_counts_newest_first(document: Document) -> None:
     assert (document.job, document.generation, document.phase) == ("every-kind", 4, "finished")
     assert document.live is None and document.problems == ()
     assert document.notices == ()  # A job that has finished is not missed.
-
-
-def test_a_job_that_may_run_elsewhere_is_missed() -> None:
-    objects = {n: data for n, data in filled().items() if n != checkpoint(Slot(9))}
-    document = document_of(objects)
-    assert document.phase == "not running here"
-    [notice] = document.notices
-    assert "No job answers on this machine" in notice
-
-
-def test_every_slot_that_counts_is_there_newest_first(document: Document) -> None:
     kinds = [(slot.slot, slot.kind, slot.final, slot.restorable) for slot in document.slots]
     assert kinds == [
         (9, "checkpoint", True, True),
@@ -168,19 +157,14 @@ def test_a_missing_table_file_is_a_problem() -> None:
     assert (problem.where, problem.found) == (name, "no such object") and 9 in problem.unusable
 
 
-def test_a_store_of_damaged_slots_alone_is_shown() -> None:
-    objects = {checkpoint(Slot(0)): b"{}", checkpoint(Slot(1)): b"x"}
-    document = document_of(objects)
-    assert (document.job, document.restore, document.checkpoints) == (None, None, ())
-    assert [slot.kind for slot in document.slots] == ["unreadable", "unreadable"]
-    assert len(document.problems) >= 2
-
-
-def test_a_store_with_a_start_alone_has_no_checkpoint_to_show() -> None:
-    objects = {checkpoint(Slot(4)): filled()[checkpoint(Slot(4))]}
-    document = document_of(objects)
-    assert (document.job, document.restore, document.checkpoints) == ("every-kind", None, ())
-    assert document.started_ms is not None
+def test_a_store_without_a_checkpoint_is_shown() -> None:
+    damaged_alone = document_of({checkpoint(Slot(0)): b"{}", checkpoint(Slot(1)): b"x"})
+    assert [slot.kind for slot in damaged_alone.slots] == ["unreadable", "unreadable"]
+    assert damaged_alone.job is None and len(damaged_alone.problems) >= 2
+    start_alone = document_of({checkpoint(Slot(4)): filled()[checkpoint(Slot(4))]})
+    assert start_alone.job == "every-kind" and start_alone.started_ms is not None
+    for document in (damaged_alone, start_alone):
+        assert (document.restore, document.checkpoints) == (None, ())
 
 
 def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:

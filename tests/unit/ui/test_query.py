@@ -52,6 +52,9 @@ def test_every_batch_is_shown_with_what_it_wrote() -> None:
 
 def test_every_state_store_is_shown_with_what_a_restart_replays() -> None:
     made = checkpoint()
+    # Snapshots that no commit names count for nothing.
+    made.objects["state/0/0/12_of-an-attempt.zip"] = b"zip"
+    made.objects["state/0/1/14_of-the-next-batch.zip"] = b"zip"
     stores = query_of(made.objects).stores
     assert [(store.operator, store.partition, store.name) for store in stores] == [
         (0, 0, "default"),
@@ -67,13 +70,6 @@ def test_every_state_store_is_shown_with_what_a_restart_replays() -> None:
         assert (store.version, store.snapshot_version, store.snapshots) == (13, 10, 2)
         assert (store.replay_changelogs, store.replay_bytes) == (3, sum(behind))
         assert store.changelogs == 13
-
-
-def test_a_snapshot_that_no_commit_names_counts_for_nothing() -> None:
-    made = checkpoint()
-    made.objects["state/0/0/12_of-an-attempt.zip"] = b"zip"
-    made.objects["state/0/1/14_of-the-next-batch.zip"] = b"zip"
-    assert [store.snapshot_version for store in query_of(made.objects).stores] == [10, 10]
 
 
 def test_changelogs_that_are_files_are_counted_too() -> None:
@@ -148,23 +144,17 @@ def test_a_place_is_followed_as_what_it_holds() -> None:
         asyncio.run(nothing.document())
 
 
-def test_a_report_is_written_of_a_checkpoint(tmp_path: Path) -> None:
-    path = lay_out(tmp_path / "checkpoint", checkpoint().objects)
-    file = tmp_path / "report.html"
+def test_a_report_is_written_of_a_checkpoint_and_says_what_is_damaged(tmp_path: Path) -> None:
+    made, file = checkpoint(), tmp_path / "report.html"
+    path = lay_out(tmp_path / "checkpoint", made.objects)
     # As Spark writes a local location.
     result = tidelog("report", f"file:{path}", "--output", str(file), "--json")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["problems"] == 0
     assert "3f43980e-0a67-46ab-88dc-4b831f39a269" in file.read_text()
-
-
-def test_a_report_of_a_damaged_checkpoint_says_so(tmp_path: Path) -> None:
-    made = checkpoint()
-    del made.objects[made.segments()[-1]]
-    url = lay_out(tmp_path / "checkpoint", made.objects)
-    result = tidelog("report", url, "--output", str(tmp_path / "report.html"))
-    assert result.exit_code == 1
-    assert "tidelog spark doctor" in result.stdout
+    (path / made.segments()[-1]).unlink()
+    result = tidelog("report", path, "--output", str(file))
+    assert result.exit_code == 1 and "tidelog spark doctor" in result.stdout
 
 
 @pytest.mark.parametrize("metadata", [b'{"id":"\xff"}', b"", b"[]", b"{"])

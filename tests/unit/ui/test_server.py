@@ -43,11 +43,6 @@ def asked(
     return found
 
 
-def test_it_listens_on_the_loopback_interface_alone(server: PageServer) -> None:
-    assert server.socket.getsockname()[0] == "127.0.0.1"
-    assert server.url == f"http://127.0.0.1:{server.server_port}/"
-
-
 @pytest.mark.parametrize(
     ("path", "kind", "body"),
     [
@@ -70,24 +65,34 @@ def test_it_serves_the_page_and_its_document(
     assert "access-control-allow-origin" not in headers
 
 
-@pytest.mark.parametrize("path", ["/x", "/document.json/", "/../etc/passwd"])
-def test_there_is_nothing_else(server: PageServer, path: str) -> None:
-    status, data, _ = asked(server, path)
-    assert (status, data) == (404, b"There are / and /document.json.\n")
-
-
-@pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_nothing_can_be_done_but_reading(server: PageServer, method: str) -> None:
-    status, _, headers = asked(server, "/document.json", method)
-    assert (status, headers["allow"]) == (405, "GET")
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        *(
+            ("GET", path, 404, b"There are / and /document.json.\n")
+            for path in ("/x", "/document.json/", "/../etc/passwd")
+        ),
+        *(
+            (method, "/document.json", 405, b"" if method == "HEAD" else b"Only GET.\n")
+            for method in ("HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+        ),
+    ],
+)
+def test_there_is_nothing_else_and_nothing_can_be_done_but_reading(
+    server: PageServer, method: str, path: str, status: int, said: bytes
+) -> None:
+    found, data, headers = asked(server, path, method)
+    assert (found, data) == (status, said)
+    assert headers.get("allow") == ("GET" if status == 405 else None)
 
 
 @pytest.mark.parametrize("path", ["/", "/document.json", "/x"])
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "", "[::1]"])
-def test_another_name_gets_nothing(server: PageServer, path: str, host: str) -> None:
+def test_it_is_there_under_its_own_name_alone(server: PageServer, path: str, host: str) -> None:
+    assert server.socket.getsockname()[0] == "127.0.0.1"
     status, data, _ = asked(server, path, Host=host.format(port=server.server_port))
-    assert status == 421
-    assert data == f"This page is at {server.url} only.\n".encode()
+    assert (status, data) == (421, f"This page is at {server.url} only.\n".encode())
+    assert asked(server, "/", Host=f"localhost:{server.server_port}")[0] == 200
 
 
 @pytest.mark.parametrize("target", [b"//[", b"http://[", b"http://[/?now", b"/%00", b"*", b"?now"])
@@ -135,10 +140,6 @@ def test_any_request_is_answered_or_dropped_and_the_page_stays(
     assert capfd.readouterr().err == ""
 
 
-def test_its_name_may_be_localhost(server: PageServer) -> None:
-    assert asked(server, "/", Host=f"localhost:{server.server_port}")[0] == 200
-
-
 @pytest.mark.parametrize(
     ("site", "status"),
     [("none", 200), ("same-origin", 200), ("same-site", 403), ("cross-site", 403)],
@@ -150,28 +151,20 @@ def test_a_page_elsewhere_cannot_even_make_it_read(
     assert asked(server, "/", Sec_Fetch_Site=site)[0] == 200
 
 
-def test_an_error_is_told_with_what_to_do(server: PageServer) -> None:
-    def broken(on_demand: bool) -> bytes:
-        raise StoreUnreachableError("store s3://b", found="no answer", action="try again")
-
-    server.document = broken
-    status, data, _ = asked(server, "/document.json")
-    assert status == 503
-    assert b"store s3://b; found no answer. Next: try again" in data
-
-
-def test_a_client_that_goes_away_is_no_error(
+def test_an_error_is_an_answer_with_what_to_do_and_a_defect_shows_on_standard_error(
     server: PageServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.server_port)) as client:
-        client.sendall(b"GET / HTTP/1.0\r\n")
-    assert asked(server, "/")[0] == 200
+        client.sendall(b"GET / HTTP/1.0\r\n")  # and it goes away
+
+    def unreachable(on_demand: bool) -> bytes:
+        raise StoreUnreachableError("store s3://b", found="no answer", action="try again")
+
+    server.document = unreachable
+    status, data, _ = asked(server, "/document.json")
+    assert status == 503 and b"store s3://b; found no answer. Next: try again" in data
     assert capfd.readouterr().err == ""
 
-
-def test_a_defect_shows_on_standard_error(
-    server: PageServer, capfd: pytest.CaptureFixture[str]
-) -> None:
     def broken(on_demand: bool) -> bytes:
         raise KeyError("a defect")
 

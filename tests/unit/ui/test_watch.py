@@ -12,12 +12,10 @@ from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
     ControlError,
-    ObjectNotFoundError,
     StoreUnreachableError,
     TidelogError,
 )
 from tidelog.ids import Slot
-from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
 
 STATUS: dict[str, Any] = {
@@ -80,25 +78,10 @@ def test_the_store_is_read_as_often_as_the_pace_allows() -> None:
         await watching.look_at_job()
         assert await lists_after(9.9) == 0
         assert await lists_after(0.2) == 1  # With a job every 10 s.
-
-    asyncio.run(main())
-
-
-def test_of_a_large_store_objects_are_listed_less_often() -> None:
-    objects = dict(filled())
-    for number in range(2500):
-        objects[f"segments/00000004-x-{number:010}.seg"] = b"x"
-    store = Counting(store_of(objects))
-    clock = VirtualClock(auto=False)
-    watching = watcher(store, None, clock)
-
-    async def main() -> None:
-        await watching.document()
-        for seconds, lists in ((170, 1), (31, 4)):
-            store.taken()
-            clock.spend(seconds)
-            await watching.document()
-            assert store.taken()["list"] == lists
+        for number in range(2500):  # Of a large store objects are listed less often.
+            await store.inner.put(f"segments/00000004-x-{number:010}.seg", b"x")
+        assert await lists_after(60) == 4
+        assert (await lists_after(170), await lists_after(31)) == (1, 4)
 
     asyncio.run(main())
 
@@ -167,10 +150,11 @@ def test_the_bill_counts_requests_of_a_job_that_runs_for_a_minute() -> None:
             ConfigError("request", found="Invalid enum value 'observe'", action="use its release"),
             "does not show its figures",
         ),
+        (TimeoutError(), "has not answered for 5 s"),
     ],
 )
 def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
-    error: TidelogError, said: str
+    error: TidelogError | TimeoutError, said: str
 ) -> None:
     objects = {n: data for n, data in filled().items() if n != checkpoint(Slot(9))}
     store = store_of(objects)
@@ -186,23 +170,6 @@ def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
         assert document.live is None and document.slots
         [notice] = document.notices
         assert said in notice
-
-    asyncio.run(main())
-
-
-def test_a_job_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.ui.watch._PATIENCE_S", 0.0)
-
-    async def hangs(request: object) -> Any:
-        await asyncio.Event().wait()
-
-    objects = {n: data for n, data in filled().items() if n != checkpoint(Slot(9))}
-    watching = watcher(store_of(objects), hangs)  # type: ignore[arg-type]
-
-    async def main() -> None:
-        await watching.look_at_job()
-        [notice] = (await watching.document()).notices
-        assert "has not answered" in notice
 
     asyncio.run(main())
 
@@ -229,11 +196,6 @@ def test_a_store_that_is_gone_stays_on_the_page_with_the_reason() -> None:
         assert (await watching.document()).problems == ()
 
     asyncio.run(main())
-
-
-def test_a_store_that_was_never_read_is_an_error() -> None:
-    with pytest.raises(ObjectNotFoundError):
-        asyncio.run(watcher(MemoryStore()).document())
 
 
 def test_a_checkpoint_that_the_store_dropped_stays_on_the_charts() -> None:
