@@ -1,4 +1,4 @@
-"""The command line: a room per kind of command, one file per command.
+"""The command line: a room per kind of command, one file for commands that go together.
 
 Invariant: a command's module is imported only when that command runs, so `tidelog --help` costs
 no more than click itself.
@@ -11,112 +11,66 @@ import click
 
 from tidelog.cli.lazy import LazyCommand, LazyGroup
 
-_COMMANDS: Final = {
-    "checkpoints": LazyCommand(
-        "tidelog.cli.store.checkpoints",
-        "List checkpoints and show what they hold.",
-    ),
-    "config": LazyCommand(
-        "tidelog.cli.run.config",
-        "Show, check and explain the options of a job.",
-    ),
-    "doctor": LazyCommand(
-        "tidelog.cli.store.health:doctor_command",
-        "Test whether a store is safe for jobs.",
-    ),
-    "estimate": LazyCommand(
-        "tidelog.cli.estimate.estimate",
+
+def _commands(*found: tuple[str, str, str]) -> dict[str, LazyCommand]:
+    """Commands by name, each with its place in this package and a line for `--help`."""
+    return {name: LazyCommand(f"tidelog.cli{place}", about) for name, place, about in found}
+
+
+_COMMANDS: Final = _commands(
+    ("checkpoints", ".store.checkpoints", "List checkpoints and show what they hold."),
+    ("config", ".run.config", "Show, check and explain the options of a job."),
+    ("doctor", ".store.health:doctor_command", "Test whether a store is safe for jobs."),
+    (
+        "estimate",
+        ".estimate.estimate",
         "Estimate storage, requests and the bill of a job; needs no store.",
     ),
-    "fork": LazyCommand(
-        "tidelog.cli.store.fork",
-        "Begin another store with a checkpoint of this one.",
+    ("fork", ".store.fork", "Begin another store with a checkpoint of this one."),
+    ("inspect", ".store.health:inspect_command", "Check every invariant of a store."),
+    ("key", ".store.key", "Make the key of an encrypted store, or change it."),
+    ("log", ".store.log", "Print the changes in the log, decoded."),
+    (
+        "overhead",
+        ".estimate.overhead",
+        "Measure what the changelog of a job costs, and what formulas predict.",
     ),
-    "inspect": LazyCommand(
-        "tidelog.cli.store.health:inspect_command",
-        "Check every invariant of a store.",
-    ),
-    "key": LazyCommand(
-        "tidelog.cli.store.key",
-        "Make the key of an encrypted store, or change it.",
-    ),
-    "log": LazyCommand(
-        "tidelog.cli.store.log",
-        "Print the changes in the log, decoded.",
-    ),
-    "overhead": LazyCommand(
-        "tidelog.cli.estimate.overhead",
-        "Measure what the changelog of a job costs, beside what formulas predict.",
-    ),
-    "plan": LazyCommand(
-        "tidelog.cli.estimate.plan",
-        "Find settings for a restore time and a budget; needs no store.",
-    ),
-    "report": LazyCommand(
-        "tidelog.cli.store.ui:report_command",
-        "Write what `ui` shows as one HTML file.",
-    ),
-    "restore": LazyCommand(
-        "tidelog.cli.store.restore",
-        "Write a checkpoint's state to a local directory.",
-    ),
-    "run": LazyCommand(
-        "tidelog.cli.run.run",
-        "Run a job in this process until its input ends.",
-    ),
-    "savepoint": LazyCommand(
-        "tidelog.cli.run.control:savepoint_command",
-        "Take a savepoint of a running job.",
-    ),
-    "spark": LazyCommand(
-        "tidelog.cli:spark_group",
-        "Work with Spark Structured Streaming: settings, jar, checkpoints.",
-    ),
-    "stop": LazyCommand(
-        "tidelog.cli.run.control:stop_command",
-        "Stop a running job with a savepoint.",
-    ),
-    "sweep": LazyCommand(
-        "tidelog.cli.store.health:sweep_command",
-        "Delete objects that crashes left behind.",
-    ),
-    "ui": LazyCommand(
-        "tidelog.cli.store.ui:ui_command",
-        "Show a job and its store on a page in the browser.",
-    ),
-    "verify": LazyCommand(
-        "tidelog.cli.store.verify",
-        "Restore every checkpoint and compare it with what it should be.",
-    ),
-}
+    ("plan", ".estimate.plan", "Find settings for a restore time and a budget; needs no store."),
+    ("report", ".store.ui:report_command", "Write what `ui` shows as one HTML file."),
+    ("restore", ".store.restore", "Write a checkpoint's state to a local directory."),
+    ("run", ".run.run", "Run a job in this process until its input ends."),
+    ("savepoint", ".run.control:savepoint_command", "Take a savepoint of a running job."),
+    ("spark", ":spark_group", "Work with Spark Structured Streaming: settings, jar, checkpoints."),
+    ("stop", ".run.control:stop_command", "Stop a running job with a savepoint."),
+    ("sweep", ".store.health:sweep_command", "Delete objects that crashes left behind."),
+    ("ui", ".store.ui:ui_command", "Show a job and its store on a page in the browser."),
+    ("verify", ".store.verify", "Restore every checkpoint and compare it with what it should be."),
+)
 """The commands of the library; `bench` is an entry point of its own package."""
-
-_SPARK: Final = {
-    "checkpoints": LazyCommand(
-        "tidelog.cli.spark.checkpoints:checkpoints_command",
+_SPARK: Final = _commands(
+    (
+        "checkpoints",
+        ".spark.checkpoints:checkpoints_command",
         "Show what a query's checkpoint holds.",
     ),
-    "conf": LazyCommand(
-        "tidelog.cli.spark.conf:conf_command",
-        "Print the settings that turn the plug-in on.",
-    ),
-    "doctor": LazyCommand(
-        "tidelog.cli.spark.conf:doctor_command",
+    ("conf", ".spark.conf:conf_command", "Print the settings that turn the plug-in on."),
+    (
+        "doctor",
+        ".spark.conf:doctor_command",
         "Check whether a query's settings give the guarantees.",
     ),
-    "export": LazyCommand(
-        "tidelog.cli.spark.checkpoints:export_command",
+    (
+        "export",
+        ".spark.checkpoints:export_command",
         "Turn a checkpoint back into one of Spark alone.",
     ),
-    "jar": LazyCommand(
-        "tidelog.cli.spark.conf:jar_command",
-        "Compile the plug-in and say where its jar is.",
-    ),
-    "rebuild-index": LazyCommand(
-        "tidelog.cli.spark.checkpoints:rebuild_index_command",
+    ("jar", ".spark.conf:jar_command", "Compile the plug-in and say where its jar is."),
+    (
+        "rebuild-index",
+        ".spark.checkpoints:rebuild_index_command",
         "Write the lost parts of a checkpoint's index again.",
     ),
-}
+)
 
 
 @click.group("spark", cls=LazyGroup, lazy=_SPARK)

@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
         return None if command is None else command.load()
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what is wrong with its arguments is told without secrets in them.
+        """Run the command; what is wrong with its arguments is said without secrets in it.
 
         Raises SystemExit when it is interrupted.
         """

@@ -1,4 +1,4 @@
-"""How an option of a job is declared: once, beside the field that holds it.
+"""How an option of a job is declared: once, at the field that holds it.
 
 A field of a configuration is made by `option(default, kind, help, when=...)`. From that follow the
 checks of the object, the option's texts in files, environment and command line, and its docs.

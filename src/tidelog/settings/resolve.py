@@ -65,7 +65,7 @@ def resolve(
                     f"option {one.name} ({one.origin})",
                     expected=declared.option.expected,
                     found=str(error),
-                    action=f"correct it; `tidelog config explain {one.name}` tells what it does",
+                    action=f"correct it; `tidelog config explain {one.name}` explains it",
                 )
             )
             continue

@@ -1,4 +1,4 @@
-"""The document behind the page: everything that it shows, and nothing else.
+"""The document of the page: everything that it shows, and nothing else.
 
 Invariants: its parts are those of the modules that make them, and become JSON as they are: a job's
 status and checkpoints as the job answers, slots as `tidelog checkpoints` prints them. Sizes are
@@ -79,7 +79,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Finding, ...]
     live: LivePart | None = None
     checkpoints: tuple[dict[str, Any], ...] = ()
-    """Those stored now, seen before, or told by the job: the fields of a `CompletedCheckpoint` as
+    """Those stored now, seen before, or named by the job: the fields of a `CompletedCheckpoint` as
     far as they are known, and whether it is `stored`."""
     slots: tuple[SlotPart, ...] = ()
     """Slots of the store, the newest first."""

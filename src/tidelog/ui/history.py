@@ -67,7 +67,7 @@ class SeenCheckpoints:
 
 @dataclass(slots=True)
 class SeenMaterializations:
-    """When each table was uploaded, as far as checkpoints and the job tell."""
+    """When each table was uploaded, as far as checkpoints and the job say."""
 
     limit: int = MATERIALIZATIONS
     _events: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class SeenMaterializations:
     """
     _newest: Slot | None = None
 
-    def told(self, events: Iterable[dict[str, Any]]) -> None:
+    def add_events(self, events: Iterable[dict[str, Any]]) -> None:
         """Take what a job says: it knows every one of its checkpoints."""
         self._events |= {_key(each): each for each in events}
         self._forget()

@@ -91,7 +91,7 @@ class LivePart(msgspec.Struct, frozen=True):
     """By name of a chart a value per sample, and the samples' moments as `at_ms`."""
     operators: list[dict[str, Any]]
     """By operator, for each of `Rates` a value per sample, and as `behind_s` how far the watermark
-    is behind the clock."""
+    lags the clock."""
 
 
 def status_in(done: Done) -> Json:
@@ -110,19 +110,19 @@ def status_in(done: Done) -> Json:
 
 def completed_points(done: Done) -> list[dict[str, Any]]:
     """The checkpoints that a job says it completed."""
-    told = parts({"told": done.checkpoints}, "told")
+    completed = parts({"all": done.checkpoints}, "all")
     return [
         {name: value for name, value in each.items() if name != "new_tables"}
-        for each in told
+        for each in completed
         if figure(each, "slot") is not None
     ]
 
 
-def told_uploads(done: Done) -> list[dict[str, Any]]:
+def new_tables(done: Done) -> list[dict[str, Any]]:
     """The uploads of tables that a job says its checkpoints were the first to name."""
     return [
         {**new, "at_ms": each.get("created_ms")}
-        for each in parts({"told": done.checkpoints}, "told")
+        for each in parts({"all": done.checkpoints}, "all")
         for new in parts(each, "new_tables")
     ]
 

@@ -27,7 +27,7 @@ class SlotPart(SlotSummary, frozen=True, kw_only=True):
     """A slot of the store."""
 
     restorable: bool | None = None
-    """As far as sizes tell; null where nothing says so."""
+    """As far as sizes say; null where nothing says so."""
     operators: tuple[OperatorSummary, ...] | None = None
     """Null for a slot that holds none, and for those of which only the totals are shown."""
     problem: str | None = None

@@ -28,8 +28,8 @@ from tidelog.ui.live import (
     completed_points,
     figure,
     live_part,
+    new_tables,
     status_in,
-    told_uploads,
 )
 from tidelog.ui.read import StoreReader, StoreView, newest_checkpoint
 from tidelog.ui.stored import problems, slot_parts, stored_points
@@ -106,7 +106,7 @@ class Watcher:
             self._done, self._looks, self._silence = done, (*self._looks[-1:], look), ""
             self._samples.add(look.to_keep())
             self._seen.add(completed_points(done))
-            self._materialized.told(told_uploads(done))
+            self._materialized.add_events(new_tables(done))
 
     def _lost(self, why: str) -> None:
         self._done, self._looks, self._silence = None, (), why

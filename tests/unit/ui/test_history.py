@@ -66,15 +66,15 @@ def test_what_the_job_tells_of_an_upload_counts() -> None:
     seen.add({Slot(9): checkpoint_in(filled(), 9)})
     operator, subtask, upto = next(iter(tables(9)))
     event = {"operator": operator, "subtask": subtask, "upto": upto, "at_ms": 7, "table_bytes": 1}
-    seen.told([event])
+    seen.add_events([event])
     assert seen.all() == [event]
 
 
 def test_what_the_job_told_before_its_restart_stays_and_the_oldest_goes() -> None:
     uploads = [{"operator": "count", "subtask": 0, "at_ms": at, "upto": at} for at in range(1, 6)]
     seen = SeenMaterializations(limit=3)
-    seen.told(uploads[:2])
-    seen.told(uploads[2:3])
+    seen.add_events(uploads[:2])
+    seen.add_events(uploads[2:3])
     assert seen.all() == uploads[:3]
-    seen.told(uploads[3:])
+    seen.add_events(uploads[3:])
     assert seen.all() == uploads[2:]

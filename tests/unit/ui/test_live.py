@@ -12,7 +12,7 @@ from tidelog.errors import ControlError
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
 from tidelog.storage.memory import MemoryStore
-from tidelog.ui.live import LivePart, Sample, completed_points, live_part, status_in, told_uploads
+from tidelog.ui.live import LivePart, Sample, completed_points, live_part, new_tables, status_in
 
 DONE = done({"job": "j"})
 
@@ -107,7 +107,7 @@ def test_a_real_status_has_every_figure_of_the_charts() -> None:
     assert status["operators"][0]["records_in"] > 0
     assert [task["subtask"] for task in found.now[0]["tasks"]] == [0, 1]
     tables = [table for each in recent for table in each["new_tables"]]
-    assert [{**e, "at_ms": 0} for e in told_uploads(answer)] == [{**t, "at_ms": 0} for t in tables]
+    assert [{**e, "at_ms": 0} for e in new_tables(answer)] == [{**t, "at_ms": 0} for t in tables]
     assert tables and [{"new_tables": 0, **point} for point in completed_points(answer)] == [
         {**each, "new_tables": 0} for each in recent
     ]
@@ -121,7 +121,7 @@ def test_what_another_release_adds_passes_through_and_what_it_lacks_is_not_known
     assert found.now[0]["tasks"][0]["n"] == 2
     assert found.series["log_bytes"] == [None] and found.operators[0]["behind_s"] == [None]
     told = done(status, ({"slot": 3, "new": 1}, {"no": "slot"}, "x"))
-    assert completed_points(told) == [{"slot": 3, "new": 1}] and told_uploads(told) == []
+    assert completed_points(told) == [{"slot": 3, "new": 1}] and new_tables(told) == []
 
 
 @pytest.mark.parametrize("status", [{}, {"job": "j", "operators": "many"}])

@@ -68,7 +68,7 @@ async def stop_command(
 ) -> int:
     """Stop the job that runs on the store at URL, on this machine, with a savepoint.
 
-    Nothing is emitted behind the savepoint, and sinks have committed what lies before it. The same
+    Nothing is emitted after the savepoint, and sinks have committed what lies before it. The same
     `tidelog run` goes on exactly there. When the savepoint fails the job goes on reading.
     """
     return await _carry_out(invocation, "stop", name, options, drain=drain)

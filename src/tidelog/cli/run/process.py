@@ -132,7 +132,7 @@ def _reporter(options: RunOptions) -> Reporter:
 
 
 def load_job(name: str, arguments: JobArguments) -> Job:
-    """The job behind an example's name or `module:attribute`.
+    """The job of an example's name or `module:attribute`.
 
     The attribute is a Job, or a function that returns one and may take the arguments. Raises
     ConfigError when it is neither, UserFunctionError when importing or building it fails.
@@ -168,7 +168,7 @@ class _importing(blame):
 
 
 def _imported(path: str, module_name: str, attribute: str) -> Any:
-    # As `python -m` does: an installed script alone would not find modules beside the user.
+    # As `python -m` does: an installed script alone would not find the user's modules.
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

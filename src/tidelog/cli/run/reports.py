@@ -108,13 +108,13 @@ class PlainLines(Reporter):
         self._said_at = 0.0
 
     def observe(self, status: JobStatus, speed: Speed) -> None:
-        """A line when something happened or the interval is over."""
+        """A line when something happened or the interval has passed."""
         last, self._last = self._last, status
         if last is None or status.phase != last.phase:
             self._say(status, phase_line(status))
         if status.at_s - self._said_at >= self._interval_s:
-            told = (f"{name} {text}" for name, text in figures(status, speed))
-            self._say(status, "; ".join(told) or status.phase)
+            said = (f"{name} {text}" for name, text in figures(status, speed))
+            self._say(status, "; ".join(said) or status.phase)
 
     def stopping(self) -> None:
         """How to hurry."""

@@ -61,7 +61,7 @@ async def command(
 ) -> int:
     """Write the state of a checkpoint in the store at URL to a local directory.
 
-    The store is only read. When something fails, nothing is left behind in the directory.
+    The store is only read. When something fails, nothing is left in the directory.
     """
     output, effects = invocation.output, invocation.effects
     checkpoint = await find_checkpoint(invocation.store, slot)

@@ -71,7 +71,7 @@ async def _connect(url: str) -> Connection:
         except PermissionError as refused:
             raise _another_user(url, path) from refused
         except OSError:
-            continue  # none there, or left behind by a process that is dead
+            continue  # none there, or left by a process that is dead
     raise ControlError(
         f"the job on store {url}",
         expected="a job that runs on this machine",

@@ -24,7 +24,7 @@ Operation = Literal["savepoint", "stop", "status", "observe", "forget"]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request: take a savepoint, stop with one, identify the job, tell its whole status, or
+    """A request: take a savepoint, stop with one, identify the job, send its whole status, or
     forget a dropped slot.
     """
 

@@ -25,7 +25,7 @@ class CheckpointsStatus:
     last_duration_s: float | None = gauge(
         "checkpoint_last_seconds",
         "Duration of the last completed checkpoint, from its trigger to its manifest.",
-        watch="A jump beside `checkpoint_alignment_seconds` is back-pressure, otherwise the store.",
+        watch="A jump with `checkpoint_alignment_seconds` is back-pressure, otherwise the store.",
         default=None,
     )
     p50_s: float | None = gauge(

@@ -84,7 +84,7 @@ class OperatorStatus:
         "watermark_ms",
         "Event time that the operator has reached, in milliseconds since 1970 (UTC); the largest "
         "64-bit integer at the end of the data.",
-        watch="How far event time is behind the clock: `time() * 1000 - tidelog_watermark_ms`.",
+        watch="How far event time lags the clock: `time() * 1000 - tidelog_watermark_ms`.",
         default=None,
     )
     idle_subtasks: int = gauge(

@@ -72,7 +72,7 @@ class UploadsStatus:
     )
     limit_bytes: int | None = gauge(
         "log_queue_limit_bytes",
-        "Bytes of changes that may wait to become durable before writers are held back.",
+        "Bytes of changes that may wait to become durable before writers wait.",
         watch="What `log_queued_bytes` is compared with.",
         default=None,
     )
@@ -85,7 +85,7 @@ class UploadsStatus:
     attempts_per_upload: Distribution | None = gauge(
         "log_upload_attempts_per_segment",
         "Attempts that each of the last 1024 uploads of a log segment took.",
-        watch="Above 1 uploads are retried, or a second attempt ran beside a slow one.",
+        watch="Above 1 uploads are retried, or a second attempt ran with a slow one.",
         default=None,
     )
 
@@ -111,7 +111,7 @@ class RequestsStatus:
     )
     hedges: int = counter(
         "store_hedges",
-        "Second attempts that were started beside a slow first one.",
+        "Second attempts that were started because the first one was slow.",
         watch="Many: the store is slow, or `retry.hedge_after` is too short.",
     )
     failures: int = counter(
@@ -279,7 +279,7 @@ class LocalCopiesStatus:
     fetched: int = counter(
         "local_copies_fetched",
         "Reads of log segments and table files that went to the store.",
-        watch="Many beside few `local_copies_used`: local recovery does not help here.",
+        watch="Many, and few `local_copies_used`: local recovery does not help here.",
     )
     fetched_bytes: int = counter(
         "local_copies_fetched_bytes",

@@ -1,7 +1,7 @@
 // What operators and subtasks do while a job runs.
 
 const operatorSection = doc => {
-  const title = heading("Operators", "How busy they are, who waits for whom, and how far event time has come.");
+  const title = heading("Operators", "How busy they are, who waits for whom, and how far event time is.");
   if (!doc.live) return [title, empty("Only a running job tells how busy its operators are. Watermarks as they were at the last checkpoint stand below, under its slot.")];
   const operators = statusOf(doc).operators || [];
   if (!operators.length) return [title, empty("The job has not started its operators yet.")];
@@ -31,7 +31,7 @@ const operatorSection = doc => {
         ], operators, "Operators now")),
       some("records_per_s") ? card("Records", "Received a second.", chart({ key: "records", label: "Records received a second", unit: "rate", x: at, series: several("records_per_s") })) : null,
       some("backpressured") ? card("Back-pressure", "Share of the time, averaged over the subtasks.", chart({ key: "pressure", label: "Back-pressure", unit: "share", least: 0.1, x: at, series: several("backpressured") })) : null,
-      some("behind_s") ? card("Event time", "How far watermarks are behind the clock.", behind(doc, at)) : card("Event time", null, empty("No operator has a watermark: the job does not use event time, or has seen no record.")),
+      some("behind_s") ? card("Event time", "How far watermarks lag the clock.", behind(doc, at)) : card("Event time", null, empty("No operator has a watermark: the job does not use event time, or has seen no record.")),
       late(doc, operators, at, several)),
   ];
 };

@@ -36,9 +36,9 @@ const batchSection = doc => {
 const storeSection = doc => {
   const { stores } = doc.query;
   return [
-    heading("State stores", "A restart reads the newest snapshot of each store, and replays the changelogs behind it."),
+    heading("State stores", "A restart reads the newest snapshot of each store, and replays the changelogs after it."),
     stores.length === 0 ? empty("The query has no state, or none of it is in changelogs.") : h("div", { class: "card" },
-      h("h3", {}, "Changelogs behind the snapshot, by operator and partition"),
+      h("h3", {}, "Changelogs after the snapshot, by operator and partition"),
       stacks(stores.slice(0, 64).map(store => ({
         name: storeName(store),
         parts: [{ value: store.replay_bytes, colour: "c0" }],
