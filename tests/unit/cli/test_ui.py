@@ -58,14 +58,6 @@ def test_it_says_where_the_page_is_and_ends_by_ctrl_c(store: Path, tmp_path: Pat
     assert files(store) == filled()
 
 
-def test_for_people_it_prints_the_address(store: Path, tmp_path: Path) -> None:
-    with running(store, "--no-browser", sockets=tmp_path / "sockets") as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("http://127.0.0.1:")
-        assert line.endswith(f"/ shows {store.as_uri()}; Ctrl-C ends it\n")
-
-
 def test_a_port_in_use_is_an_error_that_says_what_to_do(store: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

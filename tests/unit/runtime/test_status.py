@@ -52,14 +52,6 @@ async def until(runner: JobRunner, what: Any) -> JobStatus:
         await asyncio.gather(running, return_exceptions=True)
 
 
-def test_before_the_start_everything_is_zero(tmp_path: Path) -> None:
-    status = status_of(runner_of(counting_job()[0], MemoryStore("memory://s"), tmp_path))
-    assert status.phase == "starting"
-    assert status.generation is None
-    assert status.records_read == 0
-    assert status.operators == ()
-
-
 @pytest.mark.parametrize("changelog", [True, False])
 def test_after_the_end_every_record_is_accounted_for(tmp_path: Path, changelog: bool) -> None:
     job, results = counting_job()
@@ -95,20 +87,6 @@ def test_a_running_job_shows_its_log_tables_and_materializations(tmp_path: Path)
     assert status.materializations.started >= status.materializations.completed
     assert status.materializations.uploaded_bytes > 0
     assert status.materializations.seconds > 0
-
-
-def test_a_restored_job_shows_its_slot_and_all_that_was_read(tmp_path: Path) -> None:
-    store = MemoryStore("memory://s")
-    first = runner_of(counting_job(None)[0], store, tmp_path)
-    before = asyncio.run(until(first, lambda s: s.checkpoints.completed >= 2))
-    second = runner_of(counting_job(None)[0], store, tmp_path)
-    restored = asyncio.run(until(second, lambda s: s.phase == "running"))
-    assert before.restore is None
-    assert restored.restore is not None
-    assert restored.restore.slot >= before.checkpoints.last_slot
-    assert restored.restore.fraction == 1.0
-    assert restored.restore.changes == restored.restore.total_changes > 0
-    assert restored.checkpoints.last_slot is not None
 
 
 class Failing(MemoryStore):

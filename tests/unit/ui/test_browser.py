@@ -330,25 +330,3 @@ def test_the_page_is_live_while_a_job_runs_and_stays_when_it_ends(
             assert {url for url in requests - own if not url.startswith("data:")} == set()
         until(tab, "document.getElementById('lost')?.textContent.includes('does not answer')")
         assert tab.evaluate("document.querySelectorAll('.slots > *').length") > 0
-
-
-def test_another_site_cannot_read_the_page(
-    tab: browser.Page, tmp_path: Path, reports: dict[str, Path]
-) -> None:
-    store = MemoryStore("memory://guarded")
-    asyncio.run(store.put(checkpoint(Slot(4)), filled()[checkpoint(Slot(4))]))
-    with served(store) as server, page_server(0, b"<title>elsewhere</title>", "", bytes) as other:
-        serving = loop_thread()
-        running = asyncio.run_coroutine_threadsafe(
-            Effects().offload.wait(other.serve_forever, 0.01), serving
-        )
-        tab.show(Served(other.url), 1280, "light")  # type: ignore[arg-type]
-        script = (
-            f"fetch('{server.url}document.json').then(() => 'read', () => 'refused')"
-            ".then(found => { document.title = found; })"
-        )
-        tab.evaluate(f"void {script}")
-        until(tab, "document.title === 'refused'")
-        other.shutdown()
-        running.result()
-        serving.call_soon_threadsafe(serving.stop)

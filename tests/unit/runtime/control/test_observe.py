@@ -59,7 +59,9 @@ def test_a_job_that_has_not_started_has_a_status_and_no_checkpoints(
 ) -> None:
     async def act(path: Path) -> None:
         done = await ask(Request(URL, "observe"))
-        assert (done.status["phase"], done.checkpoints) == ("starting", [])
+        assert (done.status["phase"], done.status["generation"]) == ("starting", None)
+        assert (done.status["records_read"], done.status["operators"]) == (0, [])
+        assert done.checkpoints == []
         # An answer that is longer than any request arrives whole.
         long = {"job": "x" * (LIMIT_BYTES * 3)}
         monkeypatch.setattr("tidelog.runtime.control.server.status_of", lambda runner: long)
