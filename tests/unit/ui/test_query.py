@@ -105,30 +105,27 @@ def test_what_is_lost_is_a_problem_and_what_is_doubtful_a_notice() -> None:
     assert problem.action
 
 
-def test_it_is_read_as_often_as_the_pace_allows_and_stays_when_it_is_gone() -> None:
-    async def scenario() -> None:
-        made, clock = checkpoint(), VirtualClock(auto=False)
-        store = Counting(inner)
-        watcher = QueryWatcher(store, clock)  # type: ignore[arg-type]
-        await watcher.document()
-        assert store.taken()["get"] >= len(made.documents)
-        await clock.advance(READ_S - 1)
-        await watcher.document()
-        assert store.taken() == {}
-        await watcher.document(on_demand=True)
-        assert store.taken() != {}
-        await clock.advance(ON_DEMAND_S / 2)
-        await watcher.document(on_demand=True)
-        assert store.taken() == {}
-        for name in made.objects:
-            await inner.delete(name)
-        await clock.advance(READ_S)
-        document = await watcher.document()
-        assert "could not be read again" in document.notices[0]
-        assert document.query is not None and len(document.query.batches) == 13
-
+async def test_it_is_read_as_often_as_the_pace_allows_and_stays_when_it_is_gone() -> None:
     inner = store_of(checkpoint().objects)
-    asyncio.run(scenario())
+    made, clock = checkpoint(), VirtualClock(auto=False)
+    store = Counting(inner)
+    watcher = QueryWatcher(store, clock)  # type: ignore[arg-type]
+    await watcher.document()
+    assert store.taken()["get"] >= len(made.documents)
+    await clock.advance(READ_S - 1)
+    await watcher.document()
+    assert store.taken() == {}
+    await watcher.document(on_demand=True)
+    assert store.taken() != {}
+    await clock.advance(ON_DEMAND_S / 2)
+    await watcher.document(on_demand=True)
+    assert store.taken() == {}
+    for name in made.objects:
+        await inner.delete(name)
+    await clock.advance(READ_S)
+    document = await watcher.document()
+    assert "could not be read again" in document.notices[0]
+    assert document.query is not None and len(document.query.batches) == 13
 
 
 def test_a_place_is_followed_as_what_it_holds() -> None:

@@ -18,6 +18,7 @@ from tidelog.errors import (
 from tidelog.ids import Slot
 from tidelog.storage.object_names import checkpoint
 
+OBJECTS = filled()
 STATUS: dict[str, Any] = {
     "job": "every-kind",
     "phase": "running",
@@ -56,8 +57,8 @@ def completed(slot: int, **changes: Any) -> dict[str, Any]:
     }
 
 
-def test_the_store_is_read_as_often_as_the_pace_allows() -> None:
-    store = Counting(store_of(filled()))
+async def test_the_store_is_read_as_often_as_the_pace_allows() -> None:
+    store = Counting(store_of(OBJECTS))
     clock, job = VirtualClock(auto=False), MadeUpJob()
     watching = watcher(store, job, clock)
 
@@ -67,71 +68,60 @@ def test_the_store_is_read_as_often_as_the_pace_allows() -> None:
         await watching.document(on_demand=on_demand)
         return store.taken().get("list", 0)
 
-    async def main() -> None:
-        assert await lists_after(0) == 4
-        assert await lists_after(29.9) == 0
-        assert await lists_after(0.2) == 1  # Without a job every 30 s.
-        assert await lists_after(1.9, on_demand=True) == 0
-        assert await lists_after(0.2, on_demand=True) == 1
-        assert await lists_after(30) == 4  # All objects after a minute.
-        job.answer = done(STATUS)
-        await watching.look_at_job()
-        assert await lists_after(9.9) == 0
-        assert await lists_after(0.2) == 1  # With a job every 10 s.
-        for number in range(2500):  # Of a large store objects are listed less often.
-            await store.inner.put(f"segments/00000004-x-{number:010}.seg", b"x")
-        assert await lists_after(60) == 4
-        assert (await lists_after(170), await lists_after(31)) == (1, 4)
-
-    asyncio.run(main())
+    assert await lists_after(0) == 4
+    assert await lists_after(29.9) == 0
+    assert await lists_after(0.2) == 1  # Without a job every 30 s.
+    assert await lists_after(1.9, on_demand=True) == 0
+    assert await lists_after(0.2, on_demand=True) == 1
+    assert await lists_after(30) == 4  # All objects after a minute.
+    job.answer = done(STATUS)
+    await watching.look_at_job()
+    assert await lists_after(9.9) == 0
+    assert await lists_after(0.2) == 1  # With a job every 10 s.
+    for number in range(2500):  # Of a large store objects are listed less often.
+        await store.inner.put(f"segments/00000004-x-{number:010}.seg", b"x")
+    assert await lists_after(60) == 4
+    assert (await lists_after(170), await lists_after(31)) == (1, 4)
 
 
-def test_a_running_job_is_live_and_its_checkpoints_are_on_the_charts() -> None:
-    store = store_of(filled())
+async def test_a_running_job_is_live_and_its_checkpoints_are_on_the_charts() -> None:
+    store = store_of(OBJECTS)
     job = MadeUpJob(done(STATUS, (completed(5), completed(6), completed(7))))
     watching = watcher(store, job)
-
-    async def main() -> None:
-        await watching.look_at_job()
-        document = await watching.document()
-        assert (document.phase, document.generation, document.notices) == ("running", 4, ())
-        assert document.live is not None and document.live.pid == 7
-        assert document.live.status["operators"][0]["records_in"] == 10
-        told = {point["slot"]: point for point in document.checkpoints if "seconds" in point}
-        assert list(told) == [5, 6, 7] and told[5]["stored"] is False
-        assert {event["upto"] for event in document.materialized} >= {5, 6, 7}
-
-    asyncio.run(main())
+    await watching.look_at_job()
+    document = await watching.document()
+    assert (document.phase, document.generation, document.notices) == ("running", 4, ())
+    assert document.live is not None and document.live.pid == 7
+    assert document.live.status["operators"][0]["records_in"] == 10
+    told = {point["slot"]: point for point in document.checkpoints if "seconds" in point}
+    assert list(told) == [5, 6, 7] and told[5]["stored"] is False
+    assert {event["upto"] for event in document.materialized} >= {5, 6, 7}
 
 
-def test_the_bill_counts_requests_of_a_job_that_runs_for_a_minute() -> None:
-    store = store_of(filled())
+async def test_the_bill_counts_requests_of_a_job_that_runs_for_a_minute() -> None:
+    store = store_of(OBJECTS)
     clock = VirtualClock(auto=False)
     job = MadeUpJob(done(STATUS))
     watching = watcher(store, job, clock)
-
-    async def main() -> None:
-        await watching.look_at_job()
-        document = await watching.document()
-        started = document.started_ms
-        assert started is not None and document.bill is not None
-        clock.spend((started - clock.now_ms()) / 1000 + 59)
-        assert (await watching.document()).bill.requests is None  # type: ignore[union-attr]
-        clock.spend(41)
-        bill = (await watching.document()).bill
-        assert bill is not None and bill.requests is not None
-        a_day = 86_400 / bill.requests.over_s
-        assert bill.requests.over_s == pytest.approx(100, abs=0.1)
-        assert bill.requests.put == pytest.approx(60 * a_day)
-        assert bill.requests.get == pytest.approx(10 * a_day)
-        [s3] = [line for line in bill.lines if line.provider == "aws-s3-standard"]
-        # PUT and LIST cost the same there, a GET less, a DELETE nothing.
-        assert s3.requests == pytest.approx((70 * 0.005 + 10 * 0.0004) / 1000 * a_day)
-        assert s3.total == pytest.approx(s3.storage + s3.requests)
-        [express] = [line for line in bill.lines if line.provider == "aws-s3-express"]
-        assert express.transfer == pytest.approx(0.0032 * a_day)
-
-    asyncio.run(main())
+    await watching.look_at_job()
+    document = await watching.document()
+    started = document.started_ms
+    assert started is not None and document.bill is not None
+    clock.spend((started - clock.now_ms()) / 1000 + 59)
+    assert (await watching.document()).bill.requests is None  # type: ignore[union-attr]
+    clock.spend(41)
+    bill = (await watching.document()).bill
+    assert bill is not None and bill.requests is not None
+    a_day = 86_400 / bill.requests.over_s
+    assert bill.requests.over_s == pytest.approx(100, abs=0.1)
+    assert bill.requests.put == pytest.approx(60 * a_day)
+    assert bill.requests.get == pytest.approx(10 * a_day)
+    [s3] = [line for line in bill.lines if line.provider == "aws-s3-standard"]
+    # PUT and LIST cost the same there, a GET less, a DELETE nothing.
+    assert s3.requests == pytest.approx((70 * 0.005 + 10 * 0.0004) / 1000 * a_day)
+    assert s3.total == pytest.approx(s3.storage + s3.requests)
+    [express] = [line for line in bill.lines if line.provider == "aws-s3-express"]
+    assert express.transfer == pytest.approx(0.0032 * a_day)
 
 
 @pytest.mark.parametrize(
@@ -153,81 +143,65 @@ def test_the_bill_counts_requests_of_a_job_that_runs_for_a_minute() -> None:
         (TimeoutError(), "has not answered for 5 s"),
     ],
 )
-def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
+async def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
     error: TidelogError | TimeoutError, said: str
 ) -> None:
-    objects = {n: data for n, data in filled().items() if n != checkpoint(Slot(9))}
+    objects = {n: data for n, data in OBJECTS.items() if n != checkpoint(Slot(9))}
     store = store_of(objects)
     job = MadeUpJob(done(STATUS))
     watching = watcher(store, job)
-
-    async def main() -> None:
-        await watching.look_at_job()
-        assert (await watching.document()).live is not None
-        job.answer = error
-        await watching.look_at_job()
-        document = await watching.document()
-        assert document.live is None and document.slots
-        [notice] = document.notices
-        assert said in notice
-
-    asyncio.run(main())
+    await watching.look_at_job()
+    assert (await watching.document()).live is not None
+    job.answer = error
+    await watching.look_at_job()
+    document = await watching.document()
+    assert document.live is None and document.slots
+    [notice] = document.notices
+    assert said in notice
 
 
-def test_a_store_that_is_gone_stays_on_the_page_with_the_reason() -> None:
-    store = store_of(filled())
+async def test_a_store_that_is_gone_stays_on_the_page_with_the_reason() -> None:
+    store = store_of(OBJECTS)
     clock = VirtualClock(auto=False)
     watching = watcher(store, None, clock)
+    before = await watching.document()
 
-    async def main() -> None:
-        before = await watching.document()
+    def gone(*_: object, **__: object) -> Any:
+        raise StoreUnreachableError("store memory://", found="no answer", action="wait for it")
 
-        def gone(*_: object, **__: object) -> Any:
-            raise StoreUnreachableError("store memory://", found="no answer", action="wait for it")
-
-        whole, store.list = store.list, gone  # type: ignore[method-assign]
-        clock.spend(31)
-        document = await watching.document()
-        assert document.slots == before.slots
-        [problem] = document.problems
-        assert (problem.where, problem.action) == ("store memory://", "wait for it")
-        store.list = whole  # type: ignore[method-assign]
-        clock.spend(31)
-        assert (await watching.document()).problems == ()
-
-    asyncio.run(main())
+    whole, store.list = store.list, gone  # type: ignore[method-assign]
+    clock.spend(31)
+    document = await watching.document()
+    assert document.slots == before.slots
+    [problem] = document.problems
+    assert (problem.where, problem.action) == ("store memory://", "wait for it")
+    store.list = whole  # type: ignore[method-assign]
+    clock.spend(31)
+    assert (await watching.document()).problems == ()
 
 
-def test_a_checkpoint_that_the_store_dropped_stays_on_the_charts() -> None:
-    store = store_of(filled())
+async def test_a_checkpoint_that_the_store_dropped_stays_on_the_charts() -> None:
+    store = store_of(OBJECTS)
     clock = VirtualClock(auto=False)
     watching = watcher(store, None, clock)
-
-    async def main() -> None:
-        await watching.document()
-        await store.delete(checkpoint(Slot(7)))
-        clock.spend(31)
-        document = await watching.document()
-        points = [(point["slot"], point["stored"]) for point in document.checkpoints]
-        assert points == [(7, False), (8, True), (9, True)]
-        assert [slot.slot for slot in document.slots] == [9, 8, 4]
-
-    asyncio.run(main())
+    await watching.document()
+    await store.delete(checkpoint(Slot(7)))
+    clock.spend(31)
+    document = await watching.document()
+    points = [(point["slot"], point["stored"]) for point in document.checkpoints]
+    assert points == [(7, False), (8, True), (9, True)]
+    assert [slot.slot for slot in document.slots] == [9, 8, 4]
 
 
-def test_it_follows_the_job_until_it_is_cancelled() -> None:
-    store = store_of(filled())
+async def test_it_follows_the_job_until_it_is_cancelled() -> None:
+    store = store_of(OBJECTS)
     clock = VirtualClock(auto=False)
     watching = watcher(store, MadeUpJob(done(STATUS)), clock)
-
-    async def main() -> None:
-        following = asyncio.ensure_future(watching.follow())
-        await clock.advance(10)
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        document = await watching.document()
-        assert document.live is not None
-        moments = document.live.series["at_ms"]
-        assert [at - moments[0] for at in moments] == [0, 2000, 4000, 6000, 8000, 10_000]
-
-    asyncio.run(main())
+    following = asyncio.ensure_future(watching.follow())
+    await clock.advance(10)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    document = await watching.document()
+    assert document.live is not None
+    moments = document.live.series["at_ms"]
+    assert [at - moments[0] for at in moments] == [0, 2000, 4000, 6000, 8000, 10_000]

@@ -139,24 +139,21 @@ def test_requests_that_are_unanswered_when_the_job_ends_are_logged(
     assert logged("control_unanswered") == [{"clients": 1}]
 
 
-def test_a_newer_job_takes_the_name_over_and_keeps_it_when_the_older_ends() -> None:
-    async def main() -> None:
-        effects = Effects()
-        store = MemoryStore(URL)
-        older = JobRunner(word_count(words(), Outside()), store, config(), effects)
-        newer = JobRunner(word_count(words(), Outside()), store, config(), effects)
-        newer.job.name = "newer"
-        serving_older = serve_control(older)
-        await serving_older.__aenter__()
-        async with serve_control(newer):
-            assert (await ask(Request(URL, "status"))).job == "newer"
-            await serving_older.__aexit__(None, None, None)
-            assert (await ask(Request(URL, "status"))).job == "newer"
-        with pytest.raises(ControlError, match="found none"):
-            await ask(Request(URL, "status"))
-        effects.offload.close()
-
-    asyncio.run(main())
+async def test_a_newer_job_takes_the_name_over_and_keeps_it_when_the_older_ends() -> None:
+    effects = Effects()
+    store = MemoryStore(URL)
+    older = JobRunner(word_count(words(), Outside()), store, config(), effects)
+    newer = JobRunner(word_count(words(), Outside()), store, config(), effects)
+    newer.job.name = "newer"
+    serving_older = serve_control(older)
+    await serving_older.__aenter__()
+    async with serve_control(newer):
+        assert (await ask(Request(URL, "status"))).job == "newer"
+        await serving_older.__aexit__(None, None, None)
+        assert (await ask(Request(URL, "status"))).job == "newer"
+    with pytest.raises(ControlError, match="found none"):
+        await ask(Request(URL, "status"))
+    effects.offload.close()
 
 
 def test_a_directory_that_others_may_write_to_is_not_used(directory: Path) -> None:
@@ -170,7 +167,7 @@ def test_a_directory_that_others_may_write_to_is_not_used(directory: Path) -> No
         served(act)
 
 
-def test_a_socket_that_another_user_opened_to_all_is_not_believed(
+async def test_a_socket_that_another_user_opened_to_all_is_not_believed(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(directory.parent))
@@ -183,17 +180,14 @@ def test_a_socket_that_another_user_opened_to_all_is_not_believed(
         writer.write(encode(Done("word-count", 1, name="taken")))
         writer.close()
 
-    async def main() -> None:
-        async with await asyncio.start_unix_server(answer, str(forged)):
-            forged.chmod(0o666)
-            monkeypatch.setattr(os, "geteuid", lambda: 1000)
-            with pytest.raises(AccessDeniedError, match=r"the user who owns .*31337"):
-                await ask(Request(URL, "savepoint"))
-            assert asked == []
-            monkeypatch.setattr(os, "geteuid", lambda: 0)
-            assert (await ask(Request(URL, "savepoint"))).name == "taken", "root asks all users'"
-
-    asyncio.run(main())
+    async with await asyncio.start_unix_server(answer, str(forged)):
+        forged.chmod(0o666)
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        with pytest.raises(AccessDeniedError, match=r"the user who owns .*31337"):
+            await ask(Request(URL, "savepoint"))
+        assert asked == []
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        assert (await ask(Request(URL, "savepoint"))).name == "taken", "root asks all users'"
 
 
 def test_a_request_survives_its_way() -> None:
