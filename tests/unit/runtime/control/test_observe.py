@@ -54,10 +54,10 @@ def test_a_running_job_tells_its_status_and_its_checkpoints(tmp_path: Path) -> N
     assert json.loads(json.dumps(done.status)) == done.status
 
 
-def test_a_job_that_has_not_started_has_a_status_and_no_checkpoints(
+async def test_a_job_that_has_not_started_has_a_status_and_no_checkpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def act(path: Path) -> None:
+    async with served():
         done = await ask(Request(URL, "observe"))
         assert (done.status["phase"], done.status["generation"]) == ("starting", None)
         assert (done.status["records_read"], done.status["operators"]) == (0, [])
@@ -66,5 +66,3 @@ def test_a_job_that_has_not_started_has_a_status_and_no_checkpoints(
         long = {"job": "x" * (LIMIT_BYTES * 3)}
         monkeypatch.setattr("tidelog.runtime.control.server.status_of", lambda runner: long)
         assert (await ask(Request(URL, "observe"))).status == long
-
-    served(act)

@@ -1,11 +1,11 @@
 """The control socket answers one line to one line, to its own user, and never takes a job down."""
 
 import asyncio
-import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +39,15 @@ from tidelog.storage.memory import MemoryStore
 URL = "memory://controlled"
 
 
-def served(act: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
-    """`act` while the socket of a job is served that has not started."""
-
-    async def main() -> None:
-        effects = Effects()
-        runner = JobRunner(word_count(words(), Outside()), MemoryStore(URL), config(), effects)
-        async with serve_control(runner) as path:
-            await act(path)
-        effects.offload.close()
-        assert not socket_of(URL).exists()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def served() -> AsyncIterator[Path]:
+    """The socket of a job that has not started."""
+    effects = Effects()
+    runner = JobRunner(word_count(words(), Outside()), MemoryStore(URL), config(), effects)
+    async with serve_control(runner) as path:
+        yield path
+    effects.offload.close()
+    assert not socket_of(URL).exists()
 
 
 async def raw(path: Path, data: bytes) -> bytes:
@@ -62,14 +59,12 @@ async def raw(path: Path, data: bytes) -> bytes:
     return answer
 
 
-def test_it_says_who_is_there_and_an_error_keeps_its_kind() -> None:
-    async def act(path: Path) -> None:
+async def test_it_says_who_is_there_and_an_error_keeps_its_kind() -> None:
+    async with served():
         done = await ask(Request(URL, "status"))
         assert (done.job, done.pid) == ("word-count", os.getpid())
         with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
             await ask(Request(URL, "savepoint"))
-
-    served(act)
 
 
 @pytest.mark.parametrize(
@@ -86,39 +81,33 @@ def test_it_says_who_is_there_and_an_error_keeps_its_kind() -> None:
         (encode(Request(URL, "status", job="other")), "expected other"),
     ],
 )
-def test_what_it_cannot_answer_it_refuses_with_the_reason(
+async def test_what_it_cannot_answer_it_refuses_with_the_reason(
     data: bytes, said: str, logged: Callable[[str], list[dict[str, Any]]]
 ) -> None:
-    async def act(path: Path) -> None:
+    async with served() as path:
         line = decode_line(await raw(path, data))
         assert isinstance(line, Failed)
         assert said in str(line.error())
-
-    served(act)
     [refused] = logged("control_refused")
     assert said in str(refused["error"])
 
 
-def test_fields_of_a_later_release_are_ignored() -> None:
+async def test_fields_of_a_later_release_are_ignored() -> None:
     request = json.loads(encode(Request(URL, "status"))) | {"later": True}
 
-    async def act(path: Path) -> None:
+    async with served() as path:
         assert isinstance(decode_line(await raw(path, json.dumps(request).encode() + b"\n")), Done)
-
-    served(act)
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * (LIMIT_BYTES * 3), b'{"version": 1'])
-def test_lines_that_never_end_and_clients_that_go_away_do_no_harm(data: bytes) -> None:
-    async def act(path: Path) -> None:
-        with contextlib.suppress(ConnectionError):
+async def test_lines_that_never_end_and_clients_that_go_away_do_no_harm(data: bytes) -> None:
+    async with served() as path:
+        with suppress(ConnectionError):
             await raw(path, data)
         assert (await ask(Request(URL, "status"))).job == "word-count"
 
-    served(act)
 
-
-def test_requests_that_are_unanswered_when_the_job_ends_are_logged(
+async def test_requests_that_are_unanswered_when_the_job_ends_are_logged(
     logged: Callable[[str], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = asyncio.Event()
@@ -131,11 +120,9 @@ def test_requests_that_are_unanswered_when_the_job_ends_are_logged(
     monkeypatch.setattr(server, "_PATIENCE_S", 0)
     waiting: list[asyncio.Future[Any]] = []
 
-    async def act(path: Path) -> None:
+    async with served():
         waiting.append(asyncio.ensure_future(ask(Request(URL, "savepoint"))))
         await asked.wait()
-
-    served(act)
     assert logged("control_unanswered") == [{"clients": 1}]
 
 
@@ -156,15 +143,12 @@ async def test_a_newer_job_takes_the_name_over_and_keeps_it_when_the_older_ends(
     effects.offload.close()
 
 
-def test_a_directory_that_others_may_write_to_is_not_used(directory: Path) -> None:
+async def test_a_directory_that_others_may_write_to_is_not_used(directory: Path) -> None:
     directory.mkdir()
     directory.chmod(0o777)
-
-    async def act(path: Path) -> None:
-        raise AssertionError("it was served")
-
     with pytest.raises(StorageError, match="others may write to it"):
-        served(act)
+        async with served():
+            raise AssertionError("it was served")
 
 
 async def test_a_socket_that_another_user_opened_to_all_is_not_believed(
