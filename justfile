@@ -66,6 +66,10 @@ metrics:
     {{ python }} -m tests.support.metrics_page
     {{ python }} -m tests.support.json_page
 
+# The table of options in docs/reference/spark-plugin.md, from their declarations.
+spark-settings:
+    {{ python }} -m tests.support.spark_page
+
 # The word count over Python's own sources.
 demo:
     {{ python }} -m tidelog run wordcount \

@@ -29,7 +29,6 @@ OF_SPARK: Final = {
     "versions": (f"{SPARK}/versions",),
     "kills": (f"{SPARK}/kills", f"{SPARK}/verify/test_killed.py"),
     "s3a": (f"{SPARK}/s3a",),
-    "standalone": (f"{SPARK}/test_standalone.py",),
     "maven": (f"{SPARK}/test_maven_build.py",),
 }
 """Tests with Spark that are a part of their own; `spark` has the others of `tests/spark`."""

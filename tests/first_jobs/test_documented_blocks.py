@@ -31,7 +31,7 @@ RUN_ELSEWHERE = {
     "sources 2": "tests/first_jobs/test_program_of_the_docs.py",
     "monitoring 0": "tests/unit/runtime/test_status_prometheus.py",
     "monitoring 1": "tests/unit/runtime/test_status_opentelemetry.py",
-    "spark 1": "tests/spark/test_metrics.py",
+    "spark-plugin 0": "tests/spark/test_metrics.py",
     "operations 0": "tests/process/test_running_for_a_year.py",
     "verify 0": "tests/spark/test_documented_blocks.py",
     "sinks 1": "tests/unit/connectors/sinks/test_postgres_sink.py",

@@ -8,10 +8,9 @@ import pytest
 from tests.golden import golden_spark as golden
 from tests.golden.writing import FOLDER
 from tidelog.errors import CorruptObjectError, FormatVersionError
-from tidelog.spark.format.block import read_content
 from tidelog.spark.format.changelog import RecordKind, read_changelog
 from tidelog.spark.format.index import read_index
-from tidelog.spark.format.segment import FooterEntry, read_footer
+from tidelog.spark.format.segment import FooterEntry, read_content, read_footer
 
 UNREADABLE = (CorruptObjectError, FormatVersionError)
 

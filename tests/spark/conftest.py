@@ -10,15 +10,12 @@ import pytest
 from tests.spark.support import stores
 from tests.spark.support.faults import CLASS, LIGHT, Faults
 from tests.spark.support.faults import settings as faulty_settings
-from tests.spark.support.patience import TEST_S
 from tests.spark.support.place import Place
-from tests.spark.support.session import build
+from tests.spark.support.session import TEST_S, build
 from tests.spark.support.shared_classes import use_shared_classes
+from tests.spark.support.stored import stored_query
 from tests.support.depth import DEEP, VARIABLE, more_in_depth
-from tidelog.errors import ConfigError
-from tidelog.spark.plugin.jvm import end_jvm_without
-from tidelog.spark.plugin.settings import METRICS
-from tidelog.spark.plugin.toolchain import find_java, find_spark
+from tidelog.spark.plugin.settings import METRICS, end_jvm_without
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,25 +67,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(extended)
 
 
-def missing() -> str | None:
-    """Why Spark cannot run here; None if it can."""
-    try:
-        find_spark()
-        find_java()
-    except ConfigError as error:
-        return str(error)
-    return None
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _quick_start_of_spark() -> None:
-    if missing() is None:
+    if stores.missing() is None:
         use_shared_classes()
 
 
 @pytest.fixture(scope="session")
 def spark_or_skip() -> None:
-    if (reason := missing()) is not None:
+    if (reason := stores.missing()) is not None:
         pytest.skip(reason)
 
 
@@ -120,6 +107,12 @@ def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Itera
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def stored(one_spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """The stored query; tests that change it work on a copy."""
+    return stored_query(one_spark, tmp_path_factory.mktemp("stored"))
+
+
 @pytest.fixture
 def spark(one_spark: "SparkSession") -> Iterator["SparkSession"]:
     """A session with settings of its own on the worker's Spark."""
@@ -133,6 +126,12 @@ def spark(one_spark: "SparkSession") -> Iterator["SparkSession"]:
 def faulty(faults: Faults) -> Iterator[Faults]:
     yield faults
     faults.clear()
+
+
+@pytest.fixture
+def faulty_apart(tmp_path: Path) -> Faults:
+    """Rules for applications of this test alone."""
+    return Faults(tmp_path / "faults")
 
 
 @pytest.fixture

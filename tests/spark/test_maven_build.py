@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.support.session import ROOT
-from tests.unit.spark.format.test_scala_format import CHECKS as FORMAT_CHECKS
-from tests.unit.spark.test_scala_core import CHECKS as CORE_CHECKS
+from tests.unit.spark.test_scala import CHECKS
 from tidelog.spark.plugin.jar import plugin_jar
 
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
@@ -38,7 +37,7 @@ def test_maven_makes_the_same_classes_and_runs_every_check(tmp_path: Path) -> No
 
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr
     passed = SUCCEEDED.findall(run.stdout)
-    assert str(len(CORE_CHECKS) + len(FORMAT_CHECKS)) in passed
+    assert str(len(CHECKS)) in passed
     sources = next((tmp_path / "native/spark-state-store/target").glob("*-sources.jar"))
     made = sources.with_name(sources.name.replace("-sources", ""))
     assert classes(made) == classes(plugin_jar())

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
@@ -12,13 +13,13 @@ from urllib.request import urlopen
 import pytest
 
 from tests.spark.support.faults import SEGMENT, Faults
-from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
+from tests.spark.support.session import PATIENCE_S
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.support.documentation import BLOCKS, ROOT
 from tests.support.prometheus import Query, reason_without, server
-from tests.support.spark_metrics import PREFIX, documented, parts, series
+from tests.support.spark_page import PREFIX, documented, parts, series
 from tidelog.spark import BatchReport, batch_report, follow_batches
 
 if TYPE_CHECKING:
@@ -40,6 +41,30 @@ def reports_of(spark: "SparkSession") -> Iterator[list[BatchReport]]:
         spark.streams.removeListener(listener)
 
 
+@contextmanager
+def listening(spark: "SparkSession", file: Path) -> Iterator[None]:
+    """Meanwhile the plug-in's listener logs the session's batches, at level INFO, to a file."""
+    jvm: Any = spark._jvm
+    log4j = jvm.org.apache.logging.log4j
+    layout = log4j.core.layout.PatternLayout.newBuilder().withPattern("%m%n").build()
+    builder = log4j.core.appender.FileAppender.newBuilder()
+    appender = builder.withFileName(str(file)).setName(LISTENER).setLayout(layout).build()
+    appender.start()
+    logger = log4j.LogManager.getLogger(LISTENER)
+    logger.addAppender(appender)
+    logger.setLevel(log4j.Level.INFO)  # after the appender, which gives the logger another level
+    listener = jvm.tidelog.spark.TidelogBatchListener()
+    streams = spark._jsparkSession.streams()
+    streams.addListener(listener)
+    try:
+        yield
+    finally:
+        streams.removeListener(listener)
+        logger.removeAppender(appender)
+        logger.setLevel(log4j.Level.ERROR)
+        appender.stop()
+
+
 def await_that(holds: Callable[[], object], what: Callable[[], str]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
@@ -55,14 +80,30 @@ def keep_commits(spark: "SparkSession") -> None:
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
 
 
-def test_every_batch_is_reported_as_its_commit_has_it(spark: "SparkSession", place: Place) -> None:
+def test_every_batch_is_reported_as_its_commit_has_it_in_python_and_as_a_line_of_json(
+    spark: "SparkSession", place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     keep_commits(spark)
     add(place, TOTALS.batches()[:6])
-    with reports_of(spark) as found:
+    log = tmp_path / "batches.log"
+    given: dict[str, Any] = {"spark": spark}
+    printed: list[str] = []
+
+    def all_are_reported() -> bool:
+        printed.extend(capsys.readouterr().out.splitlines())
+        batches = len(place.committed())
+        return {len(found), len(log.read_text().splitlines()), len(printed)} == {batches}
+
+    with reports_of(spark) as found, listening(spark, log):
+        exec(BLOCKS["spark-plugin 0"], given)
         finish(spark, TOTALS, place)
-        await_that(lambda: len(found) == len(place.committed()), lambda: repr(found))
+        await_that(all_are_reported, lambda: f"{found!r} {log.read_text()} {printed}")
+        spark.streams.removeListener(given["listener"])
 
     assert [report.batch for report in found] == place.committed()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines == [asdict(report) for report in found]
+    assert [int(line.split()[0]) for line in printed] == place.committed()
     for report in found:
         line = index_of(place, report.batch)
         body = json.loads(line)["body"]
@@ -96,66 +137,6 @@ def test_attempts_that_failed_are_reported(
     assert attempts == sum(report.segments for report in found) + 3
 
 
-def test_the_program_of_the_guide_prints_a_line_for_each_batch(
-    spark: "SparkSession", place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given: dict[str, Any] = {"spark": spark}
-    exec(BLOCKS["spark 1"], given)
-    add(place, TOTALS.batches()[:2])
-    printed: list[str] = []
-
-    def all_printed() -> bool:
-        printed.extend(capsys.readouterr().out.splitlines())
-        return len(printed) >= 2
-
-    try:
-        finish(spark, TOTALS, place)
-        await_that(all_printed, lambda: repr(printed))
-    finally:
-        spark.streams.removeListener(given["listener"])
-    assert [line.split()[0] for line in printed] == ["0", "1"]
-
-
-@contextmanager
-def logged(spark: "SparkSession", name: str, file: Path) -> Iterator[None]:
-    """Meanwhile what a logger logs at level INFO goes to a file."""
-    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-    layout = log4j.core.layout.PatternLayout.newBuilder().withPattern("%m%n").build()
-    builder = log4j.core.appender.FileAppender.newBuilder()
-    appender = builder.withFileName(str(file)).setName(name).setLayout(layout).build()
-    appender.start()
-    logger = log4j.LogManager.getLogger(name)
-    logger.addAppender(appender)
-    logger.setLevel(log4j.Level.INFO)  # after the appender, which gives the logger another level
-    try:
-        yield
-    finally:
-        logger.removeAppender(appender)
-        logger.setLevel(log4j.Level.ERROR)
-        appender.stop()
-
-
-def test_the_listener_logs_the_reports_as_json(
-    spark: "SparkSession", place: Place, tmp_path: Path
-) -> None:
-    jvm: Any = spark._jvm
-    listener = jvm.tidelog.spark.TidelogBatchListener()
-    streams = spark._jsparkSession.streams()
-    log = tmp_path / "batches.log"
-    add(place, TOTALS.batches()[:3])
-    with logged(spark, LISTENER, log):
-        streams.addListener(listener)
-        try:
-            finish(spark, TOTALS, place)
-            await_that(lambda: len(log.read_text().splitlines()) == 3, log.read_text)
-        finally:
-            streams.removeListener(listener)
-
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [line["batch"] for line in lines] == [0, 1, 2]
-    assert set(lines[0]) == set(BatchReport.__dataclass_fields__)
-
-
 def exposed(spark: "SparkSession") -> dict[str, float]:
     """What the sink for Prometheus shows of the plug-in, by the names of its series."""
     with urlopen(f"{spark.sparkContext.uiWebUrl}/metrics/prometheus") as page:
@@ -164,7 +145,7 @@ def exposed(spark: "SparkSession") -> dict[str, float]:
     return {name: float(value) for name, value in found}
 
 
-def test_prometheus_gets_the_metrics_of_the_guide_and_no_others(
+def test_prometheus_gets_the_metrics_of_the_page_and_no_others(
     spark: "SparkSession", place: Place
 ) -> None:
     keep_commits(spark)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish, run_in_rounds
+from tests.spark.support.stored import BATCHES, BEFORE
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.processors import TALLIES
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Keyed = dict[tuple[str, ...], dict[str, object]]
-
-
-@pytest.fixture(scope="module")
-def totals(one_spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A place where the totals query has run over all of its input."""
-    place = Place(tmp_path_factory.mktemp("totals"))
-    run_in_rounds(one_spark.newSession(), TOTALS, place)
-    return place
 
 
 def state(spark: "SparkSession", place: Place, **options: object) -> "DataFrame":
@@ -40,28 +33,21 @@ def totals_in(frame: "DataFrame") -> Keyed:
     return by_key([row.asDict() for row in rows.collect()], "k")
 
 
-def test_the_newest_state_is_read(spark: "SparkSession", totals: Place) -> None:
-    assert totals_in(state(spark, totals)) == TOTALS.expected(TOTALS.batches())
-
-
-@pytest.mark.parametrize("batch", [5, 6, 7])
+@pytest.mark.parametrize("batch", [None, 5, 6])
 def test_the_state_after_a_retained_batch_is_read(
-    spark: "SparkSession", totals: Place, batch: int
+    spark: "SparkSession", stored: Place, batch: int | None
 ) -> None:
-    found = totals_in(state(spark, totals, batchId=batch))
+    options = {} if batch is None else {"batchId": batch}
+    batches = BATCHES[: (BEFORE if batch is None else batch + 1)]
+    assert totals_in(state(spark, stored, **options)) == TOTALS.expected(batches)
 
-    assert found == TOTALS.expected(TOTALS.batches()[: batch + 1])
 
+def test_the_change_feed_has_what_each_batch_changed(spark: "SparkSession", stored: Place) -> None:
+    feed = state(spark, stored, readChangeFeed=True, changeStartBatchId=6, changeEndBatchId=8)
 
-def test_the_change_feed_tells_what_each_batch_changed(
-    spark: "SparkSession", totals: Place
-) -> None:
-    feed = state(spark, totals, readChangeFeed=True, changeStartBatchId=6, changeEndBatchId=8)
-
-    batches = TOTALS.batches()
     for batch in (6, 7, 8):
-        changed = {record["k"] for record in records(batches[batch : batch + 1])}
-        after = TOTALS.expected(batches[: batch + 1])
+        changed = {record["k"] for record in records(BATCHES[batch : batch + 1])}
+        after = TOTALS.expected(BATCHES[: batch + 1])
         expected = {key: row for key, row in after.items() if key[0] in changed}
         rows = feed.where(f"batch_id = {batch} and change_type = 'update'")
         assert totals_in(rows) == expected
@@ -74,35 +60,26 @@ def snapshots(place: Place) -> Iterator[tuple[int, int]]:
 
 
 def test_state_is_rebuilt_from_a_chosen_snapshot_and_the_changelogs_after_it(
-    spark: "SparkSession", totals: Place
+    spark: "SparkSession", place: Place
 ) -> None:
-    newest = TOTALS.expected(TOTALS.batches())
-    found = list(snapshots(totals))
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")  # no snapshot is removed
+    newest = TOTALS.expected(run_in_rounds(spark, TOTALS, place))
+    found = list(snapshots(place))
     assert found
 
     for partition, version in found:
-        rebuilt = state(
-            spark,
-            totals,
-            snapshotStartBatchId=version - 1,
-            snapshotPartitionId=partition,
-            batchId=8,
-        )
-        direct = state(spark, totals).where(f"partition_id = {partition}")
-        rows = totals_in(rebuilt)
+        chosen = {"snapshotStartBatchId": version - 1, "snapshotPartitionId": partition}
+        rows = totals_in(state(spark, place, **chosen, batchId=8))
+        direct = state(spark, place).where(f"partition_id = {partition}")
         assert rows == totals_in(direct)
         assert rows.items() <= newest.items()
 
 
-def test_the_metadata_names_operators_and_batches(spark: "SparkSession", totals: Place) -> None:
-    (row,) = spark.read.format("state-metadata").load(str(totals.checkpoint)).collect()
+def test_the_metadata_names_operators_and_batches(spark: "SparkSession", stored: Place) -> None:
+    (row,) = spark.read.format("state-metadata").load(str(stored.checkpoint)).collect()
 
-    assert (row.operatorName, row.stateStoreName, row.numPartitions) == (
-        "stateStoreSave",
-        "default",
-        3,
-    )
-    assert row.maxBatchId == 8
+    found = (row.operatorName, row.stateStoreName, row.numPartitions, row.maxBatchId)
+    assert found == ("stateStoreSave", "default", 3, BEFORE - 1)
 
 
 def test_both_sides_of_a_join_are_read(spark: "SparkSession", place: Place) -> None:

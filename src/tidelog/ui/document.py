@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.checkpoint.finding import Finding
-from tidelog.spark.checkpoint.summary import BatchSummary, LogSummary
+from tidelog.spark.checkpoint.inspection import BatchSummary, LogSummary
 from tidelog.ui.costs import BillPart, RestorePart
 from tidelog.ui.live import LivePart
 from tidelog.ui.stored import SlotPart

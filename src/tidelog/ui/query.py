@@ -15,19 +15,23 @@ import msgspec
 from tidelog.checkpoint.finding import Finding
 from tidelog.effects import Clock
 from tidelog.errors import ObjectNotFoundError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import Checkpoint, Snapshot, require_checkpoint
-from tidelog.spark.checkpoint.health import check_located
-from tidelog.spark.checkpoint.liveness import Store
-from tidelog.spark.checkpoint.locate import Located, locate
-from tidelog.spark.checkpoint.location import find_layout
-from tidelog.spark.checkpoint.reading import read_checkpoint
-from tidelog.spark.checkpoint.summary import (
+from tidelog.spark.checkpoint.checkpoint import (
+    Checkpoint,
+    Snapshot,
+    read_checkpoint,
+    require_checkpoint,
+)
+from tidelog.spark.checkpoint.inspection import (
     BatchSummary,
+    check_located,
     stored_bytes,
     summarize_batches,
     summarize_log,
 )
-from tidelog.spark.plugin.check_result import CheckResult
+from tidelog.spark.checkpoint.liveness import Store
+from tidelog.spark.checkpoint.locate import Located, locate
+from tidelog.spark.checkpoint.location import find_layout
+from tidelog.spark.plugin.doctor import CheckResult
 from tidelog.storage.port import ObjectStore
 from tidelog.ui.document import Document, QueryPart, StateStorePart
 from tidelog.ui.read import StoreReader
@@ -101,13 +105,13 @@ def query_part(view: QueryView) -> QueryPart:
 
 def _state_stores(view: QueryView) -> Iterator[StateStorePart]:
     stores = view.located.assessment.stores.values()
-    for store in sorted(stores, key=lambda store: (store.place, store.directory)):
+    for store in sorted(stores, key=lambda store: (store.partition, store.directory)):
         sizes = {name: stored_bytes(entry) for name, entry in store.entries.items()}
         sizes |= {name: view.checkpoint.changelogs[name] for name in store.files - sizes.keys()}
         committed = _snapshots(view.checkpoint, store)
         snapshot = max(committed, default=None)
         since = {name: size for name, size in sizes.items() if name.version > (snapshot or 0)}
-        operator, partition = store.place
+        operator, partition = store.partition
         yield StateStorePart(
             operator=operator,
             partition=partition,
@@ -128,7 +132,7 @@ def _snapshots(checkpoint: Checkpoint, store: Store) -> list[int]:
     def counts(snapshot: Snapshot) -> bool:
         commit = checkpoint.commits.get(snapshot.version - 1)
         known = commit is None or snapshot.id is None
-        return known or (*store.place, snapshot.id) in commit.named  # type: ignore[union-attr]
+        return known or (*store.partition, snapshot.id) in commit.named  # type: ignore[union-attr]
 
     newest = -1 if checkpoint.newest is None else checkpoint.newest
     return [s.version for s in store.snapshots if s.version <= newest + 1 and counts(s)]

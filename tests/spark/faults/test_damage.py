@@ -1,8 +1,8 @@
 """Objects of the log that are damaged or gone: rebuilt, or an error that names them; never state
 that is wrong.
 
-Every test damages a copy of one checkpoint of 14 batches whose state is in changelogs only. A copy
-has another path, so the worker's JVM has nothing of it in memory.
+Every test damages a copy of the stored query's checkpoint. A copy has another path, so the worker's
+JVM has nothing of it in memory.
 """
 
 import json
@@ -16,9 +16,9 @@ from google_crc32c import value
 from pyspark.errors import StreamingQueryException
 
 from tests.spark.support.place import Place
-from tests.spark.support.running import add, finish
+from tests.spark.support.running import finish
+from tests.spark.support.stored import BATCHES, BEFORE, session
 from tests.spark.support.zoo.aggregations import TOTALS
-from tests.spark.support.zoo.query import events, single
 from tests.support.depth import more_in_depth, one_by_one
 
 if TYPE_CHECKING:
@@ -26,36 +26,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.plugin_only
 
-BATCHES = single(events(seed=7, batches=16, per_batch=20))
-BEFORE = 14
-NO_SNAPSHOTS = {
-    "spark.sql.streaming.minBatchesToRetain": "100",
-    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "100",
-}
-
-
-def session(spark: "SparkSession") -> "SparkSession":
-    other = spark.newSession()
-    for key, setting in NO_SNAPSHOTS.items():
-        other.conf.set(key, setting)
-    return other
-
-
-@pytest.fixture(scope="module")
-def whole(one_spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Place:
-    place = Place(tmp_path_factory.mktemp("whole"))
-    add(place, BATCHES[:BEFORE])
-    finish(session(one_spark), TOTALS, place)
-    add(place, BATCHES[BEFORE:])
-    return place
-
 
 @pytest.fixture
-def copy(whole: Place, tmp_path: Path) -> Place:
-    """The checkpoint at a new place, with two more batches to come."""
-    place = Place(tmp_path, input_root=whole.root)
-    shutil.copytree(whole.checkpoint, place.checkpoint)
-    shutil.copytree(whole.written, place.written)
+def copy(stored: Place, tmp_path: Path) -> Place:
+    """The stored query at a new place, with two more batches to come."""
+    place = Place(tmp_path, input_root=stored.root)
+    for folder in ("checkpoint", "out"):
+        shutil.copytree(stored.root / folder, place.root / folder)
     return place
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.support.application import Application, Job
-from tests.spark.support.applications import settings
+from tests.spark.support.application import Application, Job, settings
 from tests.spark.support.census import assert_complete
 from tests.spark.support.faults import Faults, commit
 from tests.spark.support.place import Place

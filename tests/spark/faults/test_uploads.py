@@ -11,7 +11,7 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
-from tests.support.depth import more_in_depth, one_by_one, only_in_depth
+from tests.support.depth import more_in_depth, one_by_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,20 +31,6 @@ def checkpoint(place: Place, scheme: str = "faulty") -> str:
 def assert_right(place: Place) -> None:
     assert TOTALS.result(place.rows()) == TOTALS.expected(BATCHES)
     assert_complete(place.checkpoint)
-
-
-@only_in_depth("test_what_fails_or_whose_answer_is_lost_is_stored_again_and_counts_once")
-@pytest.mark.parametrize("scheme", [*STORED_BY])
-def test_an_upload_that_fails_is_repeated(
-    spark: "SparkSession", faulty: Faults, place: Place, scheme: str
-) -> None:
-    add(place, BATCHES)
-    failure = faulty.add("fail", STORED_BY[scheme], SEGMENT, times=3)
-
-    finish(spark, TOTALS, place, checkpoint(place, scheme))
-
-    assert failure.fired() == 3
-    assert_right(place)
 
 
 def test_what_fails_or_whose_answer_is_lost_is_stored_again_and_counts_once(

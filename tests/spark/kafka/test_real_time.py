@@ -8,8 +8,8 @@ import pytest
 from tests.spark.kafka.real_time import COUNTS, WORDS
 from tests.spark.support.application import Application, Job
 from tests.spark.support.census import assert_complete
-from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.place import Place
+from tests.spark.support.session import PATIENCE_S
 from tests.spark.support.zoo.query import Topics
 from tests.support.kafka import Topics as Cluster
 

@@ -1,11 +1,8 @@
 """The driver's machine is lost at chosen moments; the query goes on as if nothing had happened."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.spark.support.application import Application, Job
-from tests.spark.support.applications import settings
+from tests.spark.support.application import Application, Job, settings
 from tests.spark.support.census import assert_complete
 from tests.spark.support.faults import ROLL_UP, SEGMENT, Faults, commit
 from tests.spark.support.place import Place
@@ -25,12 +22,6 @@ MOMENTS = {
     "with the roll-up written": ("hold-after", "put", ROLL_UP),
     "while a segment is removed": ("hold", "delete", SEGMENT),
 }
-
-
-@pytest.fixture
-def faulty_apart(tmp_path: Path) -> Faults:
-    """Rules for applications of this test alone."""
-    return Faults(tmp_path / "faults")
 
 
 def test_a_driver_killed_at_any_step_of_a_commit_is_continued_by_the_next(
@@ -56,7 +47,7 @@ def test_a_driver_killed_at_any_step_of_a_commit_is_continued_by_the_next(
 
 
 def test_of_two_drivers_on_one_checkpoint_the_one_that_commits_first_goes_on(
-    place: Place, faulty_apart: Faults, tmp_path: Path
+    place: Place, faulty_apart: Faults
 ) -> None:
     query = QUERIES["totals"]
     batches = query.batches()

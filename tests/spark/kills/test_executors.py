@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.support.application import CLUSTER, Application, Job
-from tests.spark.support.applications import settings
+from tests.spark.support.application import CLUSTER, Application, Job, settings
 from tests.spark.support.census import assert_complete
 from tests.spark.support.faults import Faults, Rule, commit
 from tests.spark.support.place import Place
@@ -18,12 +17,6 @@ from tests.spark.support.zoo.query import events, single
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
 OF_ANY_EXECUTOR = r"-\d+-\d{8}\.seg$"
-
-
-@pytest.fixture
-def faulty_apart(tmp_path: Path) -> Faults:
-    """Rules for applications of this test alone."""
-    return Faults(tmp_path / "faults")
 
 
 def writer_of(rule: Rule) -> str:

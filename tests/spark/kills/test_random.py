@@ -14,15 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.support.application import CLUSTER, Application, Job
-from tests.spark.support.applications import settings
+from tests.spark.support.application import CLUSTER, Application, Job, settings
 from tests.spark.support.census import assert_complete
-from tests.spark.support.patience import TEST_S
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
+from tests.spark.support.session import TEST_S
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.joins import batches_of
-from tests.spark.support.zoo.query import events, single
+from tests.spark.support.zoo.query import Batch, events, single
 
 MANY = int(os.environ.get("TIDELOG_SPARK_KILLS", "1"))
 pytestmark = [
@@ -36,6 +35,15 @@ EXECUTOR_KILLS = 22 * MANY
 DRIVER_KILLS = 8 * MANY
 
 
+def finished(place: Place, name: str, batches: list[Batch], given: dict[str, str]) -> None:
+    """An application reads the rest; the result is that of all input."""
+    with Application((Job(place, name, scheme="faulty"),), given) as application:
+        application.finish()
+    query = QUERIES[name]
+    assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
+    assert_complete(place.checkpoint)
+
+
 def test_executors_killed_at_random_moments_change_nothing(place: Place, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     batches = single(events(SEED, batches=2 * EXECUTOR_KILLS + 2, per_batch=20))
@@ -47,17 +55,12 @@ def test_executors_killed_at_random_moments_change_nothing(place: Place, tmp_pat
             add(place, batches[2 * kill : 2 * kill + 2])
             executors = application.await_executors(1)
             time.sleep(rng.uniform(0, 1))
-            victim = rng.choice(sorted(executors.values()))
             with suppress(ProcessLookupError):
-                os.kill(victim, signal.SIGKILL)
+                os.kill(rng.choice(sorted(executors.values())), signal.SIGKILL)
         application.kill()
 
     add(place, batches[2 * EXECUTOR_KILLS :])
-    with Application((Job(place, "totals", scheme="faulty"),), given) as application:
-        application.finish()
-    query = QUERIES["totals"]
-    assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
-    assert_complete(place.checkpoint)
+    finished(place, "totals", batches, given)
 
 
 def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path: Path) -> None:
@@ -75,9 +78,4 @@ def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path:
             rng.choice([application.kill, application.kill_driver])()
 
     add(place, batches[4 * DRIVER_KILLS :])
-    last = Job(place, "inner_join_format_2", scheme="faulty")
-    with Application((last,), given) as application:
-        application.finish()
-    query = QUERIES["inner_join_format_2"]
-    assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
-    assert_complete(place.checkpoint)
+    finished(place, job.query, batches, given)

@@ -1,8 +1,11 @@
-"""Files of a checkpoint on S3 appear whole or not at all, with one PUT each."""
+"""Files of a checkpoint appear whole or not at all: on S3 with one PUT each, on a file system with
+an atomic rename in Spark's own way, as a temporary file that is renamed.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -28,6 +31,22 @@ def files(jvm: Any, logged: LoggedServer, root: str) -> Files:
 
 
 @pytest.fixture
+def renamed(jvm: Any, tmp_path: Path) -> Files:
+    """Local files of a query that has the plug-in's manager configured."""
+    manager = "spark.sql.streaming.checkpointFileManagerClass"
+    files = Files.open(jvm, f"file:{tmp_path}", {manager: "tidelog.spark.WouldOpenItselfForEver"})
+    files.java.manager().mkdirs(files.path("commits"))
+    return files
+
+
+@pytest.fixture(params=["files", "renamed"])
+def either(request: pytest.FixtureRequest) -> Files:
+    """Every test with it holds for both kinds of file system."""
+    found: Files = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
 def misled(jvm: Any, logged: LoggedServer, root: str) -> Iterator[tuple[Files, Behaviour]]:
     """The same through a proxy that misbehaves on request."""
     behaviour = Behaviour()
@@ -43,48 +62,58 @@ def key_of(files: Files, name: str) -> str:
 def test_a_file_is_one_put_and_no_other_request(
     files: Files, logged: LoggedServer, overwrite: bool
 ) -> None:
-    before = len(logged.log.requests())
+    before = len(logged.requests())
 
     files.write("state/0/1/5.zip", b"content", overwrite=overwrite)
 
-    assert logged.log.about(key_of(files, "state/0/1/5.zip")) == [("PutObject", 200)]
-    assert logged.log.operations(before) == {"PutObject": 1}
+    assert logged.about(key_of(files, "state/0/1/5.zip")) == [("PutObject", 200)]
+    assert logged.operations(before) == {"PutObject": 1}
     assert files.read("state/0/1/5.zip") == b"content"
 
 
 def test_nothing_is_sent_before_close_and_nothing_at_all_after_cancel(
     files: Files, logged: LoggedServer
 ) -> None:
-    before = len(logged.log.requests())
+    before = len(logged.requests())
 
     stream = files.create("commits/0", b"half of ")
     stream.cancel()
     stream.write(b"a commit")
     stream.close()
 
-    assert logged.log.operations(before) == {}
-
-
-def test_a_second_close_sends_nothing(files: Files, logged: LoggedServer) -> None:
+    assert logged.operations(before) == {}
     stream = files.create("commits/0", b"content")
     stream.close()
     stream.close()
     stream.cancel()
 
-    assert logged.log.about(key_of(files, "commits/0")) == [("PutObject", 200)]
+    assert logged.about(key_of(files, "commits/0")) == [("PutObject", 200)]
     assert files.read("commits/0") == b"content"
 
 
-def test_an_existing_file_stays_unless_it_may_be_replaced(files: Files) -> None:
-    files.write("commits/0", b"first")
+def test_a_renamed_file_appears_at_close_and_nothing_is_left_after_cancel(
+    renamed: Files, tmp_path: Path
+) -> None:
+    renamed.create("commits/1", b"content").cancel()
+    stream = renamed.create("commits/0", b"content")
+    assert not (tmp_path / "commits" / "0").exists()
+
+    stream.close()
+
+    assert (tmp_path / "commits" / "0").read_bytes() == b"content"
+    assert renamed.names("commits") == ["0"]
+
+
+def test_an_existing_file_stays_unless_it_may_be_replaced(either: Files) -> None:
+    either.write("commits/0", b"first")
 
     with pytest.raises(Py4JJavaError) as refused:
-        files.write("commits/0", b"second")
+        either.write("commits/0", b"second")
 
     assert error_of(refused.value) == FILE_EXISTS
-    assert files.read("commits/0") == b"first"
-    files.write("commits/0", b"third", overwrite=True)
-    assert files.read("commits/0") == b"third"
+    assert either.read("commits/0") == b"first"
+    either.write("commits/0", b"third", overwrite=True)
+    assert either.read("commits/0") == b"third"
 
 
 def test_of_eight_writers_at_once_one_wins(misled: tuple[Files, Behaviour]) -> None:
@@ -168,28 +197,24 @@ def test_a_put_that_fails_leaves_nothing_and_its_own_error(
 def test_a_part_of_a_file_is_one_get(jvm: Any, logged: LoggedServer, root: str) -> None:
     files = Files.open(jvm, root, s3a_options(logged.server) | ADVISED)
     files.write("run-0.seg", b"0123456789")
-    before = len(logged.log.requests())
+    before = len(logged.requests())
 
     assert files.read("run-0.seg", 3, 4) == b"3456"
 
-    assert logged.log.operations(before) == {"GetObject": 1}
+    assert logged.operations(before) == {"GetObject": 1}
 
 
-def test_a_part_beyond_the_end_is_an_error(files: Files) -> None:
-    files.write("run-0.seg", b"0123456789")
+def test_a_part_is_read_or_it_is_an_error(either: Files) -> None:
+    either.write("commits/0", b"0123456789")
 
+    assert either.read("commits/0", 3, 4) == b"3456"
     with pytest.raises(Py4JJavaError) as beyond:
-        files.read("run-0.seg", 8, 4)
-
+        either.read("commits/0", 8, 4)
     assert error_of(beyond.value) == "java.io.EOFException"
-
-
-@pytest.mark.parametrize("part", [(), (0, 4)])
-def test_a_missing_file_is_not_found(files: Files, part: tuple[int, ...]) -> None:
-    with pytest.raises(Py4JJavaError) as missing:
-        files.read("commits/0", *part)
-
-    assert error_of(missing.value) == FILE_NOT_FOUND
+    for part in ((), (0, 4)):
+        with pytest.raises(Py4JJavaError) as missing:
+            either.read("commits/1", *part)
+        assert error_of(missing.value) == FILE_NOT_FOUND
 
 
 def test_files_are_listed_and_deleted(files: Files) -> None:

@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import PythonException
 
 from tests.spark.source.loading import Row, load, rows
-from tests.spark.support.patience import PATIENCE_S
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, rounds, start
+from tests.spark.support.session import PATIENCE_S
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
 from tests.support.cli import tidelog

@@ -15,15 +15,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.spark.support.patience import PATIENCE_S
+from tests.spark.support import faults, stores
 from tests.spark.support.place import Place
-from tests.spark.support.session import ROOT
+from tests.spark.support.session import PATIENCE_S, ROOT
 from tests.spark.support.zoo.query import Topics
 
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 DRIVER = b"org.apache.spark.deploy.SparkSubmit"
 LOCAL = "local[2]"
 CLUSTER = "local-cluster[2,1,1024]"
+
+
+def settings(control: Path, spark_home: Path | None = None) -> dict[str, str]:
+    """Settings for an application with the chosen store that obeys the rules in `control`."""
+    store = stores.store_settings(spark_home=spark_home)
+    faulty = faults.settings(control, store.get("spark.jars", ""), spark_home)
+    return {**store, **stores.EAGER, **faulty}
 
 
 @dataclass(frozen=True)
@@ -37,13 +44,15 @@ class Job:
     """Never ends by itself: waits for more input."""
     topics: Topics | None = None
     """Where the input is, if not in files of the place."""
+    checkpoint: str | None = None
+    """Where the checkpoint is, if not at the place."""
 
     @property
     def request(self) -> dict[str, object]:
         return {
             "root": str(self.place.root),
             "query": self.query,
-            "checkpoint": f"{self.scheme}://{self.place.checkpoint}",
+            "checkpoint": self.checkpoint or f"{self.scheme}://{self.place.checkpoint}",
             "follow": self.follow,
             "topics": self.topics and asdict(self.topics),
         }

@@ -12,8 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.spark.support.patience import PATIENCE_S
-from tests.spark.support.session import ROOT
+from tests.spark.support.session import PATIENCE_S, ROOT
 from tests.support.made_once import by_one_process
 from tidelog.effects import cache_directory
 from tidelog.spark.plugin.jar import compile_jar

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 
+PATIENCE_S = 600
+"""How long tests wait for one step of an application, such as its start: on the busiest machine
+only what hangs takes so long."""
+
+TEST_S = 1800
+"""For a test, which may run ten applications one after another."""
+
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK"
 """Starts fast, and so do the processes that Hadoop starts for a file; no test is long enough to
 gain from the second compiler."""

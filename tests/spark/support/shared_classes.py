@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.spark.support.session import QUICK_JVM
 from tests.support.made_once import by_one_process
 from tidelog.effects import cache_directory
-from tidelog.spark.plugin.jvm import end_jvm
+from tidelog.spark.plugin.settings import end_jvm
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 VARIABLE = "SPARK_SUBMIT_OPTS"

@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 
 from tests.support.made_once import by_one_process
+from tidelog.errors import ConfigError
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.settings import FIXED, PLUGINS, settings
+from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 VARIABLE = "TIDELOG_SPARK_STORE"
 STOCK = "stock"
@@ -33,6 +35,16 @@ EAGER = {
     "spark.tidelog.snapshot.interval": "0s",
 }
 """Snapshots, clean-up and purges after a few batches, so that short runs meet all of them."""
+
+
+def missing() -> str | None:
+    """Why Spark cannot run here; None if it can."""
+    try:
+        find_spark()
+        find_java()
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def chosen() -> str:

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.process.test_kill import write_words
-from tests.spark.support.application import Application, Job
-from tests.spark.support.applications import settings
+from tests.spark.support.application import Application, Job, settings
 from tests.spark.support.faults import SEGMENT, Faults, commit
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish, start

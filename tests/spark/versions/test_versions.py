@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.support.application import CLUSTER, Application, Job
-from tests.spark.support.applications import settings
+from tests.spark.support.application import CLUSTER, Application, Job, settings
 from tests.spark.support.census import assert_complete
 from tests.spark.support.faults import Faults, commit
 from tests.spark.support.place import Place
@@ -28,8 +27,8 @@ pytestmark = [
 VERSIONS = ("4.1", "4.2")
 CORE = (
     "totals",
-    "distinct_with_watermark",
-    "sliding_windows",
+    "three_stateful_operators",
+    "tumbling_windows",
     "session_windows",
     "inner_join_format_2",
     "left_outer_join_format_3",

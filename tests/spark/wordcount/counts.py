@@ -16,12 +16,10 @@ from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 
-from tests.spark.support.patience import PATIENCE_S
-from tests.spark.support.session import QUICK_JVM
+from tests.spark.support.session import PATIENCE_S, QUICK_JVM
 from tests.spark.support.shared_classes import VARIABLE as OPTIONS_OF_JVMS
-from tidelog.errors import ConfigError
 from tidelog.examples import spark_wordcount
-from tidelog.spark.plugin.toolchain import find_java, find_spark
+from tidelog.spark.plugin.toolchain import find_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,16 +33,6 @@ SMALL_JVMS = (
 )
 _BATCH = re.compile(r"batch (\d+): ")
 _TOP = re.compile(r" *([\d,]+) (\S+)")
-
-
-def missing() -> str | None:
-    """Why Spark cannot run here; None if it can."""
-    try:
-        find_spark()
-        find_java()
-    except ConfigError as error:
-        return str(error)
-    return None
 
 
 @dataclass
@@ -80,12 +68,6 @@ class WordCount:
     options: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
-    def finish(self, *more: str) -> subprocess.CompletedProcess[str]:
-        """Run to the end, whatever it is."""
-        with self.running(*more) as process:
-            out, err = process.communicate(timeout=PATIENCE_S)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
     def finish_on(self, spark: "SparkSession", *more: str) -> Result:
         """Run to the end on a Spark that runs already, whose settings for JVMs stay as they are."""
         session = spark.newSession()
@@ -118,13 +100,9 @@ class WordCount:
             assert process.poll() is None, "the job must live until it is killed"
         return seen
 
-    def interrupt_after(
-        self, batches: int, *, twice: bool = False
-    ) -> subprocess.CompletedProcess[str]:
-        """Run until so many batches are reported, then Ctrl-C, and wait for the end; `twice` has
-        another one follow the answer to the first.
-        """
-        seen = answer = ""
+    def interrupt_after(self, batches: int) -> subprocess.CompletedProcess[str]:
+        """Run until so many batches are reported, then Ctrl-C, and wait for the end."""
+        seen = ""
         with self.running() as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -132,13 +110,8 @@ class WordCount:
                 if len(_BATCH.findall(seen)) >= batches:
                     break
             os.killpg(process.pid, signal.SIGINT)
-            if twice:
-                assert process.stderr is not None
-                answer = next(line for line in process.stderr if "Ctrl-C again" in line)
-                os.killpg(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=PATIENCE_S)
-        done = (process.args, process.returncode, seen + out, answer + err)
-        return subprocess.CompletedProcess(*done)
+        return subprocess.CompletedProcess(process.args, process.returncode, seen + out, err)
 
     @contextmanager
     def running(self, *more: str) -> Iterator["subprocess.Popen[str]"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.spark.wordcount.counts import missing
+from tests.spark.support.stores import missing
 from tidelog.examples.spark_wordcount import SEPARATORS, main
 from tidelog.spark.plugin.toolchain import find_spark
 

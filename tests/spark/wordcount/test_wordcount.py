@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.support.patience import PATIENCE_S
-from tests.spark.wordcount.counts import ROOT, Tree, WordCount, listed, missing, spark_home
-from tests.support.depth import more_in_depth, only_in_depth
+from tests.spark.support.session import PATIENCE_S
+from tests.spark.support.stores import missing
+from tests.spark.wordcount.counts import ROOT, Tree, WordCount, listed, spark_home
+from tests.support.depth import more_in_depth
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,20 +60,6 @@ def plant_odd_files(tree: Tree) -> None:
     tree.add("")
 
 
-@only_in_depth("test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word counts these files")
-def test_state_holds_what_str_split_finds(tree: Tree, count: WordCount) -> None:
-    plant(tree, 6, seed=1)
-    plant_odd_files(tree)
-    done = count.finish(*ALL)
-    assert done.returncode == 0, done.stderr
-    assert "verified: the state of batch 4 " in done.stdout
-    assert listed(done.stdout) == tree.words()
-    change_a_file(tree)
-    again = count.finish("--verify")
-    assert again.returncode == 1
-    assert NOTICED in again.stderr
-
-
 NOTICED = "'newword': None in the state, 2 in the files"
 
 
@@ -109,18 +96,6 @@ def test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word(
     assert NOTICED in again.stderr
 
 
-@only_in_depth("test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word has two executors")
-def test_two_executor_processes_count_the_same(
-    tree: Tree, count: WordCount, tmp_path: Path
-) -> None:
-    count.env = {"SPARK_HOME": str(spark_home(tmp_path / "spark"))}
-    plant(tree, 12, seed=3)
-    done = count.finish(*ALL, *CLUSTER)
-    assert done.returncode == 0, done.stderr
-    assert "verified: the state of batch 5 " in done.stdout
-    assert listed(done.stdout) == tree.words()
-
-
 def test_ctrl_c_ends_a_run_with_a_comparison_and_the_next_ends_after_a_few_batches_by_bytes(
     spark: "SparkSession", tree: Tree, count: WordCount
 ) -> None:
@@ -153,17 +128,6 @@ def verified_batch(output: str) -> int:
     found = re.search(r"verified: the state of batch (\d+) ", output)
     assert found is not None, output
     return int(found[1])
-
-
-@only_in_depth("test_a_second_ctrl_c_aborts_whatever_runs_and_turns_the_log_of_spark_off")
-def test_a_second_ctrl_c_ends_a_run_at_once_and_with_no_error(tree: Tree, count: WordCount) -> None:
-    plant(tree, 60, seed=5)
-    count.options = ("--partitions", "2", "--files-per-batch", "1")
-    done = count.interrupt_after(batches=3, twice=True)
-    assert done.returncode == 130, done.stderr
-    assert "verified" not in done.stdout
-    assert "ERROR" not in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 WITHOUT_SPARK = """

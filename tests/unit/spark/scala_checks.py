@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"
 _SOURCES = ROOT / "native" / "spark-state-store" / "src"
 _LOGGING = _SOURCES / "test" / "resources" / "log4j2.properties"
+SOURCES = _SOURCES / "test" / "scala" / "tidelog" / "spark"
 _STARTS_FAST = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _CHECKS = ("Checks.scala", "format/*.scala", "core/*.scala", "faults/LightLocalFs.scala")
 
@@ -35,13 +36,10 @@ class ScalaChecks:
     def run(self, name: str, *arguments: Path) -> str:
         """Standard output of an object's main method, which must succeed."""
         command = [
-            str(find_java()),
-            "-Xmx512m",
-            *_STARTS_FAST,
-            f"-Dlog4j2.configurationFile={_LOGGING}",
+            *(str(find_java()), "-Xmx512m", *_STARTS_FAST),
+            *(f"-Dlog4j2.configurationFile={_LOGGING}", "-cp", self._classpath),
+            *(f"tidelog.spark.{name}", *map(str, arguments)),
         ]
-        command += ["-cp", self._classpath]
-        command += [f"tidelog.spark.{name}", *map(str, arguments)]
         run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
         assert run.returncode == 0, run.stdout + run.stderr
         return run.stdout
@@ -54,8 +52,7 @@ def compiled_checks() -> ScalaChecks:
     spark = installed_spark()
     with by_one_process("plugin"):
         plugin = plugin_jar()
-    below = _SOURCES / "test" / "scala" / "tidelog" / "spark"
-    sources = [path for pattern in _CHECKS for path in sorted(below.glob(pattern))]
+    sources = [path for pattern in _CHECKS for path in sorted(SOURCES.glob(pattern))]
     digest = hashlib.sha256(plugin.name.encode())
     for path in sources:
         digest.update(path.read_bytes())

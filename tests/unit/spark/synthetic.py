@@ -139,8 +139,24 @@ class Synthetic:
             del self.objects[name]
         return self
 
+    def without_line(self, batch: int) -> "Synthetic":
+        """The commit of a batch has lost its index."""
+        self.objects[f"commits/{batch}"] = without_line(self.objects[f"commits/{batch}"])
+        return self
+
+    def without_segments(self, batch: int) -> "Synthetic":
+        """All segments that a batch wrote are gone."""
+        for segment in self.documents[batch].segments:
+            del self.objects[f"_tidelog/segments/{segment}"]
+        return self
+
     def segments(self) -> list[str]:
         return sorted(name for name in self.objects if name.startswith("_tidelog/segments/"))
+
+
+def without_line(commit: bytes) -> bytes:
+    """A commit without its index."""
+    return commit.rsplit(b"\n", 1)[0]
 
 
 def pieces_of(synthetic: Synthetic, names: list[ChangelogName]) -> Iterator[NewPiece]:

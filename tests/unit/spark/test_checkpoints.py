@@ -1,120 +1,186 @@
-"""`tidelog spark checkpoints`, and what counts as live, expired, orphan or lost."""
+"""A query's checkpoint: `tidelog spark checkpoints`, what counts as live, expired, orphan or lost,
+and changelogs out of segments.
+"""
 
 import asyncio
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
-from tests.unit.spark.synthetic import Synthetic, roll_up_object
-from tidelog.errors import ObjectNotFoundError
-from tidelog.spark.checkpoint.checkpoint import Checkpoint
+from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
+from tidelog.concurrency import gather_bounded
+from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.spark.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from tidelog.spark.checkpoint.liveness import Assessment
-from tidelog.spark.checkpoint.locate import Located, locate
+from tidelog.spark.checkpoint.locate import (
+    ChangelogReader,
+    Located,
+    assembled,
+    locate,
+    read_footers,
+)
 from tidelog.spark.checkpoint.location import find_layout, store_url
-from tidelog.spark.checkpoint.reading import read_checkpoint
+from tidelog.spark.format.index import IndexEntry
+from tidelog.spark.format.names import ChangelogName
+from tidelog.spark.format.segment import FooterEntry
 from tidelog.storage.memory import MemoryStore
 
 
-def stored(synthetic: Synthetic) -> MemoryStore:
-    """The checkpoint in memory."""
-    store = MemoryStore()
-    for name, data in synthetic.objects.items():
-        asyncio.run(store.put(name, data))
-    return store
+class CountingStore(MemoryStore):
+    """Remembers what was read."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+        for name, data in objects.items():
+            self._store(name, data)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        self.reads.append(name)
+        await asyncio.sleep(0)
+        return await super().get(name, start, length)
 
 
 def examine(synthetic: Synthetic) -> tuple[Checkpoint, Located]:
     async def work() -> tuple[Checkpoint, Located]:
+        store = CountingStore(synthetic.objects)
         checkpoint = await read_checkpoint(store)
         return checkpoint, await locate(store, checkpoint)
 
-    store = stored(synthetic)
     return asyncio.run(work())
-
-
-def remove_segments(synthetic: Synthetic, batch: int) -> None:
-    """Remove all segments that a batch wrote."""
-    for segment in {p.segment for e in synthetic.documents[batch].entries for p in e.pieces}:
-        del synthetic.objects[f"_tidelog/segments/{segment}"]
 
 
 def live_paths(assessment: Assessment) -> set[str]:
     return {entry.name.path for entry in assessment.live}
 
 
-def document(directory: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(tidelog("spark", "checkpoints", directory, "--json").stdout)
-    return result
+def paths(synthetic: Synthetic, since: int = 0) -> set[str]:
+    return {name.path for name in synthetic.model if name.version >= since}
 
 
-def test_a_checkpoint_tells_its_batches_and_its_log(tmp_path: Path) -> None:
+def document(synthetic: Synthetic, directory: Path, exit_code: int = 0) -> dict[str, Any]:
+    result = tidelog("spark", "checkpoints", lay_out(directory, synthetic.objects), "--json")
+    assert result.exit_code == exit_code
+    assert files(directory) == synthetic.objects
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_a_checkpoint_shows_its_batches_and_its_log(tmp_path: Path) -> None:
     synthetic = Synthetic(operators=2, partitions=3).virtual(12).snapshots(version=8)
-    found = document(lay_out(tmp_path, synthetic.objects))
+    found = document(synthetic, tmp_path)
     assert [batch["batch"] for batch in found["batches"]] == list(range(12))
     last = found["batches"][-1]
     assert (last["operators"], last["partitions"], last["changelogs"]) == (2, 6, 6)
     assert (last["segments"], last["files"], last["format"]) == (2, 0, 2)
     assert last["started_ms"] == 1_700_000_011_000
     assert found["batches"][7]["snapshots"] == 6
-    assert found["log"]["segments"] == 24
-    assert found["log"]["roll_ups"] == 1
-    assert found["log"]["live_changelogs"] == 72
-    assert 0 < found["log"]["live_bytes"] < found["log"]["bytes"]
-    assert sum(batch["log_bytes"] for batch in found["batches"]) == found["log"]["live_bytes"]
-    assert found["damaged"] == []
+    log = found["log"]
+    assert (log["segments"], log["roll_ups"], log["live_changelogs"]) == (24, 1, 72)
+    assert 0 < log["live_bytes"] < log["bytes"]
+    assert sum(batch["log_bytes"] for batch in found["batches"]) == log["live_bytes"]
+    assert (log["orphan_segments"], found["damaged"]) == (0, [])
 
 
-def test_a_stock_checkpoint_has_files_and_no_log(tmp_path: Path) -> None:
-    found = document(lay_out(tmp_path, Synthetic().stock(3).objects))
+def test_a_stock_checkpoint_has_files_and_segments_no_index_names_are_orphans(
+    tmp_path: Path,
+) -> None:
+    found = document(Synthetic().stock(3), tmp_path / "stock")
     assert [batch["files"] for batch in found["batches"]] == [2, 2, 2]
     assert found["log"]["segments"] == 0
+    found = document(Synthetic().virtual(2).failed_attempt(), tmp_path / "failed")
+    assert (found["log"]["orphan_segments"], found["log"]["live_changelogs"]) == (2, 4)
 
 
 def test_the_list_for_people_has_a_row_per_batch(tmp_path: Path) -> None:
-    result = tidelog("spark", "checkpoints", lay_out(tmp_path, Synthetic().virtual(2).objects))
+    directory = lay_out(tmp_path, Synthetic().virtual(2).objects)
+    result = tidelog("spark", "checkpoints", f"file:{directory}")
     assert result.exit_code == 0
     assert result.stdout.startswith("batch")
     assert "log: 4 segments" in result.stdout
 
 
-def test_segments_no_index_names_are_orphans(tmp_path: Path) -> None:
-    synthetic = Synthetic().virtual(2).failed_attempt()
-    found = document(lay_out(tmp_path, synthetic.objects))
-    assert found["log"]["orphan_segments"] == 2
-    assert found["log"]["live_changelogs"] == 4
+def test_a_directory_without_a_query_is_an_error(tmp_path: Path) -> None:
+    result = tidelog("spark", "checkpoints", tmp_path / "typo")
+    assert result.exit_code == 1
+    assert "check the URL" in result.stderr
+    assert not (tmp_path / "typo").exists()
 
 
-def test_everything_since_the_beginning_is_live_without_a_snapshot() -> None:
+def with_lost_snapshots() -> Synthetic:
+    """Snapshots of an attempt that no commit names."""
     synthetic = Synthetic().virtual(25).purge(until=15)
-    _, located = examine(synthetic)
-    assert live_paths(located.assessment) == {name.path for name in synthetic.model}
-    assert located.assessment.lost == ()
+    synthetic.objects |= {f"state/0/{partition}/10_lost.zip": b"zip" for partition in range(2)}
+    return synthetic
 
 
-def test_changelogs_below_the_snapshot_of_the_oldest_batch_are_expired() -> None:
-    synthetic = Synthetic().virtual(25).snapshots(10).snapshots(20).purge(until=15)
-    _, located = examine(synthetic)
-    expected = {name.path for name in synthetic.model if name.version >= 10}
-    assert live_paths(located.assessment) == expected
-    assert located.assessment.expired == 2 * 9
+def without_roll_up() -> Synthetic:
+    synthetic = Synthetic().virtual(25).purge(until=22)
+    del synthetic.objects[roll_up_object(10)]
+    return synthetic
 
 
-def test_a_snapshot_of_an_attempt_that_lost_keeps_nothing_from_being_live() -> None:
-    synthetic = Synthetic().virtual(25).purge(until=15)
-    for partition in range(2):
-        synthetic.objects[f"state/0/{partition}/10_lost.zip"] = b"zip"
-    _, located = examine(synthetic)
-    assert live_paths(located.assessment) == {name.path for name in synthetic.model}
+def with_lost_attempts() -> Synthetic:
+    synthetic = Synthetic().virtual(3).without_line(1)
+    synthetic.write_segments(list(synthetic.names(2, attempt="f")), model=False)
+    return synthetic
+
+
+def with_commit_of_known_ids() -> Synthetic:
+    """An id can be carried over from the batch before."""
+    synthetic = Synthetic().virtual(2)
+    synthetic.objects["commits/2"] = without_line(synthetic.objects["commits/1"])
+    return synthetic
+
+
+def with_snapshot_instead() -> Synthetic:
+    synthetic = Synthetic().virtual(2)
+    synthetic.commit(2, list(synthetic.names(2)), None)
+    return synthetic.snapshots(version=3)
+
+
+SNAPSHOTS = Synthetic().virtual(25).snapshots(10).snapshots(20).purge(until=15)
+
+
+@pytest.mark.parametrize(
+    ("synthetic", "since", "from_footers"),
+    [
+        (Synthetic().virtual(25).purge(until=15), 0, False),
+        (SNAPSHOTS, 10, False),
+        (with_lost_snapshots(), 0, False),
+        (without_roll_up(), 0, True),
+        (with_lost_attempts(), 0, True),
+        (Synthetic(piece_bytes=20).virtual(3).without_line(1), 0, True),
+        (Synthetic().stock(5).virtual(5).purge(until=3), 6, False),
+        (with_commit_of_known_ids(), 0, False),
+        (with_snapshot_instead(), 0, False),
+        (Synthetic(stores=("left-keyToNumValues", "right-keyToNumValues")).virtual(3), 0, False),
+    ],
+    ids=[
+        *("no snapshot", "expired", "snapshot of a lost attempt", "lost roll-up", "lost attempts"),
+        *("pieces", "stock files", "known ids", "snapshot for a changelog", "stores of a join"),
+    ],
+)
+def test_what_a_retained_batch_needs_is_live_and_found(
+    synthetic: Synthetic, since: int, from_footers: bool
+) -> None:
+    checkpoint, located = examine(synthetic)
+    assert live_paths(located.assessment) == paths(synthetic, since)
+    assert (located.footers is not None) is from_footers
+    assert (located.assessment.lost, checkpoint.damaged) == ((), {})
+    indexed = {e.name: e for d in synthetic.documents.values() for e in d.entries}
+    assert all(indexed[entry.name] == entry for entry in located.assessment.live)
 
 
 def test_segments_that_only_expired_changelogs_lay_in_may_be_gone() -> None:
-    synthetic = Synthetic().virtual(25).snapshots(10).snapshots(20).purge(until=15)
-    remove_segments(synthetic, 3)
+    synthetic = replace(SNAPSHOTS, objects=dict(SNAPSHOTS.objects)).without_segments(3)
     _, located = examine(synthetic)
-    assert located.assessment.lost == ()
+    assert (located.assessment.lost, located.assessment.expired) == ((), 2 * 9)
 
 
 @pytest.mark.parametrize(("snapshot", "lost"), [(9, set()), (10, set()), (11, set(range(8)))])
@@ -124,90 +190,20 @@ def test_first_changelogs_that_a_roll_up_still_names_are_lost_if_a_batch_misses_
     """Spark may have cleaned up the state of batches 7 and 8, but not of batch 9."""
     synthetic = Synthetic().virtual(13).snapshots(snapshot).purge(until=7)
     for batch in range(8):
-        remove_segments(synthetic, batch)
+        synthetic.without_segments(batch)
     _, located = examine(synthetic)
     assert {each.batch for each in located.assessment.lost} == lost
 
 
-def test_a_segment_that_is_needed_and_gone_is_named() -> None:
-    synthetic = Synthetic(executors=1).virtual(5)
-    segment = synthetic.segments()[3]
-    del synthetic.objects[segment]
-    _, located = examine(synthetic)
-    assert {lost.batch for lost in located.assessment.lost} == {3}
-    assert all(segment in lost.what for lost in located.assessment.lost)
-
-
-def test_a_lost_roll_up_is_found_again_in_the_footers() -> None:
-    synthetic = Synthetic().virtual(25).purge(until=22)
-    del synthetic.objects[roll_up_object(10)]
-    _, located = examine(synthetic)
-    assert located.footers is not None
-    assert live_paths(located.assessment) == {name.path for name in synthetic.model}
-    assert located.assessment.lost == ()
-
-
-def test_a_whole_index_reads_no_footers() -> None:
-    _, located = examine(Synthetic().virtual(25).purge(until=15))
-    assert located.footers is None
-
-
-def test_footers_of_attempts_that_lost_are_left_out() -> None:
-    synthetic = Synthetic().virtual(3)
-    lost = list(synthetic.names(2, attempt="f"))
-    synthetic.write_segments(lost, model=False)
-    synthetic.objects["commits/1"] = synthetic.objects["commits/1"].rsplit(b"\n", 1)[0]
-    _, located = examine(synthetic)
-    assert located.footers is not None
-    assert live_paths(located.assessment) == {name.path for name in synthetic.model}
-
-
-def test_a_changelog_in_several_pieces_is_one_changelog() -> None:
-    synthetic = Synthetic(piece_bytes=20).virtual(3)
-    synthetic.objects["commits/1"] = synthetic.objects["commits/1"].rsplit(b"\n", 1)[0]
-    checkpoint, located = examine(synthetic)
-    assert live_paths(located.assessment) == {name.path for name in synthetic.model}
-    indexed = {e.name: e for e in synthetic.documents[1].entries}
-    found = {e.name: e for e in located.assessment.live if e.name.version == 2}
-    assert found == indexed
-    assert checkpoint.damaged == {}
-
-
-def test_stock_files_below_the_log_count_as_there() -> None:
-    synthetic = Synthetic().stock(5).virtual(5).purge(until=3)
-    _, located = examine(synthetic)
-    assert located.assessment.lost == ()
-    assert {entry.name.version for entry in located.assessment.live} == set(range(6, 11))
-
-
-def test_an_id_carried_over_from_the_batch_before_is_not_lost() -> None:
-    synthetic = Synthetic().virtual(2)
-    synthetic.objects["commits/2"] = synthetic.objects["commits/1"].rsplit(b"\n", 1)[0]
-    _, located = examine(synthetic)
-    assert located.assessment.lost == ()
-
-
-def test_an_id_that_is_nowhere_is_lost() -> None:
-    synthetic = Synthetic().virtual(2)
-    synthetic.commit(2, list(synthetic.names(2)), None)
-    _, located = examine(synthetic)
-    assert {lost.batch for lost in located.assessment.lost} == {2}
-
-
-def test_a_snapshot_can_stand_for_a_changelog() -> None:
-    synthetic = Synthetic().virtual(2)
-    synthetic.commit(2, list(synthetic.names(2)), None)
-    _, located = examine(synthetic.snapshots(version=3))
-    assert located.assessment.lost == ()
-
-
-def test_stores_of_a_join_are_told_apart() -> None:
-    synthetic = Synthetic(stores=("left-keyToNumValues", "right-keyToNumValues")).virtual(3)
-    _, located = examine(synthetic)
-    assert live_paths(located.assessment) == {name.path for name in synthetic.model}
-    assert set(located.assessment.stores) == {
-        f"0/{partition}/{side}-keyToNumValues" for partition in (0, 1) for side in ("left", "right")
-    }
+def test_what_is_needed_and_nowhere_is_named() -> None:
+    synthetic = Synthetic(executors=1).virtual(5).without_segments(3)
+    lost = examine(synthetic)[1].assessment.lost
+    assert {each.batch for each in lost} == {3}
+    (segment,) = synthetic.documents[3].segments
+    assert all(segment in each.what for each in lost)
+    named = Synthetic().virtual(2)
+    named.commit(2, list(named.names(2)), None)
+    assert {each.batch for each in examine(named)[1].assessment.lost} == {2}
 
 
 @pytest.mark.parametrize(
@@ -215,23 +211,19 @@ def test_stores_of_a_join_are_told_apart() -> None:
     [
         lambda data: data[:-40],
         lambda data: data.replace(b'"crc32c":"', b'"crc32c":"f'),
-        lambda data: data.rsplit(b"\n", 1)[0] + b"\n{}",
-        lambda data: data.rsplit(b"\n", 1)[0] + b"\n\xff\xfe",
+        lambda data: without_line(data) + b"\n{}",
+        lambda data: without_line(data) + b"\n\xff\xfe",
     ],
 )
 def test_a_damaged_index_line_is_named_and_spark_part_still_counts(
-    damage: Any, tmp_path: Path
+    damage: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     synthetic = Synthetic().virtual(3)
     synthetic.objects["commits/1"] = damage(synthetic.objects["commits/1"])
-    directory = lay_out(tmp_path, synthetic.objects)
-    result = tidelog("spark", "checkpoints", directory, "--json")
-    assert result.exit_code == 1
-    found = json.loads(result.stdout)
+    found = document(synthetic, tmp_path, exit_code=1)
     assert [entry["object"] for entry in found["damaged"]] == ["commits/1"]
     assert [batch["batch"] for batch in found["batches"]] == [0, 1, 2]
     assert found["log"]["live_changelogs"] == 4
-    assert files(directory) == synthetic.objects
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense\n{}", b"v2\n{", b'v2\n{"stateUniqueIds":[1]}'])
@@ -243,23 +235,14 @@ def test_a_damaged_commit_is_named(data: bytes, tmp_path: Path) -> None:
     assert "object commits/1 is damaged" in result.stdout
 
 
-def test_an_index_under_another_name_is_damage() -> None:
+def test_an_index_of_other_batches_is_damage() -> None:
     synthetic = Synthetic().virtual(20)
     synthetic.objects[roll_up_object(10)] = synthetic.objects[roll_up_object(0)]
-    checkpoint, _ = examine(synthetic)
-    assert list(checkpoint.damaged) == [roll_up_object(10)]
+    assert list(examine(synthetic)[0].damaged) == [roll_up_object(10)]
     swapped = Synthetic().virtual(2)
     line = swapped.objects["commits/0"].rsplit(b"\n", 1)[1]
-    swapped.objects["commits/1"] = swapped.objects["commits/1"].rsplit(b"\n", 1)[0] + b"\n" + line
-    checkpoint, _ = examine(swapped)
-    assert list(checkpoint.damaged) == ["commits/1"]
-
-
-def test_a_directory_without_a_query_is_an_error(tmp_path: Path) -> None:
-    result = tidelog("spark", "checkpoints", tmp_path / "typo")
-    assert result.exit_code == 1
-    assert "check the URL" in result.stderr
-    assert not (tmp_path / "typo").exists()
+    swapped.objects["commits/1"] = without_line(swapped.objects["commits/1"]) + b"\n" + line
+    assert list(examine(swapped)[0].damaged) == ["commits/1"]
 
 
 def test_hidden_checksum_files_of_hadoop_are_no_objects_of_the_checkpoint() -> None:
@@ -269,9 +252,7 @@ def test_hidden_checksum_files_of_hadoop_are_no_objects_of_the_checkpoint() -> N
         synthetic.objects[f"{folder}/.{leaf}.crc"] = b"crc"
     checkpoint, located = examine(synthetic)
     assert checkpoint.damaged == {}
-    assert len(checkpoint.commits) == 11
-    assert len(located.assessment.live) == 22
-    assert "commits/.0.crc" in checkpoint.sidecars
+    assert (len(checkpoint.commits), len(located.assessment.live)) == (11, 22)
 
 
 @pytest.mark.parametrize(
@@ -296,22 +277,113 @@ def test_locations_are_taken_as_spark_writes_them(location: str, url: str) -> No
         ("offsets/0", "query"),
         ("commits/0", "query"),
         ("_tidelog/segments/a-1-00000001.seg", "query"),
+        ("checkpoints/orders/offsets/0", None),
+        ("data/part-0.csv", None),
     ],
 )
-def test_one_object_of_a_layout_tells_it(name: str, layout: str) -> None:
-    store = MemoryStore()
-    asyncio.run(store.put(name, b""))
-    assert asyncio.run(find_layout(store)) == layout
+def test_one_object_of_a_layout_is_enough_and_other_things_are_no_location(
+    name: str, layout: str | None
+) -> None:
+    store = CountingStore({name: b""})
+    if layout:
+        assert asyncio.run(find_layout(store)) == layout
+    else:
+        with pytest.raises(ObjectNotFoundError, match="expected checkpoints/ of a tidelog job"):
+            asyncio.run(find_layout(store))
 
 
-@pytest.mark.parametrize("name", ["checkpoints/orders/offsets/0", "data/part-0.csv"])
-def test_a_folder_of_other_things_is_no_location(name: str) -> None:
-    store = MemoryStore()
-    asyncio.run(store.put(name, b""))
-    with pytest.raises(ObjectNotFoundError, match="expected checkpoints/ of a tidelog job"):
-        asyncio.run(find_layout(store))
+def entries(synthetic: Synthetic) -> list[IndexEntry]:
+    return [entry for document in synthetic.documents.values() for entry in document.entries]
 
 
-def test_a_location_with_hadoops_file_scheme_can_be_read(tmp_path: Path) -> None:
-    directory = lay_out(tmp_path, Synthetic().virtual(1).objects)
-    assert tidelog("spark", "checkpoints", f"file:{directory}").exit_code == 0
+def read_all(store: CountingStore, wanted: list[IndexEntry], cache_bytes: int) -> list[bytes]:
+    async def work() -> list[bytes]:
+        reader = ChangelogReader(store, cache_bytes)
+        try:
+            return list((await gather_bounded(wanted, reader.read)).values())
+        finally:
+            await reader.close()
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("cache_bytes", [1 << 20, 0])
+def test_every_changelog_is_read_as_it_was_and_with_room_every_segment_once(
+    cache_bytes: int,
+) -> None:
+    synthetic = Synthetic(partitions=40, executors=2, piece_bytes=25).virtual(3)
+    store = CountingStore(synthetic.objects)
+    wanted = sorted(entries(synthetic), key=lambda entry: entry.name.partition)
+    assert read_all(store, wanted, cache_bytes) == [synthetic.model[e.name] for e in wanted]
+    assert set(store.reads) == set(synthetic.segments())
+    assert (len(store.reads) == len(synthetic.segments())) is bool(cache_bytes)
+
+
+@pytest.mark.parametrize(
+    ("gone", "change", "error", "message"),
+    [
+        (True, lambda entry: entry, RestoreError, "expected an object with changelog 0/0/1_"),
+        (
+            False,
+            lambda entry: replace(entry, bytes=entry.bytes + 1),
+            CorruptObjectError,
+            "as its index entry says",
+        ),
+        (
+            False,
+            lambda entry: replace(entry, pieces=entry.pieces[:-1]),
+            CorruptObjectError,
+            "more to follow",
+        ),
+    ],
+)
+def test_a_changelog_that_is_not_as_its_entry_says_is_an_error(
+    gone: bool,
+    change: Callable[[IndexEntry], IndexEntry],
+    error: type[TidelogError],
+    message: str,
+) -> None:
+    synthetic = Synthetic(piece_bytes=25).virtual(1)
+    entry = entries(synthetic)[0]
+    if gone:
+        synthetic.without_segments(0)
+    with pytest.raises(error, match=message) as caught:
+        read_all(CountingStore(synthetic.objects), [change(entry)], 1 << 20)
+    assert entry.pieces[0].segment in str(caught.value)
+
+
+NAME = ChangelogName(0, 1, "default", 7, "id")
+
+
+def piece(number: int, pieces: int = 0) -> FooterEntry:
+    return FooterEntry(NAME, 44 + 100 * number, 100, number, pieces)
+
+
+@pytest.mark.parametrize(
+    ("found", "where"),
+    [
+        ([("b", piece(2, 3)), ("a", piece(0)), ("b", piece(1))], ["a 44", "b 144", "b 244"]),
+        ([("a", piece(0, 1)), ("b", piece(0, 1))], ["b 44"]),
+        ([("a", piece(0))], None),
+        ([("a", piece(0)), ("a", piece(2, 3))], None),
+        ([("a", piece(1, 2))], None),
+    ],
+)
+def test_pieces_in_any_order_and_segment_make_an_entry_if_all_are_there(
+    found: list[tuple[str, FooterEntry]], where: list[str] | None
+) -> None:
+    entry = assembled(NAME, found)
+    assert (entry and [f"{each.segment} {each.offset}" for each in entry.pieces]) == where
+
+
+def test_a_segment_that_disappears_is_passed_over_and_a_damaged_one_is_named() -> None:
+    synthetic = Synthetic().virtual(2)
+    by_counter = sorted(synthetic.segments(), key=lambda name: name.rpartition("-")[2])
+    names = [name.rpartition("/")[2] for name in by_counter]
+    sizes = {name: len(synthetic.objects[f"_tidelog/segments/{name}"]) for name in names}
+    objects = dict(synthetic.objects)
+    del objects[f"_tidelog/segments/{names[0]}"]
+    objects[f"_tidelog/segments/{names[1]}"] = b"x" * sizes[names[1]]
+    footers = asyncio.run(read_footers(CountingStore(objects), sizes))
+    assert list(footers.damaged) == [f"_tidelog/segments/{names[1]}"]
+    assert {name.version for name in footers.entries} == {2}

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts for Spark show figures that there are."""
+"""The reference page, the dashboard and the alerts for Spark show what there is."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.support.prometheus import OPERATIONS, promtool, reason_without
-from tests.support.spark_metrics import GUIDE, PREFIX, documented, parts, series, sums
+from tests.support.spark_page import PAGE, PREFIX, documented, parts, series, sums, with_options
 
 DASHBOARD: dict[str, Any] = json.loads((OPERATIONS / "spark-dashboard.json").read_text())
 RULES: list[dict[str, Any]] = yaml.safe_load((OPERATIONS / "spark-alerts.yml").read_text())[
@@ -28,7 +28,8 @@ def of_panels() -> dict[str, set[str]]:
     }
 
 
-def test_the_guide_has_metrics_of_driver_and_executors() -> None:
+def test_the_page_has_the_options_and_metrics_of_driver_and_executors() -> None:
+    assert PAGE.read_text() == with_options(PAGE.read_text()), "run `just spark-settings`"
     assert {"batches", "barrier.time", "executors.alive"} < set(documented("driver"))
     assert {"upload.time", "segment.bytes", "inFlight.bytes"} < set(documented("executor"))
     assert parts().keys() == {"counter", "gauge", "timer", "histogram"}
@@ -63,12 +64,6 @@ def test_every_alert_is_on_series_that_there_are_and_says_what_to_do(rule: dict[
     assert used and used - series() == set()
     assert rule["labels"]["severity"] in {"critical", "warning"}
     assert {"summary", "description"} <= rule["annotations"].keys()
-    assert f"| `{rule['alert']}` |" in GUIDE.read_text()
-
-
-def test_the_guide_describes_no_alert_that_is_not_there() -> None:
-    told = re.findall(r"^\| `(TidelogSpark\w+)` \|", GUIDE.read_text(), re.MULTILINE)
-    assert told == [rule["alert"] for rule in RULES]
 
 
 HEALTHY = {
@@ -114,8 +109,10 @@ def firing(trouble: dict[str, str], *alerts: str) -> dict[str, object]:
     }
 
 
-def test_every_alert_has_its_trouble() -> None:
-    assert list(TROUBLE) == [rule["alert"] for rule in RULES]
+def test_every_alert_has_its_trouble_and_is_on_the_page() -> None:
+    alerts = [rule["alert"] for rule in RULES]
+    assert list(TROUBLE) == alerts
+    assert re.findall(r"^\| `(TidelogSpark\w+)` \|", PAGE.read_text(), re.MULTILINE) == alerts
     assert {PREFIX + name for name in HEALTHY} <= series()
 
 

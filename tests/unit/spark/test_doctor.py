@@ -1,4 +1,4 @@
-"""The static checks: what is refused, and with which setting to change."""
+"""The static checks of `tidelog spark doctor`: what is refused, and which setting to change."""
 
 import json
 from pathlib import Path
@@ -7,153 +7,121 @@ import pytest
 
 from tests.support.cli import tidelog
 from tests.unit.spark.spark_home import fake_spark
-from tidelog.spark.plugin.check_result import CheckResult
-from tidelog.spark.plugin.doctor import check_installation, check_settings, hadoop_version
+from tidelog.spark.plugin.doctor import (
+    CheckResult,
+    check_installation,
+    check_settings,
+    hadoop_version,
+)
 from tidelog.spark.plugin.settings import settings
 from tidelog.spark.plugin.toolchain import Spark
 
 STREAMING = "spark.sql.streaming."
 STORE = STREAMING + "stateStore."
+FORMAT = STORE + "checkpointFormatVersion"
+CHANGELOG = STORE + "rocksdb.changelogCheckpointing.enabled"
+FILE_MANAGER = STREAMING + "checkpointFileManagerClass"
+OWN = "spark.tidelog."
+CONDITIONAL = "spark.hadoop.fs.s3a.create.conditional.enabled"
 GOOD = settings(jar="/jars/tidelog.jar")
 
 
-def failures(results: list[CheckResult]) -> dict[str, str]:
-    """Failed checks and what to do."""
-    return {f.check: f.action or "" for f in results if f.verdict == "fail"}
+def actions(results: list[CheckResult], verdict: str = "fail") -> dict[str, str]:
+    """What to do, by the checks with a verdict."""
+    return {r.check: r.action or "" for r in results if r.verdict == verdict}
 
 
-def warnings(results: list[CheckResult]) -> dict[str, str]:
-    return {f.check: f.action or "" for f in results if f.verdict == "warn"}
+def changed(setting: str, value: str | None) -> dict[str, str]:
+    """Our own settings with another value of one, or without it."""
+    conf = {key: text for key, text in GOOD.items() if key != setting}
+    return conf if value is None else {**conf, setting: value}
 
 
-def spark_with(home: Path, hadoop: str) -> Spark:
-    fake_spark(home)
-    (home / "jars" / f"hadoop-client-api-{hadoop}.jar").touch()
-    return Spark(home, "4.3.0", "2.13.18")
-
-
-def test_our_own_settings_pass_everything() -> None:
-    assert {result.verdict for result in check_settings(GOOD, "/checkpoints/a")} == {"ok"}
+@pytest.mark.parametrize("url", [None, "/a", "file:/a", "hdfs://name/a", "abfss://c@a/x", "gs://a"])
+def test_our_own_settings_pass_where_a_rename_is_atomic(url: str | None) -> None:
+    assert {result.verdict for result in check_settings(GOOD, url)} == {"ok"}
 
 
 @pytest.mark.parametrize(
-    ("check", "setting", "value", "change"),
+    ("verdict", "check", "setting", "value", "url", "change"),
     [
-        ("format", STORE + "checkpointFormatVersion", "1", "=2"),
-        ("format", STORE + "checkpointFormatVersion", None, "=2"),
-        ("changelog", STORE + "rocksdb.changelogCheckpointing.enabled", "false", "=true"),
-        ("changelog", STORE + "rocksdb.changelogCheckpointing.enabled", None, "=true"),
-        ("provider", STORE + "providerClass", "org.example.Mine", "RocksDBStateStoreProvider"),
-        ("provider", STORE + "providerClass", None, "RocksDBStateStoreProvider"),
-        ("file-manager", STREAMING + "checkpointFileManagerClass", None, "tidelog.spark."),
-        ("file-manager", STREAMING + "checkpointFileManagerClass", "org.example.Put", "tidelog."),
-        ("plugin", "spark.plugins", "org.example.Other", "add tidelog.spark.TidelogPlugin"),
-        ("plugin", "spark.plugins", None, "add tidelog.spark.TidelogPlugin"),
+        ("fail", "format", FORMAT, "1", None, f"{FORMAT}=2"),
+        ("fail", "format", FORMAT, None, None, f"{FORMAT}=2"),
+        ("fail", "changelog", CHANGELOG, "false", None, f"{CHANGELOG}=true"),
+        ("fail", "changelog", CHANGELOG, None, None, f"{CHANGELOG}=true"),
+        ("fail", "provider", STORE + "providerClass", "a.B", None, "RocksDBStateStoreProvider"),
+        ("fail", "provider", STORE + "providerClass", None, None, STORE + "providerClass="),
+        ("fail", "file-manager", FILE_MANAGER, None, None, f"{FILE_MANAGER}=tidelog.spark."),
+        ("fail", "file-manager", FILE_MANAGER, "a.B", None, f"{FILE_MANAGER}=tidelog.spark."),
+        ("fail", "plugin", "spark.plugins", "a.B", None, "add tidelog.spark.TidelogPlugin to"),
+        ("fail", "plugin", "spark.plugins", None, None, "tidelog.spark.TidelogPlugin to spark."),
+        ("warn", "jar", "spark.jars", None, None, "tidelog spark jar"),
+        ("fail", "options", OWN + "segment.bytes", "much", None, "correct it"),
+        ("fail", "options", OWN + "inFlight.bytes", "1m", None, "raise the first"),
+        ("warn", "options", OWN + "segmentBytes", "1m", None, "correct the name"),
+        ("fail", "file-system", "spark.a", "b", "s3://bucket/a", "use s3a://"),
+        ("fail", "file-system", "spark.a", "b", "s3n://bucket/a", "use s3a://"),
+        ("fail", "file-system", "spark.a", "b", "wasbs://c@a/x", "whose rename is atomic"),
+        ("fail", "file-system", "spark.hadoop.fs.defaultFS", "s3://bucket", "/a", "use s3a://"),
+        ("warn", "file-system", "spark.a", "b", "dbfs:/a", "make sure"),
+        ("warn", "file-system", "spark.master", "spark://host:7077", "/a", "mount"),
+        ("fail", "file-system", OWN + "put.schemes", "", "s3a://bucket/a", "add s3a to"),
+        ("fail", "file-system", CONDITIONAL, "false", "s3a://bucket/a", f"{CONDITIONAL}=true"),
+        ("fail", "put-schemes", OWN + "put.schemes", "s3a,gs", "gs://x/a", "take gs out of"),
+        ("fail", "put-schemes", OWN + "put.schemes", "s3a,file", "file:/a", "take file out of"),
     ],
 )
-def test_a_setting_that_breaks_the_guarantees_is_refused_by_name(
-    check: str, setting: str, value: str | None, change: str
+def test_a_setting_that_breaks_the_guarantees_is_found_with_what_to_change(
+    verdict: str, check: str, setting: str, value: str | None, url: str | None, change: str
 ) -> None:
-    conf = {key: text for key, text in GOOD.items() if key != setting}
-    if value is not None:
-        conf[setting] = value
-    failed = failures(check_settings(conf))
-    assert set(failed) == {check}
-    assert setting in failed[check] and change in failed[check]
-
-
-def test_other_plugins_beside_ours_are_fine() -> None:
-    conf = {**GOOD, "spark.plugins": "a.B, tidelog.spark.TidelogPlugin"}
-    assert failures(check_settings(conf)) == {}
-
-
-def test_speculation_is_refused_only_without_format_2() -> None:
-    assert failures(check_settings({**GOOD, "spark.speculation": "true"})) == {}
-    conf = {**GOOD, "spark.speculation": "true", STORE + "checkpointFormatVersion": "1"}
-    failed = failures(check_settings(conf))
-    assert set(failed) == {"format", "speculation"}
-    assert STORE + "checkpointFormatVersion=2" in failed["speculation"]
-
-
-def test_a_missing_jar_is_only_doubtful() -> None:
-    conf = {key: value for key, value in GOOD.items() if key != "spark.jars"}
-    assert set(warnings(check_settings(conf))) == {"jar"}
-    on_class_path = {**conf, "spark.driver.extraClassPath": "/opt/tidelog-spark.jar"}
-    assert warnings(check_settings(on_class_path)) == {}
-
-
-def test_wrong_options_of_ours_are_refused_and_unknown_ones_doubted() -> None:
-    wrong = check_settings({**GOOD, "spark.tidelog.segment.bytes": "much"})
-    assert "options" in failures(wrong)
-    together = check_settings({**GOOD, "spark.tidelog.inFlight.bytes": "1m"})
-    assert "options" in failures(together)
-    unknown = check_settings({**GOOD, "spark.tidelog.segmentBytes": "1m"})
-    assert failures(unknown) == {}
-    assert "options" in warnings(unknown)
+    results = check_settings(changed(setting, value), url)
+    found = actions(results) | actions(results, "warn")
+    assert set(found) == {check}
+    assert change in actions(results, verdict)[check]
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["/a", "file:/a", "file:///a", "hdfs://name/a", "abfss://c@a/x", "gs://bucket/a"],
+    ("setting", "value"),
+    [
+        ("spark.plugins", "a.B, tidelog.spark.TidelogPlugin"),
+        ("spark.speculation", "true"),
+        ("spark.master", "local[4]"),
+    ],
 )
-def test_file_systems_that_rename_atomically_pass(url: str) -> None:
-    assert failures(check_settings(GOOD, url)) == {}
-    assert warnings(check_settings(GOOD, url)) == {}
+def test_what_does_no_harm_passes(setting: str, value: str) -> None:
+    results = check_settings(changed(setting, value), "/a")
+    assert {result.verdict for result in results} == {"ok"}
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/a", "s3n://bucket/a", "wasbs://c@a/x"])
-def test_file_systems_that_rename_by_copy_are_refused(url: str) -> None:
-    assert "file-system" in failures(check_settings(GOOD, url))
+def test_speculation_is_refused_without_format_2() -> None:
+    failed = actions(check_settings({**GOOD, "spark.speculation": "true", FORMAT: "1"}))
+    assert set(failed) == {"format", "speculation"}
+    assert f"{FORMAT}=2" in failed["speculation"]
 
 
-def test_a_file_system_nobody_vouched_for_is_doubtful() -> None:
-    assert "file-system" in warnings(check_settings(GOOD, "dbfs:/a"))
+def test_a_jar_may_be_on_the_class_path() -> None:
+    conf = changed("spark.jars", None) | {"spark.driver.extraClassPath": "/opt/tidelog-spark.jar"}
+    assert {result.verdict for result in check_settings(conf)} == {"ok"}
 
 
 @pytest.mark.parametrize(("hadoop", "passes"), [("3.4.1", False), ("3.4.2", True), ("3.5.0", True)])
-def test_s3a_needs_conditional_writes_of_hadoop(hadoop: str, passes: bool, tmp_path: Path) -> None:
-    results = check_settings(GOOD, "s3a://bucket/a", spark_with(tmp_path / "spark", hadoop))
-    assert (failures(results) == {}) is passes
-    if not passes:
-        assert "3.4.2" in failures(results)["file-system"]
-    assert f"hadoop-aws:{hadoop}" in warnings(results)["hadoop-aws"]
+def test_s3a_needs_conditional_writes_and_the_client_of_hadoop(
+    hadoop: str, passes: bool, tmp_path: Path
+) -> None:
+    home = fake_spark(tmp_path / "spark")
+    (home / "jars" / f"hadoop-client-api-{hadoop}.jar").touch()
+    spark = Spark(home, "4.3.0", "2.13.18")
+    results = check_settings(GOOD, "s3a://bucket/a", spark)
+    assert ("file-system" not in actions(results)) is passes
+    package = f"org.apache.hadoop:hadoop-aws:{hadoop}"
+    assert package in actions(results, "warn")["hadoop-aws"]
+    at_hand = check_settings({**GOOD, "spark.jars.packages": package}, "s3a://bucket/a", spark)
+    assert actions(at_hand, "warn") == {}
 
 
-def test_s3a_with_hadoop_aws_at_hand_passes(tmp_path: Path) -> None:
-    conf = {**GOOD, "spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.5.0"}
-    results = check_settings(conf, "s3a://bucket/a", spark_with(tmp_path / "spark", "3.5.0"))
-    assert {f.verdict for f in results} == {"ok"}
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "change"),
-    [
-        ("spark.tidelog.put.schemes", "", "add s3a to spark.tidelog.put.schemes"),
-        ("spark.hadoop.fs.s3a.create.conditional.enabled", "false", "enabled=true"),
-    ],
-)
-def test_s3a_without_conditional_puts_is_refused(key: str, value: str, change: str) -> None:
-    failed = failures(check_settings({**GOOD, key: value}, "s3a://bucket/a"))
-    assert change in failed["file-system"]
-
-
-@pytest.mark.parametrize("scheme", ["file", "hdfs", "gs"])
-def test_plain_puts_without_an_atomic_create_are_refused(scheme: str) -> None:
-    conf = {**GOOD, "spark.tidelog.put.schemes": f"s3a,{scheme}"}
-    failed = failures(check_settings(conf, f"{scheme}://x/a"))
-    assert f"take {scheme} out of" in failed["put-schemes"]
-
-
-def test_a_local_directory_of_several_machines_is_doubtful() -> None:
-    conf = {**GOOD, "spark.master": "spark://host:7077"}
-    assert "mount" in warnings(check_settings(conf, "/a"))["file-system"]
-    local = {**GOOD, "spark.master": "local[4]"}
-    assert warnings(check_settings(local, "/a")) == {}
-
-
-def test_a_path_without_scheme_lies_on_the_default_file_system() -> None:
-    conf = {**GOOD, "spark.hadoop.fs.defaultFS": "s3://bucket"}
-    assert "file-system" in failures(check_settings(conf, "/a"))
+def test_the_hadoop_version_is_that_of_the_client_jar() -> None:
+    assert hadoop_version(["a.jar", "hadoop-client-api-3.4.2-vendor-1.jar"]) == (3, 4, 2)
+    assert hadoop_version([]) is None
 
 
 def test_an_unsupported_spark_and_a_missing_java_are_failures(
@@ -163,37 +131,33 @@ def test_an_unsupported_spark_and_a_missing_java_are_failures(
     monkeypatch.setenv("PATH", str(tmp_path))
     results, spark = check_installation(fake_spark(tmp_path / "spark", "4.0.0"))
     assert spark is None
-    assert set(failures(results)) == {"spark", "java"}
-    assert "openjdk" in failures(results)["java"]
+    assert set(actions(results)) == {"spark", "java"}
+    assert "openjdk" in actions(results)["java"]
 
 
-def test_the_hadoop_version_is_that_of_the_client_jar() -> None:
-    assert hadoop_version(["a.jar", "hadoop-client-api-3.4.2-vendor-1.jar"]) == (3, 4, 2)
-    assert hadoop_version([]) is None
+def failed_checks(*options: str | Path) -> set[str]:
+    result = tidelog("spark", "doctor", *options, "--json")
+    found = json.loads(result.stdout)
+    assert (found["passed"], result.exit_code) == (False, 1)
+    return {f["check"] for f in found["findings"] if f["verdict"] == "fail"}
 
 
-def test_the_command_takes_given_settings_as_complete() -> None:
-    result = tidelog("spark", "doctor", "--conf", "spark.plugins=a.B", "--json")
-    document = json.loads(result.stdout)
-    failed = {f["check"] for f in document["findings"] if f["verdict"] == "fail"}
-    assert {"plugin", "file-manager", "provider", "changelog", "format"} <= failed
-    assert document["passed"] is False
-    assert result.exit_code == 1
-
-
-def test_the_command_reads_a_properties_file(tmp_path: Path) -> None:
+def test_the_command_takes_given_settings_as_complete(tmp_path: Path) -> None:
+    of_settings = {"plugin", "file-manager", "provider", "changelog", "format"}
+    assert of_settings <= failed_checks("--conf", "spark.plugins=a.B")
     path = tmp_path / "spark-defaults.conf"
     path.write_text("\n".join(f"{key}  {value}" for key, value in GOOD.items()))
-    result = tidelog(
-        *("spark", "doctor", "--properties-file", path),
-        *("--conf", STORE + "checkpointFormatVersion=1", "--json"),
-    )
-    failed = {f["check"] for f in json.loads(result.stdout)["findings"] if f["verdict"] == "fail"}
-    assert "format" in failed
-    assert not failed & {"plugin", "provider", "changelog", "file-manager"}
+    failed = failed_checks("--properties-file", path, "--conf", f"{FORMAT}=1")
+    assert failed & of_settings == {"format"}
 
 
-def test_a_properties_file_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
-    result = tidelog("spark", "doctor", "--properties-file", tmp_path / "typo")
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("--properties-file", "typo", "--properties-file"), ("--conf", "a.b", "NAME=VALUE")],
+)
+def test_settings_that_cannot_be_read_are_wrong_usage(
+    option: str, value: str, message: str, tmp_path: Path
+) -> None:
+    result = tidelog("spark", "doctor", option, tmp_path / value if value == "typo" else value)
     assert result.exit_code == 2
-    assert "--properties-file" in result.stderr
+    assert message in result.stderr

@@ -6,35 +6,20 @@ from typing import Any
 import click
 
 from tidelog.cli.output import Rows, fields_of
-from tidelog.cli.spark.options import STOP_THE_QUERY, on_checkpoint
+from tidelog.cli.spark.options import on_checkpoint, read_stopped
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.cli.values import age, size
 from tidelog.errors import TidelogError, error_fields
-from tidelog.spark.checkpoint.checkpoint import (
-    COMMITS,
-    INDEX,
-    Checkpoint,
-    indexed,
-    require_checkpoint,
-)
-from tidelog.spark.checkpoint.export import (
-    ExportReport,
-    export_changelogs,
-    refuse_unreadable_segments,
-    remove_log,
-)
-from tidelog.spark.checkpoint.liveness import assess
-from tidelog.spark.checkpoint.locate import Located, locate
-from tidelog.spark.checkpoint.reading import read_checkpoint
-from tidelog.spark.checkpoint.rebuild import RebuildPlan, plan_rebuild, write_index_again
-from tidelog.spark.checkpoint.summary import (
+from tidelog.spark.checkpoint.checkpoint import read_checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.inspection import (
     BatchSummary,
     LogSummary,
     summarize_batches,
     summarize_log,
 )
+from tidelog.spark.checkpoint.liveness import assess
+from tidelog.spark.checkpoint.rewrite import ExportReport, export, plan_rebuild, write_index_again
 from tidelog.spark.format.index import IndexDocument
-from tidelog.spark.format.names import roll_up_name
 from tidelog.spark.plugin.settings import CHANGELOG, FILE_MANAGER, FORMAT, PLUGINS, PROVIDER
 
 
@@ -51,7 +36,7 @@ async def checkpoints_command(invocation: StoreCommand) -> int:
         checkpoint = await read_checkpoint(store, progress)
     require_checkpoint(checkpoint)
     batches = await summarize_batches(store, checkpoint)
-    log = summarize_log(checkpoint, assess(checkpoint, indexed(checkpoint)))
+    log = summarize_log(checkpoint, assess(checkpoint, checkpoint.indexed))
     now_ms, damaged = invocation.effects.clock.now_ms(), sorted(checkpoint.damaged.items())
 
     def age_of(batch: BatchSummary) -> str | None:
@@ -97,12 +82,9 @@ def _log_lines(log: LogSummary) -> Iterator[str]:
 @on_checkpoint
 @click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
 @click.option(
-    "--remove-log",
-    "remove_log_",
-    is_flag=True,
-    help="Afterwards remove the log; the export must be complete.",
+    "--remove-log", is_flag=True, help="Afterwards remove the log; the export must be complete."
 )
-async def export_command(invocation: StoreCommand, dry_run: bool, remove_log_: bool) -> int:
+async def export_command(invocation: StoreCommand, dry_run: bool, remove_log: bool) -> int:
     """Write the live changelogs of the checkpoint at URL as files, so that Spark alone can go on.
 
     The query must be stopped. Every checksum is verified, a file that is there is never
@@ -110,21 +92,16 @@ async def export_command(invocation: StoreCommand, dry_run: bool, remove_log_: b
     continue from the checkpoint, too.
     """
     output, store = invocation.output, invocation.store
-    click.echo(STOP_THE_QUERY, err=True)
-    with output.progress("reading the checkpoint") as progress:
-        checkpoint = await read_checkpoint(store, progress)
-        require_checkpoint(checkpoint)
-        located = await locate(store, checkpoint, all_footers=True, progress=progress)
-    if remove_log_:
-        refuse_unreadable_segments(located.footers)
+    checkpoint, located = await read_stopped(invocation)
     with output.progress("exporting") as progress:
-        report = await export_changelogs(
-            store, checkpoint, located.assessment, dry_run=dry_run, progress=progress
+        report = await export(
+            *(store, checkpoint, located),
+            remove_log=remove_log,
+            dry_run=dry_run,
+            progress=progress,
         )
-    if remove_log_:
-        await remove_log(store, checkpoint, report, dry_run=dry_run)
     document = {"url": invocation.url, "dry_run": dry_run, **fields_of(report)}
-    output.show(document, *_exported(report, dry_run=dry_run, removed=remove_log_))
+    output.show(document, *_exported(report, dry_run=dry_run, removed=remove_log))
     return EXIT_OK
 
 
@@ -156,36 +133,32 @@ async def rebuild_index_command(invocation: StoreCommand, dry_run: bool) -> int:
     The query must be stopped. Reads the footers of all segments; what can be read of the index
     stays as it is. Exits with 1 when something that a retained batch needs is nowhere.
     """
-    output, store = invocation.output, invocation.store
-    click.echo(STOP_THE_QUERY, err=True)
-    with output.progress("reading the checkpoint") as progress:
-        checkpoint = await read_checkpoint(store, progress)
-    require_checkpoint(checkpoint)
-    with output.progress("reading footers") as progress:
-        located = await locate(store, checkpoint, all_footers=True, progress=progress)
-    plan = plan_rebuild(checkpoint, located.assessment, located.known)
+    checkpoint, located = await read_stopped(invocation)
+    plan = plan_rebuild(checkpoint, located)
     if not dry_run:
-        await write_index_again(store, checkpoint, plan)
-    damaged = _not_mended(checkpoint, located, plan)
+        await write_index_again(invocation.store, checkpoint, plan)
+    footers = located.footers.damaged if located.footers else {}
+    errors = {**checkpoint.damaged, **footers}
+    damaged = [(name, error) for name, error in sorted(errors.items()) if name not in plan.names]
     documents = [
         *(("commit line", document) for document in plan.lines.values()),
         *(("roll-up", document) for document in plan.roll_ups.values()),
     ]
-    said: list[str | Rows] = []
+    parts: list[str | Rows] = []
     if documents:
         object_ = ("object", lambda each: each[0])
         first, last = ("first batch", lambda d: d[1].first), ("last batch", lambda d: d[1].last)
         changelogs = ("changelogs", lambda each: len(each[1].entries))
-        said = [Rows(documents, object_, first, last, changelogs), ""]
+        parts = [Rows(documents, object_, first, last, changelogs), ""]
     would = "would be " if dry_run else ""
-    said.append(f"{len(documents)} parts of the index {would}written")
+    parts.append(f"{len(documents)} parts of the index {would}written")
     if plan.useless:
-        said.append(f"{len(plan.useless)} damaged roll-ups that nothing needs {would}deleted")
-    said += [f"lost: {lost.what}, of batch {lost.batch}" for lost in located.assessment.lost]
+        parts.append(f"{len(plan.useless)} damaged roll-ups that nothing needs {would}deleted")
+    parts += [f"lost: {lost.what}, of batch {lost.batch}" for lost in located.assessment.lost]
     for _, error in damaged:
-        said.append(f"damaged: {error.what}: expected {error.expected}; {error.found}")
-        said.append(f"  next: {error.action}")
-    output.show(
+        parts.append(f"damaged: {error.what}: expected {error.expected}; {error.found}")
+        parts.append(f"  next: {error.action}")
+    invocation.output.show(
         {
             "url": invocation.url,
             "dry_run": dry_run,
@@ -195,20 +168,9 @@ async def rebuild_index_command(invocation: StoreCommand, dry_run: bool) -> int:
             "lost": located.assessment.lost,
             "damaged": [_damage(*each) for each in damaged],
         },
-        *said,
+        *parts,
     )
     return EXIT_PROBLEM if damaged or located.assessment.lost else EXIT_OK
-
-
-def _not_mended(
-    checkpoint: Checkpoint, located: Located, plan: RebuildPlan
-) -> list[tuple[str, TidelogError]]:
-    """What is damaged still."""
-    mended = {f"{COMMITS}{batch}" for batch in plan.lines} | set(plan.useless)
-    mended |= {INDEX + roll_up_name(first) for first in plan.roll_ups}
-    footers = located.footers.damaged if located.footers else {}
-    left = {**checkpoint.damaged, **footers}
-    return [(name, error) for name, error in sorted(left.items()) if name not in mended]
 
 
 def _written(document: IndexDocument) -> dict[str, int]:

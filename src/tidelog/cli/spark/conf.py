@@ -11,16 +11,15 @@ import click
 
 from tidelog.cli.options import add_options, declared, endpoint_option, options_of
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.spark.options import spark_home_option
+from tidelog.cli.spark.options import conf_option, spark_home_option
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
 from tidelog.errors import ConfigError, StorageError
-from tidelog.spark.checkpoint.health import check_checkpoint
+from tidelog.spark.checkpoint.inspection import check_checkpoint
 from tidelog.spark.checkpoint.location import store_url
-from tidelog.spark.plugin.check_result import CheckResult
-from tidelog.spark.plugin.doctor import check_installation, check_settings
+from tidelog.spark.plugin.doctor import CheckResult, check_installation, check_settings
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.options import OPTIONS
-from tidelog.spark.plugin.settings import JARS, parse_arguments, read_properties, settings
+from tidelog.spark.plugin.settings import JARS, read_properties, settings
 from tidelog.spark.plugin.toolchain import find_spark
 from tidelog.storage.access import StoreAccess
 
@@ -138,13 +137,7 @@ def _copied(jar: Path, target: Path) -> Path:
 
 @click.command("doctor")
 @click.argument("url", required=False)
-@click.option(
-    "--conf",
-    "given",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting of the query; may be repeated.",
-)
+@conf_option
 @click.option(
     "--properties-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -157,7 +150,7 @@ def _copied(jar: Path, target: Path) -> Path:
 async def doctor_command(
     output: Output,
     url: str | None,
-    given: tuple[str, ...],
+    conf: dict[str, str],
     properties_file: Path | None,
     deep: bool,
     spark_home: Path | None,
@@ -171,7 +164,7 @@ async def doctor_command(
     own default. Exits with 1 when a check fails.
     """
     results, spark = check_installation(spark_home)
-    results += check_settings(_conf(given, properties_file), url, spark)
+    results += check_settings(_query_conf(conf, properties_file), url, spark)
     if url is not None:
         async with opened(url, StoreAccess(endpoint), output, store_url) as invocation:
             with output.progress("reading the checkpoint") as progress:
@@ -193,8 +186,8 @@ def _described(results: Sequence[CheckResult]) -> Iterator[str | Rows]:
             yield f"\n{result.check}: {result.found}\n  next: {result.action}"
 
 
-def _conf(given: Sequence[str], properties_file: Path | None) -> dict[str, str]:
-    if not given and properties_file is None:
+def _query_conf(conf: dict[str, str], properties_file: Path | None) -> dict[str, str]:
+    if not conf and properties_file is None:
         return settings(jar="the jar of `tidelog spark conf`")
     from_file = read_properties(properties_file) if properties_file else {}
-    return from_file | parse_arguments(given)
+    return from_file | conf

@@ -1,23 +1,21 @@
-"""What the commands of `tidelog spark` have in common: how they are called, where checkpoints are.
+"""What the commands of `tidelog spark` have in common: options, and how checkpoints are opened.
 
 Invariants: those of `tidelog.cli.store.options`; a checkpoint's URL is taken as Spark writes it.
 """
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec
+from typing import Concatenate, ParamSpec
 
 import click
 
 from tidelog.cli.options import add_options
 from tidelog.cli.store.options import StoreCommand, on_store
+from tidelog.spark.checkpoint.checkpoint import Checkpoint, read_checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.locate import Located, locate
 from tidelog.spark.checkpoint.location import store_url
 
 P = ParamSpec("P")
-
-STOP_THE_QUERY: Final = (
-    "The query that writes this checkpoint must be stopped: whether it is cannot be seen from here."
-)
 
 spark_home_option = click.option(
     "--spark-home",
@@ -42,21 +40,38 @@ def on_store_or_checkpoint(
     return on_store(function, store_url)
 
 
+async def read_stopped(invocation: StoreCommand) -> tuple[Checkpoint, Located]:
+    """All of a checkpoint that a command will write to, with the footers of its segments; raises
+    ObjectNotFoundError where no query has planned a batch.
+    """
+    click.echo(
+        "The query that writes this checkpoint must be stopped: whether it is cannot be seen "
+        "from here.",
+        err=True,
+    )
+    with invocation.output.progress("reading the checkpoint") as progress:
+        checkpoint = await read_checkpoint(invocation.store, progress)
+        require_checkpoint(checkpoint)
+        located = await locate(invocation.store, checkpoint, all_footers=True, progress=progress)
+    return checkpoint, located
+
+
 def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:
     pairs = [value.partition("=") for value in values]
-    if not all(key and equals for key, equals, _ in pairs):
+    if not all(key.strip() and equals for key, equals, _ in pairs):
         raise click.BadParameter("write it as NAME=VALUE")
-    return {key: value for key, _, value in pairs}
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+conf_option = click.option(
+    "--conf",
+    multiple=True,
+    callback=_settings,
+    metavar="NAME=VALUE",
+    help="A setting of Spark; may be repeated.",
+)
 on_spark = add_options(
     click.option("--master", metavar="URL", help="Spark's master; by default local[*]."),
-    click.option(
-        "--conf",
-        multiple=True,
-        callback=_settings,
-        metavar="NAME=VALUE",
-        help="A Spark setting.",
-    ),
+    conf_option,
 )
 """Options --master and --conf of commands that start a Spark of their own; `conf` is a dict."""

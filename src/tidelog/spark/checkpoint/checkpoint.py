@@ -1,17 +1,28 @@
-"""A Spark checkpoint as it is stored: commits, index, segments, and what lies beside them.
+"""A Spark checkpoint as it is stored, read with a few LISTs and a GET per commit and per roll-up.
 
-Invariants: names are relative to the checkpoint's root and built here; names of changelogs are
-unique, so two index entries of one name mean the same bytes. Layout: docs/internals/format.md.
+Invariants: nothing is written; damage to one object is kept with its name and hides no other; an
+object that disappears between listing and reading counts as never seen; names are relative to the
+checkpoint's root. Layout: docs/internals/format.md.
 """
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Final
 
-from tidelog.errors import ObjectNotFoundError, TidelogError
-from tidelog.spark.checkpoint.commits import Commit
-from tidelog.spark.format.index import IndexDocument, IndexEntry
-from tidelog.spark.format.names import ChangelogName
+from tidelog.concurrency import Progress, gather_bounded, no_progress
+from tidelog.errors import (
+    CorruptObjectError,
+    FormatVersionError,
+    ObjectNotFoundError,
+    TidelogError,
+)
+from tidelog.spark.checkpoint.commits import Commit, NamedId, read_commit
+from tidelog.spark.format.damage import damaged
+from tidelog.spark.format.index import IndexDocument, IndexEntry, read_index
+from tidelog.spark.format.names import ChangelogName, roll_up_name
+from tidelog.storage.port import ObjectStore
 
 COMMITS: Final = "commits/"
 OFFSETS: Final = "offsets/"
@@ -19,6 +30,15 @@ STATE: Final = "state/"
 LOG: Final = "_tidelog/"
 SEGMENTS: Final = LOG + "segments/"
 INDEX: Final = LOG + "index/"
+
+UNREADABLE: Final = (CorruptObjectError, FormatVersionError)
+"""Errors that concern one object and not the store."""
+
+Entries = Mapping[ChangelogName, IndexEntry]
+Read = Commit | IndexDocument | TidelogError | None
+"""What a commit or a roll-up holds, or what is wrong with it; None when it has disappeared."""
+
+_SNAPSHOT: Final = re.compile(r"(\d+/\d+(?:/[^/]+)?)/(\d+)(?:_([^/]+))?\.zip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,39 +52,75 @@ class Snapshot:
     """The id of the version; None in checkpoint format 1."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Checkpoint:
     """Everything the commands need to know of a checkpoint, in memory."""
 
     url: str
-    commits: dict[int, Commit] = field(default_factory=dict)
-    roll_ups: dict[int, IndexDocument] = field(default_factory=dict)
-    """The rolled-up index of each window, by the window's first batch."""
-    damaged: dict[str, TidelogError] = field(default_factory=dict)
-    """Unreadable objects by name: commits and roll-ups; index lines under their commit's name."""
-    segments: dict[str, int] = field(default_factory=dict)
-    """Length in bytes by name without directory."""
-    changelogs: dict[ChangelogName, int] = field(default_factory=dict)
-    """Real changelog files with checkpoint ids, and their lengths in bytes."""
-    snapshots: list[Snapshot] = field(default_factory=list)
-    state_files: set[str] = field(default_factory=set)
-    """Names of all objects below `state`."""
-    offsets: list[int] = field(default_factory=list)
-    """Batches whose offsets are written, in order."""
-    sidecars: set[str] = field(default_factory=set)
-    """Checksum files that Hadoop keeps beside local files."""
+    objects: Mapping[str, int]
+    """Length in bytes of every object of Spark's and the plug-in's that was listed."""
+    read: Mapping[str, Read]
+    """What was read of commits and roll-ups, by name."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no batch was ever planned here."""
-        return not (self.commits or self.offsets or self.segments or self.damaged)
+    @cached_property
+    def offsets(self) -> list[int]:
+        """Batches whose offsets are written, in order."""
+        return _numbers(self.objects, OFFSETS)
 
-    @property
+    @cached_property
+    def commits(self) -> dict[int, Commit]:
+        """Readable commits by batch, in order."""
+        found = [commit for commit in self.read.values() if isinstance(commit, Commit)]
+        return {commit.batch: commit for commit in sorted(found, key=lambda each: each.batch)}
+
+    @cached_property
+    def roll_ups(self) -> dict[int, IndexDocument]:
+        """The rolled-up index of each window, by the window's first batch, in order."""
+        found = [each for each in self.read.values() if isinstance(each, IndexDocument)]
+        return {document.first: document for document in sorted(found, key=lambda d: d.first)}
+
+    @cached_property
+    def damaged(self) -> dict[str, TidelogError]:
+        """Unreadable objects by name: commits and roll-ups; index lines by their commit's name."""
+        errors = {}
+        for name, found in self.read.items():
+            error = found.damage if isinstance(found, Commit) else found
+            if isinstance(error, TidelogError):
+                errors[name] = error
+        return errors
+
+    @cached_property
+    def segments(self) -> dict[str, int]:
+        """Length in bytes by name without directory."""
+        return {
+            name.removeprefix(SEGMENTS): size
+            for name, size in self.objects.items()
+            if name.startswith(SEGMENTS) and name.endswith(".seg")
+        }
+
+    @cached_property
+    def state_files(self) -> set[str]:
+        """Names of all objects below `state`."""
+        return {name for name in self.objects if name.startswith(STATE)}
+
+    @cached_property
+    def changelogs(self) -> dict[ChangelogName, int]:
+        """Real changelog files with checkpoint ids, and their lengths in bytes."""
+        parsed = ((ChangelogName.parse(n.removeprefix(STATE)), n) for n in self.state_files)
+        return {name: self.objects[file] for name, file in parsed if name is not None}
+
+    @cached_property
+    def snapshots(self) -> list[Snapshot]:
+        """Snapshots of all state stores, of failed attempts as well."""
+        files = (_SNAPSHOT.fullmatch(name.removeprefix(STATE)) for name in sorted(self.state_files))
+        return [Snapshot(match[1], int(match[2]), match[3]) for match in files if match]
+
+    @cached_property
     def newest(self) -> int | None:
         """The newest committed batch."""
         return max(self.commits, default=None)
 
-    @property
+    @cached_property
     def retained(self) -> dict[int, Commit]:
         """The commits Spark still counts on: it purges offsets and commits alike, but the plug-in
         keeps a commit until its index is rolled up.
@@ -72,24 +128,43 @@ class Checkpoint:
         oldest = min(self.offsets, default=0)
         return {batch: commit for batch, commit in self.commits.items() if batch >= oldest}
 
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether no batch was ever planned here."""
+        return not (self.commits or self.offsets or self.segments or self.damaged)
+
     def documents(self) -> Iterable[IndexDocument]:
         """All readable index documents; a batch may stand in two of them, which then agree."""
         yield from self.roll_ups.values()
-        for commit in self.commits.values():
-            if commit.index is not None:
-                yield commit.index
+        yield from (commit.index for commit in self.commits.values() if commit.index is not None)
+
+    @cached_property
+    def indexed(self) -> Entries:
+        """All entries of the readable index.
+
+        A roll-up can be older than the commits of its batches, where a query was set back and ran
+        on: then the commits decide which of its entries count.
+        """
+        entries = (entry for document in self.documents() for entry in document.entries)
+        return {entry.name: entry for entry in entries if self.names(entry.name)}
+
+    def names(self, name: ChangelogName) -> bool:
+        """Whether the commit of its batch names a changelog, as far as there is one to ask."""
+        commit = self.commits.get(name.version - 1)
+        return commit is None or NamedId(name.operator, name.partition, name.id) in commit.named
 
 
-def is_sidecar(name: str) -> bool:
-    """Whether this is the hidden checksum file that Hadoop keeps beside a local file."""
-    leaf = name.rpartition("/")[2]
-    return leaf.startswith(".") and leaf.endswith(".crc")
-
-
-def sidecar(name: str) -> str:
-    """Name of the checksum file that would belong to an object."""
-    folder, slash, leaf = name.rpartition("/")
-    return f"{folder}{slash}.{leaf}.crc"
+async def read_checkpoint(store: ObjectStore, progress: Progress = no_progress) -> Checkpoint:
+    """Read the checkpoint at a store's root; segments are only listed. Raises what the store
+    raises.
+    """
+    objects = await _listed(store, OFFSETS, COMMITS, INDEX)
+    names = [f"{COMMITS}{batch}" for batch in _numbers(objects, COMMITS)]
+    names += [name for name in objects if name.startswith(INDEX) and name.endswith(".json")]
+    read = await gather_bounded(names, partial(_read, store), progress)
+    # Last: what the index of a running query names is there by now.
+    objects |= await _listed(store, SEGMENTS, STATE)
+    return Checkpoint(store.url, objects, read)
 
 
 def require_checkpoint(checkpoint: Checkpoint) -> None:
@@ -103,35 +178,47 @@ def require_checkpoint(checkpoint: Checkpoint) -> None:
         )
 
 
-Entries = Mapping[ChangelogName, IndexEntry]
+def is_sidecar(name: str) -> bool:
+    """Whether this is the hidden checksum file that Hadoop keeps for an object on a local disk."""
+    leaf = name.rpartition("/")[2]
+    return leaf.startswith(".") and leaf.endswith(".crc")
 
 
-def indexed(checkpoint: Checkpoint) -> dict[ChangelogName, IndexEntry]:
-    """All entries of the readable index.
-
-    A roll-up can be older than the commits of its batches, where a query was set back and ran on:
-    then the commits tell which of its entries count.
-    """
-    entries = (entry for document in checkpoint.documents() for entry in document.entries)
-    return {entry.name: entry for entry in entries if _counts(checkpoint, entry.name)}
-
-
-def _counts(checkpoint: Checkpoint, name: ChangelogName) -> bool:
-    """Whether the commit of its batch names a changelog, as far as there is one to ask."""
-    commit = checkpoint.commits.get(name.version - 1)
-    return commit is None or (name.operator, name.partition, name.id) in commit.named
-
-
-def committed_only(checkpoint: Checkpoint, entries: Entries) -> dict[ChangelogName, IndexEntry]:
-    """The entries of footers without attempts that were not committed, as far as commits say."""
-    newest = -1 if checkpoint.newest is None else checkpoint.newest
-    kept = {}
-    for name, entry in entries.items():
-        if _counts(checkpoint, name) and name.version <= newest + 1:
-            kept[name] = entry
-    return kept
+def sidecar(name: str) -> str:
+    """Name of the checksum file that would belong to an object."""
+    folder, slash, leaf = name.rpartition("/")
+    return f"{folder}{slash}.{leaf}.crc"
 
 
 def by_segment(entries: Iterable[IndexEntry]) -> list[IndexEntry]:
     """Changelogs in the order of their segments: read so, each segment is fetched once."""
     return sorted(entries, key=lambda entry: entry.pieces[0].segment)
+
+
+async def _listed(store: ObjectStore, *prefixes: str) -> dict[str, int]:
+    return {info.name: info.size for prefix in prefixes async for info in store.list(prefix)}
+
+
+def _numbers(names: Iterable[str], prefix: str) -> list[int]:
+    leaves = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return sorted(int(leaf) for leaf in leaves if leaf.isdecimal())
+
+
+async def _read(store: ObjectStore, name: str) -> Read:
+    try:
+        data = await store.get(name)
+        if name.startswith(COMMITS):
+            return read_commit(int(name.removeprefix(COMMITS)), data, name)
+        document = read_index(data.decode(errors="replace").strip(), name)
+    except ObjectNotFoundError:
+        return None  # purged since the listing
+    except UNREADABLE as error:
+        return error
+    if name == INDEX + roll_up_name(document.first):
+        return document
+    return damaged(
+        f"object {name}",
+        "the index of the batches in its name",
+        f"that of batches {document.first} to {document.last}",
+        "write it again with `tidelog spark rebuild-index`",
+    )

@@ -7,15 +7,13 @@ Spark's part usable.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tidelog.errors import CorruptObjectError, TidelogError
+from tidelog.spark.format.damage import damaged
 from tidelog.spark.format.index import IndexDocument, read_index, write_index
-
-BRING_BACK: Final = "bring it back from a backup, or start the query from an earlier batch"
-"""What to do about a commit that says nothing of what it was."""
 
 
 class NamedId(NamedTuple):
@@ -64,7 +62,7 @@ class Commit:
         return frozenset(self.ids)
 
     @cached_property
-    def places(self) -> frozenset[tuple[int, int]]:
+    def partitions(self) -> frozenset[tuple[int, int]]:
         """Operators and partitions that had a part in the batch."""
         return frozenset((named.operator, named.partition) for named in self.ids)
 
@@ -109,10 +107,8 @@ def read_commit(batch: int, data: bytes, where: str) -> Commit:
     )
 
 
-def with_index(commit: Commit, index: IndexDocument | None) -> bytes:
-    """The stored bytes of a commit with this index, or of Spark's lines alone."""
-    if index is None:
-        return commit.spark
+def with_index(commit: Commit, index: IndexDocument) -> bytes:
+    """The stored bytes of a commit with this index."""
     return commit.spark + b"\n" + write_index(index).encode()
 
 
@@ -155,28 +151,20 @@ def _ids(line: bytes, where: str) -> tuple[NamedId, ...]:
 
 def _refuse_other_ids(ids: tuple[NamedId, ...], index: IndexDocument | None, where: str) -> None:
     entries = index.entries if index is not None else ()
-    told = {NamedId(e.name.operator, e.name.partition, e.name.id) for e in entries}
+    indexed = {NamedId(e.name.operator, e.name.partition, e.name.id) for e in entries}
     # Ids that the index lacks may be of files; ids that only the index has cannot be.
-    strange, missing = set(ids) - told, told - set(ids)
+    unknown, missing = set(ids) - indexed, indexed - set(ids)
     for right in sorted(missing):
-        place = right.operator, right.partition
-        found = sorted(other.id for other in strange if (other.operator, other.partition) == place)
-        wrong = f"{found[0]} in its place" if found else "no such id"
+        found = sorted(other.id for other in unknown if other[:2] == right[:2])
         raise CorruptObjectError(
             f"object {where} is damaged on line 2, Spark's own",
             expected=f"the id {right.id} of operator {right.operator}, partition "
             f"{right.partition}, which the checked index on line 3 has",
-            found=wrong,
+            found=f"{found[0]} in its place" if found else "no such id",
             action=f"stop the query and write {right.id} there; the rest of the object is right",
             retry_safe=False,
         )
 
 
 def _corrupt(where: str, expected: str, found: str) -> CorruptObjectError:
-    return CorruptObjectError(
-        f"object {where} is damaged",
-        expected=expected,
-        found=found,
-        action=BRING_BACK,
-        retry_safe=False,
-    )
+    return damaged(f"object {where}", expected, found)

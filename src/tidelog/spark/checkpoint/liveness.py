@@ -8,7 +8,7 @@ places a reader looks in, or it is lost.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Checkpoint, Entries, Snapshot
@@ -18,9 +18,7 @@ from tidelog.spark.format.names import ChangelogName
 KEPT_LONGER: Final = 2
 """So many of the oldest retained batches may have lost state to Spark's clean-up: it keeps the
 state of the newest minBatchesToRetain batches and the commits of one more, and their purge runs
-beside the next batch."""
-
-Stores = Mapping[str, "Store"]
+during the next batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +26,12 @@ class Lost:
     """Something needed that is nowhere."""
 
     what: str
-    """The changelog, as a reader would say."""
+    """The changelog, as a reader would name it."""
     batch: int
     """The batch that wrote it."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Store:
     """One state store, and the versions of it that can be read."""
 
@@ -45,16 +43,16 @@ class Store:
     """Version of the snapshot that the oldest retained batch is restored from; 0: none."""
 
     @property
-    def place(self) -> tuple[int, int]:
+    def partition(self) -> tuple[int, int]:
         """Operator and partition."""
-        return place_of(self.directory)
+        return _partition_of(self.directory)
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
     """Which of a checkpoint's changelogs are needed, and where they are."""
 
-    stores: Stores
+    stores: Mapping[str, Store]
     live: tuple[IndexEntry, ...]
     """Virtual changelogs that a retained batch needs, sorted by name."""
     expired: int
@@ -69,25 +67,21 @@ class Assessment:
 def assess(checkpoint: Checkpoint, entries: Entries) -> Assessment:
     """Decide what is live, given the virtual changelogs that are known."""
     committed = _committed(checkpoint, entries)
-    stores = _stores(checkpoint, entries)
     oldest = min(checkpoint.retained, default=0) + 1
-    live: list[IndexEntry] = []
-    lost: list[Lost] = []
+    stores = {
+        store.directory: replace(store, floor=_floor(store, checkpoint, committed, oldest))
+        for store in _stores(checkpoint, entries)
+    }
+    needed = [entry for n, entry in entries.items() if n.version >= stores[n.directory].floor]
+    live = [entry for entry in needed if not _missing_segments(checkpoint, entry)]
+    lost = [_lost_with(checkpoint, entry) for entry in needed if _is_lost(checkpoint, entry)]
     for store in stores.values():
-        store.floor = _floor(store, checkpoint, committed, oldest)
-        for name, entry in store.entries.items():
-            if name.version < store.floor:
-                continue
-            if not _missing_segments(checkpoint, entry):
-                live.append(entry)
-            elif name not in store.files:
-                lost.append(_lost_with(checkpoint, entry))
         lost += _gaps(store, checkpoint, oldest)
-    lost += _unresolved(checkpoint, stores, entries)
+    lost += _unresolved(checkpoint, stores.values(), entries)
     return Assessment(
         stores=stores,
         live=tuple(sorted(live, key=lambda entry: entry.name.sort_key)),
-        expired=sum(name.version < stores[name.directory].floor for name in entries),
+        expired=len(entries) - len(needed),
         lost=tuple(dict.fromkeys(lost)),
     )
 
@@ -97,13 +91,16 @@ def _missing_segments(checkpoint: Checkpoint, entry: IndexEntry) -> list[str]:
     return [name for name in names if name not in checkpoint.segments]
 
 
+def _is_lost(checkpoint: Checkpoint, entry: IndexEntry) -> bool:
+    return bool(_missing_segments(checkpoint, entry)) and entry.name not in checkpoint.changelogs
+
+
 def _lost_with(checkpoint: Checkpoint, entry: IndexEntry) -> Lost:
     segments = ", ".join(SEGMENTS + name for name in _missing_segments(checkpoint, entry))
     return Lost(f"state/{entry.name.path} in {segments}", entry.name.version - 1)
 
 
-def place_of(directory: str) -> tuple[int, int]:
-    """Operator and partition of a state store's directory."""
+def _partition_of(directory: str) -> tuple[int, int]:
     operator, partition = directory.split("/")[:2]
     return int(operator), int(partition)
 
@@ -122,7 +119,7 @@ def _committed(checkpoint: Checkpoint, names: Iterable[ChangelogName]) -> Commit
     return ids
 
 
-def _stores(checkpoint: Checkpoint, entries: Entries) -> dict[str, Store]:
+def _stores(checkpoint: Checkpoint, entries: Entries) -> Iterable[Store]:
     stores: dict[str, Store] = {}
 
     def store(directory: str) -> Store:
@@ -134,11 +131,11 @@ def _stores(checkpoint: Checkpoint, entries: Entries) -> dict[str, Store]:
         store(name.directory).files.add(name)
     for snapshot in checkpoint.snapshots:
         store(snapshot.directory).snapshots.append(snapshot)
-    return stores
+    return stores.values()
 
 
 def _floor(store: Store, checkpoint: Checkpoint, committed: Committed, oldest: int) -> int:
-    """The version of the snapshot that the oldest restorable batch starts from."""
+    """Version of the snapshot that the oldest restorable batch starts from; 0: none."""
     versions = sorted(s.version for s in store.snapshots if _is_usable(s, committed))
     below = [version for version in versions if version <= oldest]
     if below:
@@ -155,8 +152,8 @@ def _floor(store: Store, checkpoint: Checkpoint, committed: Committed, oldest: i
 
 
 def _is_usable(snapshot: Snapshot, committed: Committed) -> bool:
-    """Whether a snapshot lies on the way of committed versions: others are of failed attempts."""
-    ids = committed.get((*place_of(snapshot.directory), snapshot.version))
+    """Whether a snapshot is of a committed version: others are of failed attempts."""
+    ids = committed.get((*_partition_of(snapshot.directory), snapshot.version))
     return snapshot.id is None or not ids or snapshot.id in ids
 
 
@@ -167,7 +164,7 @@ def _gaps(store: Store, checkpoint: Checkpoint, oldest: int) -> list[Lost]:
     part in its batch; without entries it is Spark's alone.
     """
     commit = checkpoint.commits.get(oldest - 1)
-    if not store.entries or commit is None or store.place not in commit.places:
+    if not store.entries or commit is None or store.partition not in commit.partitions:
         return []
     present = {name.version for name in (*store.entries, *store.files)}
     return [
@@ -177,18 +174,17 @@ def _gaps(store: Store, checkpoint: Checkpoint, oldest: int) -> list[Lost]:
     ]
 
 
-def _unresolved(checkpoint: Checkpoint, stores: Stores, entries: Entries) -> list[Lost]:
+def _unresolved(checkpoint: Checkpoint, stores: Iterable[Store], entries: Entries) -> list[Lost]:
     """Ids that retained commits name, that are not expired, and that nothing has."""
     known = {(name.operator, name.partition, name.id) for name in entries}
     floors: dict[tuple[int, int], int] = {}
-    for store in stores.values():
-        known |= {(*store.place, name.id) for name in store.files}
-        known |= {(*store.place, s.id) for s in store.snapshots if s.id is not None}
-        floors[store.place] = min(floors.get(store.place, store.floor), store.floor)
+    for store in stores:
+        known |= {(*store.partition, name.id) for name in store.files}
+        known |= {(*store.partition, s.id) for s in store.snapshots if s.id is not None}
+        floors[store.partition] = min(floors.get(store.partition, store.floor), store.floor)
     return [
         Lost(f"state/{n.operator}/{n.partition}/{commit.batch + 1}_{n.id}.changelog", commit.batch)
         for commit in checkpoint.retained.values()
         for n in commit.ids
-        if (n.operator, n.partition, n.id) not in known
-        and commit.batch + 1 >= floors.get((n.operator, n.partition), 0)
+        if n not in known and commit.batch + 1 >= floors.get((n.operator, n.partition), 0)
     ]

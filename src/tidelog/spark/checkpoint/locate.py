@@ -1,38 +1,36 @@
-"""Where every changelog that is needed is: the index says it, else the footers of segments.
+"""Where every changelog that is needed is (the index has it, else the footers of segments), and its
+bytes, read with few requests.
 
 Invariants: an entry made of footers has all its pieces, from number 0 to the last, or there is
-none; a damaged segment is named and hides no other.
+none; a damaged segment is named and hides no other; bytes that are returned passed every checksum
+and carry the name that was asked for.
 """
 
-from collections import defaultdict
+import asyncio
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tidelog.concurrency import Progress, gather_bounded, no_progress
-from tidelog.errors import ObjectNotFoundError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import (
-    SEGMENTS,
-    Checkpoint,
-    Entries,
-    committed_only,
-    indexed,
-)
+from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, UNREADABLE, Checkpoint, Entries
 from tidelog.spark.checkpoint.liveness import Assessment, assess
-from tidelog.spark.checkpoint.reading import UNREADABLE
-from tidelog.spark.format.block import framing_bytes
+from tidelog.spark.format.damage import BRING_BACK
 from tidelog.spark.format.index import IndexEntry, Piece
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.format.segment import FooterEntry, read_footer_at
+from tidelog.spark.format.segment import FooterEntry, framing_bytes, read_content, read_footer_at
 from tidelog.storage.port import ObjectStore
 
+CACHE_BYTES = 128 << 20
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Footers:
     """What the segments hold."""
 
-    entries: dict[ChangelogName, IndexEntry] = field(default_factory=dict)
+    entries: dict[ChangelogName, IndexEntry]
     """Where each complete changelog lies, by its name."""
-    damaged: dict[str, TidelogError] = field(default_factory=dict)
+    damaged: dict[str, TidelogError]
     """Segments whose footer cannot be read, by the name of the object."""
 
 
@@ -40,7 +38,7 @@ async def read_footers(
     store: ObjectStore, segments: Mapping[str, int], progress: Progress = no_progress
 ) -> Footers:
     """Read the footers of segments, given their lengths in bytes; one or two requests each."""
-    footers = Footers()
+    damaged: dict[str, TidelogError] = {}
     pieces: dict[ChangelogName, list[tuple[str, FooterEntry]]] = defaultdict(list)
 
     async def read(segment: str) -> None:
@@ -51,20 +49,18 @@ async def read_footers(
         except ObjectNotFoundError:
             pass  # removed since the listing: nothing needed it
         except UNREADABLE as error:
-            footers.damaged[where] = error
+            damaged[where] = error
 
     await gather_bounded(sorted(segments), read, progress)
-    for name, found in pieces.items():
-        entry = assembled(name, found)
-        if entry is not None:
-            footers.entries[name] = entry
-    return footers
+    found = (assembled(name, parts) for name, parts in pieces.items())
+    return Footers({entry.name: entry for entry in found if entry is not None}, damaged)
 
 
 def assembled(name: ChangelogName, found: Sequence[tuple[str, FooterEntry]]) -> IndexEntry | None:
     """The index entry that pieces of a changelog make; None if one is missing."""
     # An upload whose answer was lost may be there twice, under two names: either will do.
-    by_number = {entry.piece: (segment, entry) for segment, entry in sorted(found, key=_segment)}
+    in_order = sorted(found, key=lambda each: each[0])
+    by_number = {entry.piece: (segment, entry) for segment, entry in in_order}
     total = max(entry.pieces for _, entry in found)
     if total == 0 or set(by_number) != set(range(total)):
         return None
@@ -74,10 +70,6 @@ def assembled(name: ChangelogName, found: Sequence[tuple[str, FooterEntry]]) -> 
         bytes=sum(entry.length - framing_bytes(name) for _, entry in ordered),
         pieces=tuple(Piece(segment, entry.offset, entry.length) for segment, entry in ordered),
     )
-
-
-def _segment(found: tuple[str, FooterEntry]) -> str:
-    return found[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +90,99 @@ async def locate(
     all_footers: bool = False,
     progress: Progress = no_progress,
 ) -> Located:
-    """Find every changelog that is needed; reads footers if the index lacks one or
-    is damaged.
+    """Find every changelog that is needed; reads footers if the index lacks one or is damaged.
 
     `all_footers` reads them in any case. Raises what the store raises.
     """
-    known = indexed(checkpoint)
-    assessment = assess(checkpoint, known)
+    assessment = assess(checkpoint, checkpoint.indexed)
     enough = not (assessment.lost or checkpoint.damaged or all_footers)
     if enough or not checkpoint.segments:
-        return Located(assessment, known, None)
+        return Located(assessment, checkpoint.indexed, None)
     footers = await read_footers(store, checkpoint.segments, progress)
-    known = {**committed_only(checkpoint, footers.entries), **known}
+    newest = -1 if checkpoint.newest is None else checkpoint.newest
+    # Without attempts that were not committed, as far as commits say.
+    committed = {
+        name: entry
+        for name, entry in footers.entries.items()
+        if name.version <= newest + 1 and checkpoint.names(name)
+    }
+    known = {**committed, **checkpoint.indexed}
     return Located(assess(checkpoint, known), known, footers)
+
+
+class ChangelogReader:
+    """Reads changelogs by their index entries; a segment is fetched whole and kept for others.
+
+    Invariant: it holds at most `cache_bytes` of segments besides those that are being read.
+    """
+
+    def __init__(self, store: ObjectStore, cache_bytes: int = CACHE_BYTES) -> None:
+        self._store = store
+        self._limit = cache_bytes
+        self._segments: OrderedDict[str, asyncio.Task[bytes]] = OrderedDict()
+
+    async def read(self, entry: IndexEntry) -> bytes:
+        """The content of a changelog.
+
+        Raises RestoreError (a segment is gone), CorruptObjectError (truncated, damaged, or of
+        another changelog), FormatVersionError, and what the store raises.
+        """
+        parts = []
+        for number, piece in enumerate(entry.pieces):
+            data = await self._segment(piece.segment, entry)
+            block = data[piece.offset : piece.offset + piece.length]
+            pieces = len(entry.pieces) if number == len(entry.pieces) - 1 else 0
+            parts.append(read_content(block, entry.name, number, pieces, _where(piece)))
+        content = b"".join(parts)
+        if len(content) != entry.bytes:
+            raise CorruptObjectError(
+                f"changelog {entry.name.path} in {', '.join(map(_where, entry.pieces))}",
+                expected=f"{entry.bytes} bytes, as its index entry says",
+                found=f"{len(content)}",
+                action="run `tidelog spark rebuild-index`",
+                retry_safe=False,
+            )
+        return content
+
+    async def close(self) -> None:
+        """End what is being read."""
+        for task in self._segments.values():
+            task.cancel()
+        await asyncio.gather(*self._segments.values(), return_exceptions=True)
+        self._segments.clear()
+
+    async def _segment(self, segment: str, entry: IndexEntry) -> bytes:
+        task = self._segments.get(segment)
+        if task is None:
+            task = asyncio.ensure_future(self._store.get(SEGMENTS + segment))
+            self._segments[segment] = task
+        self._segments.move_to_end(segment)
+        try:
+            data = await asyncio.shield(task)
+        except ObjectNotFoundError as cause:
+            raise RestoreError(
+                f"segment {SEGMENTS}{segment}",
+                expected=f"an object with changelog {entry.name.path}",
+                found="nothing",
+                action=BRING_BACK,
+                retry_safe=False,
+            ) from cause
+        self._evict()
+        return data
+
+    def _evict(self) -> None:
+        read = {
+            name: len(task.result())
+            for name, task in self._segments.items()
+            if task.done() and not task.cancelled() and task.exception() is None
+        }
+        excess = sum(read.values()) - self._limit
+        for name, size in read.items():
+            if excess <= 0:
+                return
+            del self._segments[name]
+            excess -= size
+
+
+def _where(piece: Piece) -> str:
+    return f"{SEGMENTS}{piece.segment} at byte {piece.offset}"

@@ -1,9 +1,13 @@
-"""Segments of a Spark checkpoint, which the plug-in writes: read by their footers.
+"""Segments of a Spark checkpoint, which the plug-in writes: read by their footers, and block by
+block.
 
-Invariant: a footer is used only after its checksum has passed.
-Format: docs/internals/format.md, "Segments" and "Spark checkpoints".
+Invariants: a footer is used only after its checksum has passed; a block says itself whose bytes it
+holds, under its own checksum, so the bytes of another changelog or piece are never returned,
+whatever an index says. Format: docs/internals/format.md, "Segments", "Payload of kind 3" and "Spark
+checkpoints".
 """
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeVar
@@ -11,9 +15,9 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 
 from tidelog.changelog import segment as container
-from tidelog.changelog.block import BlockKind, corrupt, open_block
+from tidelog.changelog.block import CODEC_NONE, HEADER, Block, BlockKind, corrupt, open_block
 from tidelog.changelog.segment import TRAILER_BYTES, Segment, SegmentAuthor
-from tidelog.spark.format.block import checked, opened_piece
+from tidelog.errors import FormatVersionError
 from tidelog.spark.format.damage import damaged, spark_action
 from tidelog.spark.format.names import MAX_INT, ChangelogName
 from tidelog.storage.port import ObjectStore
@@ -24,6 +28,74 @@ TAIL_BYTES: Final = 64 << 10
 """How much of a segment's end the first request for its footer reads."""
 
 _Int = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
+_NAME_LENGTH: Final = struct.Struct("<H")
+_NUMBERS: Final = struct.Struct("<II")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a block says of itself; `pieces` is 0 unless it is the changelog's last piece."""
+
+    version: int
+    path: str
+    piece: int
+    pieces: int
+    content: bytes
+
+
+def framing_bytes(name: ChangelogName) -> int:
+    """Bytes of a block that are not content: header, and what the payload says of itself."""
+    return HEADER.size + _NAME_LENGTH.size + len(name.path.encode()) + _NUMBERS.size
+
+
+def read_content(block: bytes, name: ChangelogName, piece: int, pieces: int, where: str) -> bytes:
+    """The bytes of one piece of a changelog, from exactly its block.
+
+    Raises CorruptObjectError (damaged, truncated, or another changelog's or piece's block) and
+    FormatVersionError; `where` names object and place.
+    """
+    with spark_action(place=where):
+        opened = open_block(block, 0, where)
+    if opened.size != len(block):
+        raise damaged(where, f"a block of {len(block)} bytes", f"one of {opened.size}")
+    return _checked(_opened_piece(opened, where), name, piece, pieces, where).content
+
+
+def _opened_piece(block: Block, where: str) -> _Piece:
+    """What a block whose checksum has passed says of itself; raises as `read_content`."""
+    if block.kind is not BlockKind.SPARK_CHANGELOG or block.codec != CODEC_NONE:
+        expected = "a block of kind SPARK_CHANGELOG, codec 0"
+        raise FormatVersionError(
+            f"object {where}",
+            expected=expected,
+            found=f"{block.kind.name}, codec {block.codec}",
+            action="use the tidelog release that wrote it, or a newer one; nothing was changed",
+        )
+    payload = block.payload()
+    name_at = _NAME_LENGTH.size
+    (name_bytes,) = _NAME_LENGTH.unpack_from(payload) if len(payload) >= name_at else (0,)
+    content_at = name_at + name_bytes + _NUMBERS.size
+    if content_at > len(payload):
+        raise damaged(where, "a name and two numbers", f"{len(payload)} bytes of payload")
+    piece, pieces = _NUMBERS.unpack_from(payload, content_at - _NUMBERS.size)
+    path = payload[name_at : name_at + name_bytes].decode(errors="replace")
+    return _Piece(block.first, path, piece, pieces, payload[content_at:])
+
+
+def _checked(opened: _Piece, name: ChangelogName, piece: int, pieces: int, where: str) -> _Piece:
+    """The same piece; raises CorruptObjectError unless it is the one that is named."""
+    expected = name.version, name.path, piece, pieces
+    if (opened.version, opened.path, opened.piece, opened.pieces) != expected:
+        raise damaged(
+            where,
+            f"piece {piece} of {name.path}, {_of(pieces)}",
+            f"piece {opened.piece} of {opened.path}, {_of(opened.pieces)}",
+        )
+    return opened
+
+
+def _of(pieces: int) -> str:
+    return f"the last of {pieces}" if pieces else "more to follow"
 
 
 class SparkEntry(container.Entry, frozen=True, array_like=True):
@@ -61,8 +133,8 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
         place = f"{where} at byte {entry.offset}"
         with spark_action():
             opened = open_block(data, entry.offset, where)
-        block = opened_piece(opened, place)
-        checked(block, entry.name, entry.piece, entry.pieces, place)
+        block = _opened_piece(opened, place)
+        _checked(block, entry.name, entry.piece, entry.pieces, place)
     return segment.author, entries
 
 

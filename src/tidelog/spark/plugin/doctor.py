@@ -1,18 +1,18 @@
-"""Static checks: do a query's settings, its file system and the installed Spark give the
-guarantees of the plug-in?
+"""Static checks of `tidelog spark doctor`: do a query's settings, its file system and the installed
+Spark give the guarantees of the plug-in?
 
 Invariants: nothing is started, written or contacted; `check_settings` is a pure function. Settings
-that are absent count with the value Spark gives them.
+that are absent count with the value Spark gives them; a file system that is on no list here is
+never called safe.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from tidelog.errors import ConfigError
-from tidelog.spark.plugin.check_result import CheckResult, fail, ok, warn
-from tidelog.spark.plugin.filesystems import check_file_system
 from tidelog.spark.plugin.jar import cached_jar
 from tidelog.spark.plugin.options import OPTIONS, PREFIX, check_together, render
 from tidelog.spark.plugin.settings import (
@@ -28,22 +28,64 @@ from tidelog.spark.plugin.settings import (
 )
 from tidelog.spark.plugin.toolchain import OLDEST_JAVA, Spark, find_java, find_spark, java_version
 
+Conf = Mapping[str, str]
+"""Spark's settings by their full names."""
+
 SPECULATION: Final = "spark.speculation"
 CLASS_PATHS: Final = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
+PUT_SCHEMES: Final = PREFIX + "put.schemes"
+S3A_CONDITIONAL: Final = "spark.hadoop.fs.s3a.create.conditional.enabled"
+MASTER: Final = "spark.master"
+PACKAGES: Final = "spark.jars.packages"
+DEFAULT_FS: Final = "spark.hadoop.fs.defaultFS"
+
+S3A_SINCE: Final = (3, 4, 2)
+"""The first Hadoop whose S3A writes a file only if it is absent, in one request."""
 
 _HADOOP_JAR: Final = re.compile(r"hadoop-client-api-(\d+)\.(\d+)\.(\d+).*\.jar")
+_RENAMES: Final = frozenset(
+    {"file", "hdfs", "viewfs", "abfs", "abfss", "gs", "ofs", "o3fs", "maprfs"}
+)
+_NOT_ATOMIC: Final = frozenset(
+    {"s3", "s3n", "wasb", "wasbs", "swift", "oss", "cosn", "obs", "http"}
+)
+_FILE_SYSTEM: Final = "file-system"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of one check: fine, doubtful, or not safe; `action` is None when there is nothing
+    to do.
+    """
+
+    check: str
+    verdict: Literal["ok", "warn", "fail"]
+    found: str
+    action: str | None = None
+
+
+def ok(check: str, found: str) -> CheckResult:
+    """Nothing to do."""
+    return CheckResult(check, "ok", found)
+
+
+def warn(check: str, found: str, action: str) -> CheckResult:
+    """The result of a check that passes, although something may be not as intended."""
+    return CheckResult(check, "warn", found, action)
+
+
+def fail(check: str, found: str, action: str) -> CheckResult:
+    """The guarantees do not hold."""
+    return CheckResult(check, "fail", found, action)
 
 
 def check_settings(
-    conf: Mapping[str, str], url: str | None = None, spark: Spark | None = None
+    conf: Conf, url: str | None = None, spark: Spark | None = None
 ) -> list[CheckResult]:
     """Check the settings of a query, and with `url` those for its checkpoint's file system.
 
-    `conf` holds Spark's settings by their full names; `spark` is the installation that will run the
-    query, if it is known.
+    `spark` is the installation that will run the query, if it is known.
     """
-    jars = jar_names(spark) if spark else []
-    hadoop = hadoop_version(jars)
     results = [
         _plugin(conf),
         _jar(conf),
@@ -55,7 +97,8 @@ def check_settings(
         *_own_options(conf),
     ]
     if url is not None:
-        results += check_file_system(url, conf, hadoop, jars)
+        jars = sorted(p.name for p in (spark.home / "jars").glob("*.jar")) if spark else []
+        results += _file_system(url, conf, jars)
     return results
 
 
@@ -74,33 +117,25 @@ def check_installation(spark_home: Path | None = None) -> tuple[list[CheckResult
     return results, spark
 
 
-def jar_names(spark: Spark) -> list[str]:
-    """Names of the jars of an installation."""
-    return sorted(path.name for path in (spark.home / "jars").glob("*.jar"))
-
-
-def hadoop_version(jars: list[str]) -> tuple[int, ...] | None:
+def hadoop_version(jars: Sequence[str]) -> tuple[int, ...] | None:
     """Version of the Hadoop client among these jars."""
-    for name in jars:
-        match = _HADOOP_JAR.fullmatch(name)
-        if match:
-            return tuple(map(int, match.groups()))
-    return None
+    found = filter(None, map(_HADOOP_JAR.fullmatch, jars))
+    return next((tuple(map(int, match.groups())) for match in found), None)
 
 
-def is_true(conf: Mapping[str, str], key: str, default: bool = False) -> bool:
+def _is_true(conf: Conf, key: str, default: bool = False) -> bool:
     """A setting that is true or false, as Spark reads it."""
     return conf.get(key, str(default)).strip().lower() == "true"
 
 
-def _plugin(conf: Mapping[str, str]) -> CheckResult:
+def _plugin(conf: Conf) -> CheckResult:
     plugins = [part.strip() for part in conf.get(PLUGINS, "").split(",")]
     if PLUGIN_CLASS in plugins:
         return ok("plugin", f"{PLUGINS} has {PLUGIN_CLASS}")
     return fail("plugin", f"{PLUGINS} lacks it", f"add {PLUGIN_CLASS} to {PLUGINS}")
 
 
-def _jar(conf: Mapping[str, str]) -> CheckResult:
+def _jar(conf: Conf) -> CheckResult:
     for key in (JARS, *CLASS_PATHS):
         if "tidelog" in conf.get(key, ""):
             return ok("jar", f"{key} names it")
@@ -108,21 +143,21 @@ def _jar(conf: Mapping[str, str]) -> CheckResult:
     return warn("jar", f"no jar of tidelog in {JARS} or the extra class paths", action)
 
 
-def _class(check: str, conf: Mapping[str, str], key: str, expected: str) -> CheckResult:
+def _class(check: str, conf: Conf, key: str, expected: str) -> CheckResult:
     found = conf.get(key, "Spark's default").strip()
     if found == expected:
         return ok(check, expected)
     return fail(check, f"{key} is {found}", f"set {key}={expected}")
 
 
-def _changelog(conf: Mapping[str, str]) -> CheckResult:
-    if is_true(conf, CHANGELOG):
+def _changelog(conf: Conf) -> CheckResult:
+    if _is_true(conf, CHANGELOG):
         return ok("changelog", "changelog checkpointing is on")
     found = "changelog checkpointing is off: every commit uploads a snapshot"
     return fail("changelog", found, f"set {CHANGELOG}=true")
 
 
-def _format(conf: Mapping[str, str]) -> CheckResult:
+def _format(conf: Conf) -> CheckResult:
     found = conf.get(FORMAT, "1").strip()
     if found == "2":
         return ok("format", "checkpoint format 2: commits name what they need")
@@ -130,8 +165,8 @@ def _format(conf: Mapping[str, str]) -> CheckResult:
     return fail("format", reason, f"set {FORMAT}=2")
 
 
-def _speculation(conf: Mapping[str, str]) -> CheckResult:
-    if not is_true(conf, SPECULATION):
+def _speculation(conf: Conf) -> CheckResult:
+    if not _is_true(conf, SPECULATION):
         return ok("speculation", "off")
     if conf.get(FORMAT, "1").strip() == "2":
         return ok("speculation", "on; with checkpoint format 2 each attempt has its own names")
@@ -139,10 +174,9 @@ def _speculation(conf: Mapping[str, str]) -> CheckResult:
     return fail("speculation", found, f"set {FORMAT}=2 or {SPECULATION}=false")
 
 
-def _own_options(conf: Mapping[str, str]) -> list[CheckResult]:
+def _own_options(conf: Conf) -> list[CheckResult]:
     known = {option.key: option for option in OPTIONS}
-    results = []
-    valid = {}
+    results, valid = [], {}
     for key in sorted(key for key in conf if key.startswith(PREFIX)):
         if key not in known:
             action = f"correct the name; options are {', '.join(known)}"
@@ -176,11 +210,67 @@ def _compiled(spark: Spark) -> CheckResult:
         jar = cached_jar(spark)
     except ConfigError as error:
         return _from_error("compiled", error)
-    if jar is None:
-        return ok("compiled", "not yet; the first use compiles the plug-in within a minute")
-    return ok("compiled", str(jar))
+    return ok("compiled", str(jar or "not yet; the first use compiles the plug-in in a minute"))
 
 
 def _from_error(check: str, error: ConfigError) -> CheckResult:
     expected = f", expected {error.expected}" if error.expected else ""
     return fail(check, f"{error.what}: found {error.found}{expected}", error.action)
+
+
+def _file_system(url: str, conf: Conf, jars: Sequence[str]) -> list[CheckResult]:
+    """Whether checkpoints at `url` are written atomically; `jars` are the names of Spark's."""
+    scheme = (url if ":/" in url else conf.get(DEFAULT_FS, "file:///")).partition(":")[0].lower()
+    puts = {part.strip() for part in conf.get(PUT_SCHEMES, "s3a").split(",")} - {""}
+    results = [_unsafe_put(other) for other in sorted(puts - {"s3a"})]
+    if scheme == "s3a":
+        return results + _s3a(puts, conf, jars)
+    if scheme in puts:
+        return results
+    if scheme in _NOT_ATOMIC:
+        action = "use s3a:// for S3, or a file system whose rename is atomic"
+        return [*results, fail(_FILE_SYSTEM, f"{scheme}: a rename there is not atomic", action)]
+    if scheme not in _RENAMES:
+        found = f"{scheme}: not known to rename atomically"
+        action = "make sure that its rename is atomic and refuses a name that exists"
+        return [*results, warn(_FILE_SYSTEM, found, action)]
+    master = conf.get(MASTER, "local")
+    if scheme == "file" and not master.startswith("local"):
+        found = f"file: with {MASTER}={master}: several machines may write"
+        action = "make sure all of them mount the same directory"
+        return [*results, warn(_FILE_SYSTEM, found, action)]
+    return [*results, ok(_FILE_SYSTEM, f"{scheme}: files appear by rename")]
+
+
+def _unsafe_put(scheme: str) -> CheckResult:
+    return fail(
+        "put-schemes",
+        f"{scheme}: a plain write there can be seen half done or overwrite another's",
+        f"take {scheme} out of {PUT_SCHEMES}",
+    )
+
+
+def _s3a(puts: set[str], conf: Conf, jars: Sequence[str]) -> list[CheckResult]:
+    results, hadoop = [], hadoop_version(jars)
+    if "s3a" not in puts:
+        found = "s3a: files would appear by rename, which on S3 is a copy and not atomic"
+        results.append(fail(_FILE_SYSTEM, found, f"add s3a to {PUT_SCHEMES}"))
+    if not _is_true(conf, S3A_CONDITIONAL, default=True):
+        found = "s3a: conditional writes are switched off"
+        results.append(fail(_FILE_SYSTEM, found, f"set {S3A_CONDITIONAL}=true"))
+    if hadoop is not None and hadoop < S3A_SINCE:
+        found = f"s3a of Hadoop {_dotted(hadoop)}, which has no conditional writes"
+        results.append(fail(_FILE_SYSTEM, found, f"use Hadoop {_dotted(S3A_SINCE)} or later"))
+    if not results:
+        results.append(ok(_FILE_SYSTEM, "s3a: every file is one conditional PUT"))
+    named = ",".join([*jars, conf.get(JARS, ""), conf.get(PACKAGES, "")])
+    if "hadoop-aws" not in named and hadoop is not None:
+        package = f"org.apache.hadoop:hadoop-aws:{_dotted(hadoop)}"
+        found = f"hadoop-aws is neither among Spark's jars nor in {JARS} or {PACKAGES}"
+        action = f"set {PACKAGES}={package}, unless the cluster has it"
+        results.append(warn("hadoop-aws", found, action))
+    return results
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))

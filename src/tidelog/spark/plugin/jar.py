@@ -12,6 +12,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,9 @@ _JVM_OPTIONS: Final = ("-Xss8m", "-XX:TieredStopAtLevel=1")
 
 _MANIFEST: Final = b"Manifest-Version: 1.0\r\nCreated-By: tidelog\r\n\r\n"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+_PACKAGED: Final = Path(__file__).parents[1] / "native"
+_IN_SOURCE_TREE: Final = Path(__file__).parents[4] / "native" / "spark-state-store" / "src" / "main"
+_HASH_DIGITS: Final = 16
 
 
 def compile_jar(
@@ -93,13 +97,6 @@ def _compile(java: Path, sources: Sequence[Path], classpath: list[str], classes:
         sys.stderr.write(run.stdout)  # warnings
 
 
-__all__ = ["cached_jar", "compile_jar", "plugin_jar", "plugin_sources"]
-
-_PACKAGED: Final = Path(__file__).parents[1] / "native"
-_IN_SOURCE_TREE: Final = Path(__file__).parents[4] / "native" / "spark-state-store" / "src" / "main"
-_HASH_DIGITS: Final = 16
-
-
 def plugin_jar(
     spark_home: Path | None = None,
     *,
@@ -119,7 +116,7 @@ def plugin_jar(
     files = plugin_sources(spark, root)
     target = _cached_path(spark, root, files)
     if not target.is_file():
-        say = notify or _to_standard_error
+        say = notify or partial(print, file=sys.stderr, flush=True)
         say(f"tidelog: compiling the plug-in for Spark {spark.version} once ...")
         compile_jar(files, [], target, spark=spark)
         say(f"tidelog: {target}")
@@ -160,8 +157,3 @@ def _cached_path(spark: Spark, root: Path, files: Sequence[Path]) -> Path:
     key = digest.hexdigest()[:_HASH_DIGITS]
     name = f"tidelog-spark-{spark.version}-scala-{spark.scala}-{key}.jar"
     return cache_directory() / "spark" / name
-
-
-def _to_standard_error(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()

@@ -1,7 +1,7 @@
 """The plug-in's own options: names, defaults, and what values they take.
 
 Invariants: one table describes every option, for Python arguments, for the command line and for
-the settings; a value leaves here only in Spark's notation and only if the plug-in takes it.
+the settings; a value is passed on only in Spark's notation and only if the plug-in takes it.
 """
 
 import re
@@ -30,10 +30,9 @@ _SCHEMES: Final = re.compile(r"[a-z][a-z0-9+.-]*(,[a-z][a-z0-9+.-]*)*")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option; `spark.tidelog.<name>` in Spark's settings, `argument` in Python."""
+    """One option: `spark.tidelog.<name>` in Spark's settings."""
 
     name: str
-    argument: str
     default: str
     amount: Callable[[str], int | None]
     """What a text in Spark's notation comes to; None when it is no value of this option."""
@@ -44,6 +43,11 @@ class Option:
     def key(self) -> str:
         """The setting's full name."""
         return PREFIX + self.name
+
+    @property
+    def argument(self) -> str:
+        """The name in Python, such as `segment_max_age` for `segment.maxAge`."""
+        return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", self.name).replace(".", "_")
 
 
 def bytes_of(text: str) -> int | None:
@@ -71,7 +75,7 @@ def _positive(amount: Callable[[str], int | None]) -> Callable[[str], int | None
     return check
 
 
-def _whole(text: str) -> int | None:
+def _integer(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
@@ -88,51 +92,54 @@ _TIME: Final = (_positive(milliseconds_of), "a time above 0 with its unit, such 
 
 OPTIONS: Final = (
     Option(
-        *("segment.bytes", "segment_bytes", "8m", *_BYTES),
+        *("segment.bytes", "8m", *_BYTES),
         "A segment that has grown to this is uploaded while the batch still runs.",
     ),
     Option(
-        *("segment.linger", "segment_linger", "100ms", milliseconds_of),
-        *("a time with its unit, such as 10ms", "How long an idle executor waits for more."),
+        *("segment.linger", "100ms", milliseconds_of),
+        *(
+            "a time with its unit, such as 10ms",
+            "How long an executor without tasks of the query waits before it uploads.",
+        ),
     ),
     Option(
-        *("segment.maxAge", "segment_max_age", "10s", *_TIME),
+        *("segment.maxAge", "10s", *_TIME),
         "Bytes never wait longer than this for their upload to start.",
     ),
     Option(
-        *("changelog.pieceBytes", "changelog_piece_bytes", "4m", *_BYTES),
+        *("changelog.pieceBytes", "4m", *_BYTES),
         "Changelogs larger than this are uploaded in pieces while they grow.",
     ),
     Option(
-        *("inFlight.bytes", "in_flight_bytes", "256m", *_BYTES),
+        *("inFlight.bytes", "256m", *_BYTES),
         "Bytes an executor holds that are not durable yet; more makes its tasks wait.",
     ),
     Option(
-        *("upload.threads", "upload_threads", "4", _positive(_whole), "a number, 1 or more"),
+        *("upload.threads", "4", _positive(_integer), "a number, 1 or more"),
         "Uploads an executor runs at once.",
     ),
     Option(
-        *("upload.deadline", "upload_deadline", "60s", *_TIME),
+        *("upload.deadline", "60s", *_TIME),
         "How long an upload is retried before it has failed.",
     ),
     Option(
-        *("barrier.timeout", "barrier_timeout", "120s", *_TIME),
+        *("barrier.timeout", "120s", *_TIME),
         "How long the driver waits for a batch to become durable before the query fails.",
     ),
     Option(
-        *("snapshot.stagger", "snapshot_stagger", "true", _flag, "true or false"),
+        *("snapshot.stagger", "true", _flag, "true or false"),
         "Spread snapshots over batches, each state store at its own phase.",
     ),
     Option(
-        *("snapshot.interval", "snapshot_interval", "4min", milliseconds_of),
+        *("snapshot.interval", "4min", milliseconds_of),
         *("a time with its unit, such as 4min", "How rarely a store that commits often snapshots."),
     ),
     Option(
-        *("put.schemes", "put_schemes", "s3a", _schemes, "names of schemes joined by commas"),
+        *("put.schemes", "s3a", _schemes, "names of schemes joined by commas"),
         "File systems on which atomic files are one conditional PUT, not a rename.",
     ),
     Option(
-        *("cache.bytes", "cache_bytes", "64m", *_BYTES),
+        *("cache.bytes", "64m", *_BYTES),
         "Bytes of segments an executor keeps in memory while it restores.",
     ),
 )

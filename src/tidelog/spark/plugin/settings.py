@@ -1,21 +1,26 @@
 """The settings that turn the plug-in on, how users write them, and how they get into a session.
 
 Invariants: `settings` is a pure function of its arguments and the only place that knows which
-settings the plug-in needs; `configure` takes nothing away that the builder already holds; the last
-of several values of a key wins, as it does in Spark.
+settings the plug-in needs; `configure` takes nothing away that the builder already has; a session
+that it prepares never starts on a JVM that lacks the plug-in: Spark reads spark.jars into the
+driver's class path only when the JVM starts, and pyspark keeps the JVM of a stopped session.
 """
 
+import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tidelog.errors import ConfigError
+from tidelog.events import Event
 from tidelog.spark.plugin.jar import plugin_jar
-from tidelog.spark.plugin.jvm import check_running_context, end_jvm_without
 from tidelog.spark.plugin.options import OPTIONS, OptionValue, check_together, render
 from tidelog.spark.plugin.toolchain import default_home
+
+logger = logging.getLogger(__name__)
 
 PLUGINS: Final = "spark.plugins"
 JARS: Final = "spark.jars"
@@ -109,15 +114,15 @@ def configure(
     wrong option, no supported Spark or Java, a builder of Spark Connect, or a SparkContext or
     driver that already runs without the plug-in.
     """
-    held: Mapping[str, Any] = {**_defaults(spark_home), **getattr(builder, "_options", {})}
-    _refuse_connect(held)
-    check_running_context(PLUGINS, PLUGIN_CLASS)
+    before: Mapping[str, Any] = {**_defaults(spark_home), **getattr(builder, "_options", {})}
+    _refuse_connect(before)
+    _refuse_running_context()
     end_jvm_without(PLUGIN_CLASS)
     checked = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
     if jar is None:
         checked[JARS] = _jar_entry(plugin_jar(spark_home))
     for key, value in checked.items():
-        text = appended(held.get(key), value) if key in LISTS else value
+        text = appended(before.get(key), value) if key in LISTS else value
         builder.config(key, text)  # type: ignore[attr-defined]
     return builder
 
@@ -133,9 +138,9 @@ def _defaults(spark_home: Path | None) -> Mapping[str, str]:
     return read_properties(path) if path.is_file() else {}
 
 
-def appended(held: object, value: str) -> str:
-    """`held`, a setting of values joined by commas, with `value` among them."""
-    parts = [part.strip() for part in str(held or "").split(",") if part.strip()]
+def appended(before: object, value: str) -> str:
+    """`before`, a setting of values joined by commas, with `value` among them."""
+    parts = [part.strip() for part in str(before or "").split(",") if part.strip()]
     return ",".join(parts if value in parts else [*parts, value])
 
 
@@ -162,12 +167,12 @@ def _snapshot_period(batches: int) -> str:
     return str(batches)
 
 
-def _refuse_connect(held: Mapping[str, Any]) -> None:
-    if "spark.remote" in held:
+def _refuse_connect(options: Mapping[str, Any]) -> None:
+    if "spark.remote" in options:
         raise ConfigError(
             "session builder",
             expected="one that starts Spark in this process",
-            found=f"a client of {held['spark.remote']}",
+            found=f"a client of {options['spark.remote']}",
             action="start the Spark Connect server with the settings of `tidelog spark conf`",
         )
 
@@ -199,18 +204,61 @@ def read_properties(path: Path) -> dict[str, str]:
     return found
 
 
-def parse_arguments(arguments: Iterable[str]) -> dict[str, str]:
-    """Settings given as `key=value`; raises ConfigError for anything else."""
-    found = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not key or not equals:
-            raise ConfigError(
-                f"option --conf {argument.split(maxsplit=1)[0]!r}"
-                if argument.strip()
-                else "option --conf",
-                expected="name=value",
-                action="correct it",
-            )
-        found[key.strip()] = value.strip()
-    return found
+def _refuse_running_context() -> None:
+    """Plug-ins are started with the SparkContext: later it is too late."""
+    context = getattr(_pyspark_context(), "_active_spark_context", None)
+    plugins = PLUGIN_CLASS if context is None else context.getConf().get(PLUGINS, "")
+    if PLUGIN_CLASS not in plugins.split(","):
+        raise ConfigError(
+            "the SparkContext that runs in this process",
+            expected=f"{PLUGIN_CLASS} among its {PLUGINS}",
+            found=plugins or "no plug-in",
+            action="stop it, for example with spark.stop(), then build the session again",
+        )
+
+
+def end_jvm_without(plugin: str) -> None:
+    """End the JVM of a stopped session if it cannot load `plugin`; the next session starts one.
+
+    Raises ConfigError if that JVM is not this process's own, but that of spark-submit.
+    """
+    context = _pyspark_context()
+    gateway = getattr(context, "_gateway", None)
+    if gateway is None or _loads(gateway, plugin):
+        return
+    if getattr(gateway, "proc", None) is None:
+        raise ConfigError(
+            "the driver that spark-submit started",
+            expected=f"{plugin} on its class path",
+            found="no such class",
+            action="pass the settings of `tidelog spark conf` to spark-submit",
+        )
+    Event.JVM_ENDED.log(logger, plugin=plugin)
+    end_jvm(context)
+
+
+def end_jvm(context: Any) -> None:
+    """End the JVM that pyspark started in this process and wait until it has gone.
+
+    `context` is the class pyspark.SparkContext; no session may run.
+    """
+    gateway = context._gateway
+    context._gateway = context._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends when its standard input does
+    gateway.proc.wait()
+
+
+def _pyspark_context() -> Any:
+    return getattr(sys.modules.get("pyspark"), "SparkContext", None)
+
+
+def _loads(gateway: Any, name: str) -> bool:
+    from py4j.protocol import Py4JError  # noqa: PLC0415  (comes with pyspark)
+
+    java = gateway.jvm.java.lang
+    try:
+        java.Class.forName(name, False, java.Thread.currentThread().getContextClassLoader())
+    except Py4JError:
+        return False
+    return True

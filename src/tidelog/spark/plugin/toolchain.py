@@ -56,12 +56,13 @@ def find_spark(home: Path | None = None) -> Spark:
     it lacks its jars, or when its version is not supported.
     """
     spark = _spark_at(home or default_home())
+    newest = SUPPORTED_TEXT.rpartition(" ")[2]
     if release_of(spark.version) not in SUPPORTED:
         raise ConfigError(
             f"Spark at {spark.home}",
             expected=f"version {SUPPORTED_TEXT}",
             found=spark.version,
-            action=f"install a supported one, for example pip install 'pyspark=={_newest()}.*'",
+            action=f"install a supported one, for example pip install 'pyspark=={newest}.*'",
         )
     return spark
 
@@ -181,8 +182,3 @@ def _spark_at(home: Path) -> Spark:
             action="point SPARK_HOME to a full installation; pyspark-client has no Spark in it",
         )
     return Spark(home=home, version=core[2], scala=compiler[1])
-
-
-def _newest() -> str:
-    major, minor = SUPPORTED[-1]
-    return f"{major}.{minor}"

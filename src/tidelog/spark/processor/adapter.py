@@ -2,16 +2,19 @@
 
 Invariants: every call of the function has its key current, in the state and in the timers; nothing
 of an instance outlives its batch but its states; nothing here imports pyspark, whose objects come
-in as arguments.
+in as arguments. The function sees rows of tidelog with the columns it was promised, in their order,
+and structs within as rows too, as the embedded JSON source makes them. Every field of the output
+schema gets the value the function gave it, by name or, where it gave none, by position: Spark
+itself would fill a missing name with null and drop an unknown one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, UserFunctionError
 from tidelog.runtime.user_code import blame
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.rows import Shape, key_of, rows_of
 from tidelog.state.processor import (
     ExpiredTimerInfo,
     StatefulProcessor,
@@ -20,6 +23,56 @@ from tidelog.state.processor import (
     TimerValues,
 )
 from tidelog.state.schema.row import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The names within a type: of a struct's fields and what lies in them, or of elements."""
+
+    fields: tuple[str, ...] | None = None
+    """Names of the fields of a row; None for an array, a map and a scalar."""
+    inner: tuple["Shape", ...] = ()
+
+    def fit(self, value: Any) -> Any:
+        """The value with rows of exactly these names; raises UserFunctionError."""
+        if value is None or not self.inner:
+            return value
+        if self.fields is None:
+            (element,) = self.inner
+            return list(map(element.fit, value)) if isinstance(value, list | tuple) else value
+        values = self._in_order(value)
+        return Row.of(self.fields, (s.fit(v) for s, v in zip(self.inner, values, strict=True)))
+
+    def _in_order(self, value: Any) -> Sequence[Any]:
+        fields = self.fields or ()
+        names = value if isinstance(value, Mapping) else getattr(value, "_fields", ())
+        # A row of pyspark has its names elsewhere.
+        names = names or getattr(value, "__fields__", ())
+        if names:
+            if set(names) == set(fields) and len(names) == len(fields):
+                by_name = (
+                    value if isinstance(value, Mapping) else dict(zip(names, value, strict=True))
+                )
+                return [by_name[field] for field in fields]
+        elif isinstance(value, tuple) and len(value) == len(fields):
+            return value
+        raise UserFunctionError(
+            "an output row",
+            expected=f"the fields {', '.join(fields)}",
+            found=repr(value),
+            action="yield a Row with these fields, or change output_schema",
+        )
+
+
+def shape_of(data_type: Any) -> Shape:
+    """The shape of a `DataType` of pyspark."""
+    kind = data_type.typeName()
+    if kind == "struct":
+        inner = tuple(shape_of(field.dataType) for field in data_type.fields)
+        return Shape(tuple(data_type.names), inner)
+    if kind == "array":
+        return Shape(None, (shape_of(data_type.elementType),))
+    return Shape()
 
 
 class SparkProcessor:
@@ -50,11 +103,11 @@ class SparkProcessor:
         self, key: Iterable[Any], rows: Iterable[Any], timerValues: Any
     ) -> Iterator[Row]:
         """Rows of one key in this batch."""
-        user_key = key_of(key)
+        user_key = _key_of(key)
         self._handle.timers.use(user_key)
         with blame(f"{self._name}.handleInputRows"):
-            given = rows_of(rows, self._columns)
-            times = times_of(timerValues, self._time_mode)
+            given = _rows_of(rows, self._columns)
+            times = _times_of(timerValues, self._time_mode)
             for row in self._processor.handleInputRows(user_key, given, times) or ():
                 yield self._output.fit(row)
 
@@ -62,12 +115,12 @@ class SparkProcessor:
         self, key: Iterable[Any], timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[Row]:
         """A timer of a key; Spark removes it afterwards."""
-        user_key, time = key_of(key), expiredTimerInfo.getExpiryTimeInMs()
+        user_key, time = _key_of(key), expiredTimerInfo.getExpiryTimeInMs()
         self._handle.timers.use(user_key)
         if not self._handle.timers.fires(time):
             return
         with blame(f"{self._name}.handleExpiredTimer"):
-            times, info = times_of(timerValues, self._time_mode), ExpiredTimerInfo(time)
+            times, info = _times_of(timerValues, self._time_mode), ExpiredTimerInfo(time)
             for row in self._processor.handleExpiredTimer(user_key, times, info) or ():
                 yield self._output.fit(row)
 
@@ -77,7 +130,7 @@ class SparkProcessor:
             self._processor.close()
 
 
-class NoTimes(TimerValues):
+class _NoTimes(TimerValues):
     """The times in time mode 'none': Spark knows none, where the embedded runtime has a clock."""
 
     def getCurrentProcessingTimeInMs(self) -> int:
@@ -99,10 +152,10 @@ def initialized(factory: Callable[[], StatefulProcessor], handle: SparkHandle) -
     return processor
 
 
-def times_of(values: Any, time_mode: TimeMode) -> TimerValues:
+def _times_of(values: Any, time_mode: TimeMode) -> TimerValues:
     """Times of the batch; Spark's watermark is 0 where ours is unknown."""
     if time_mode == "none":
-        return NoTimes()
+        return _NoTimes()
     watermark = values.getCurrentWatermarkInMs()
     return TimerValues(values.getCurrentProcessingTimeInMs(), watermark if watermark > 0 else -1)
 
@@ -114,3 +167,27 @@ def _no_time(call: str) -> ConfigError:
         found="'none'",
         action="pass time_mode= to transform",
     )
+
+
+def _rows_of(rows: Iterable[Any], columns: Sequence[str]) -> Iterator[Row]:
+    """Rows of pyspark, cut to `columns`."""
+    at: list[int] | None = None
+    for row in rows:
+        if at is None:
+            # Spark puts the key's columns first, and adds the one with the event time.
+            names = list(row.__fields__)
+            at = [names.index(column) for column in columns]
+        yield Row.of(columns, (_nested(row[position]) for position in at))
+
+
+def _key_of(key: Iterable[Any]) -> tuple[Any, ...]:
+    """A grouping key; Spark may hand out binary as bytearray (`pyspark.binaryAsBytes`)."""
+    return tuple(bytes(part) if isinstance(part, bytearray) else part for part in key)
+
+
+def _nested(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Row.of(value, map(_nested, value.values()))
+    if hasattr(value, "__fields__"):
+        return Row.of(value.__fields__, map(_nested, value))
+    return list(map(_nested, value)) if isinstance(value, list) else value

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidelog.errors import ConfigError
-from tidelog.spark.processor.schema import spark_schema
 from tidelog.spark.processor.states import (
     SparkListState,
     SparkMapState,
     SparkValueState,
+    spark_schema,
 )
 from tidelog.state.handles.keyed import AggregatingState, In, Out, ReducingState, Row
 from tidelog.state.processor import TimeMode, created_late

@@ -10,9 +10,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tidelog.errors import ConfigError
-from tidelog.spark.processor.adapter import SparkProcessor, initialized
+from tidelog.spark.processor.adapter import SparkProcessor, initialized, shape_of
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.rows import shape_of
 from tidelog.state.processor import StatefulProcessor, TimeMode
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from tidelog.effects import Offload
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import SEGMENTS, STATE
-from tidelog.spark.format.block import read_content
 from tidelog.spark.format.changelog import Changelog, read_changelog
 from tidelog.spark.format.damage import damaged
 from tidelog.spark.format.index import IndexEntry, Piece
+from tidelog.spark.format.segment import read_content
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.query.files import CheckedFiles, missing
 

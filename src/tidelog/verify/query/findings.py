@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.errors import TidelogError
-from tidelog.spark.format.codec import UnreadableCodecError
+from tidelog.spark.format.changelog import UnreadableCodecError
 from tidelog.verify.findings import Check, finding_of
 
 FALL_BACK: Final = (

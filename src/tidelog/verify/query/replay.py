@@ -9,8 +9,7 @@ from typing import Final
 
 from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.errors import RestoreError, TidelogError
-from tidelog.spark.format.changelog import Changelog
-from tidelog.spark.format.codec import UnreadableCodecError
+from tidelog.spark.format.changelog import Changelog, UnreadableCodecError
 from tidelog.spark.format.damage import damaged
 from tidelog.verify.findings import Check
 from tidelog.verify.fingerprint import Fingerprint

@@ -19,10 +19,10 @@ from tidelog.spark.checkpoint.checkpoint import (
     STATE,
     Checkpoint,
     Entries,
-    indexed,
 )
-from tidelog.spark.checkpoint.commits import BRING_BACK, NamedId
+from tidelog.spark.checkpoint.commits import NamedId
 from tidelog.spark.checkpoint.locate import Located
+from tidelog.spark.format.damage import BRING_BACK
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP, roll_up_name
 from tidelog.verify.findings import Check, finding_of
 
@@ -125,7 +125,7 @@ def _absent(name: str, batch: int) -> Finding:
 
 def _index(checkpoint: Checkpoint, located: Located) -> Iterator[Finding]:
     """Live changelogs that no index names: found by the footers of segments, which is slow."""
-    told = indexed(checkpoint)
+    told = checkpoint.indexed
     found: dict[str, int] = defaultdict(int)
     for entry in located.assessment.live:
         if entry.name not in told:

@@ -11,11 +11,17 @@ from tidelog.checkpoint.finding import Findings, without_changes
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, SEGMENTS, STATE, Checkpoint
+from tidelog.spark.checkpoint.checkpoint import (
+    COMMITS,
+    OFFSETS,
+    SEGMENTS,
+    STATE,
+    Checkpoint,
+    read_checkpoint,
+)
 from tidelog.spark.checkpoint.commits import read_offsets
 from tidelog.spark.checkpoint.liveness import KEPT_LONGER
 from tidelog.spark.checkpoint.locate import locate
-from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.findings import NO_OBJECT

@@ -63,16 +63,6 @@ def _distinct_keys(batches: list[Batch]) -> list[Row]:
     return ordered([{"k": key} for key in {record["k"] for record in records(batches)}])
 
 
-def _distinct_in_time(sources: Sources) -> DataFrame:
-    rounded = with_time(sources.stream()).dropDuplicates(["k", "ts"])
-    return rounded.select("k", "t")
-
-
-def _distinct_times(batches: list[Batch]) -> list[Row]:
-    pairs = {(record["k"], record["t"]) for record in records(batches)}
-    return ordered([{"k": key, "t": time} for key, time in pairs])
-
-
 def _distinct_within(sources: Sources) -> DataFrame:
     return with_time(sources.stream(), delay_s=1000).dropDuplicatesWithinWatermark(["k"])[["k"]]
 
@@ -102,23 +92,9 @@ TOTALS = Query(
 QUERIES = [
     TOTALS,
     Query(
-        "totals_complete",
-        _totals,
-        lambda: single(events(seed=2)),
-        totals_of,
-        mode="complete",
-        key=("k",),
-    ),
-    Query(
         "clumsy_totals", _clumsy_totals, lambda: single(events(seed=6)), totals_of, "update", ("k",)
     ),
     Query("distinct", _distinct, _without_late, _distinct_keys),
-    Query(
-        "distinct_with_watermark",
-        _distinct_in_time,
-        lambda: single(events(seed=4, ends=True)),
-        _distinct_times,
-    ),
     Query("distinct_within_watermark", _distinct_within, _without_late, _distinct_keys),
     Query("limit", _limited, lambda: single(events(seed=5)), _only_hundred),
 ]

@@ -86,48 +86,15 @@ def _left_outer(batches: list[Batch]) -> list[Row]:
     return _joined(batches, outer=True)
 
 
-def _then_counted(sources: Sources) -> DataFrame:
-    left, right = _sides(sources)
-    joined = left.join(right, F.expr("k = rk and lts = rts"))
-    return (
-        joined.groupBy(F.window("lts", "10 seconds").alias("w"), "k")
-        .agg(F.count("*").alias("n"))
-        .select(F.col("w.start").cast("long").alias("start"), "k", "n")
-    )
-
-
-def _counted(batches: list[Batch]) -> list[Row]:
-    right = records(batches, "right")
-    n: dict[tuple[int, str], int] = {}
-    for row in records(batches, "left"):
-        same = sum(other["k"] == row["k"] and other["t"] == row["t"] for other in right)
-        if same:
-            at = (row["t"] // 10 * 10, row["k"])
-            n[at] = n.get(at, 0) + same
-    return ordered([{"start": start, "k": key, "n": count} for (start, key), count in n.items()])
-
-
 QUERIES = [
     *(
-        Query(
-            f"inner_join_format_{version}",
-            _join("inner"),
-            lambda: batches_of(21),
-            _inner,
-            settings={FORMAT: str(version)},
+        Query(f"{name}_format_{version}", _join(how), batches, expected, settings=state_format)
+        for name, how, batches, expected in (
+            ("inner_join", "inner", lambda: batches_of(21), _inner),
+            ("left_outer_join", "left_outer", lambda: batches_of(23), _left_outer),
         )
         for version in FORMATS
-    ),
-    *(
-        Query(
-            f"left_outer_join_format_{version}",
-            _join("left_outer"),
-            lambda: batches_of(23),
-            _left_outer,
-            settings={FORMAT: str(version)},
-        )
-        for version in FORMATS
+        for state_format in [{FORMAT: str(version)}]
     ),
     Query("join_by_a_processor", _by_processor, lambda: batches_of(27), _inner),
-    Query("join_then_windows", _then_counted, lambda: batches_of(25), _counted),
 ]

@@ -1,13 +1,17 @@
-"""transformWithState: value, list and map state, timers, and state that expires."""
+"""transformWithState (value, list and map state, timers, state that expires), and
+applyInPandasWithState with an event time timeout.
+"""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from tests.spark.support.place import Row as PlainRow
+from tests.spark.support.place import Row
 from tests.spark.support.zoo.query import (
     END,
     LATE,
@@ -24,6 +28,7 @@ from tests.spark.support.zoo.query import (
 
 OUTPUT = "k string, n long, odd long, distinct long, expired long"
 TIMER_MS = 5_000_000
+TIMEOUT_MS = 5_000_000
 HOUR_MS = 3_600_000
 
 ONLY_WITH_DATA = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
@@ -70,13 +75,6 @@ class PandasTallies(Tallies):
         yield pd.DataFrame({"k": [key[0]], **{k: [v] for k, v in self.tally(values).items()}})
 
 
-class RowTallies(Tallies):
-    def handleInputRows(  # type: ignore[override]
-        self, key: Any, rows: Iterator[Row], timerValues: Any
-    ) -> Iterator[Row]:
-        yield Row(k=key[0], **self.tally([row["v"] for row in rows]))
-
-
 class Farewell(StatefulProcessor):
     """Emits a key's count when its timer ends; every record moves the timer."""
 
@@ -113,15 +111,7 @@ def _tallies_in_pandas(sources: Sources) -> DataFrame:
     )
 
 
-def _tallies_in_rows(sources: Sources) -> DataFrame:
-    return (
-        sources.stream()
-        .groupBy("k")
-        .transformWithState(RowTallies(), OUTPUT, "Update", "ProcessingTime")
-    )
-
-
-def _tallies_of(batches: list[Batch]) -> dict[tuple[str, ...], PlainRow]:
+def _tallies_of(batches: list[Batch]) -> dict[tuple[str, ...], Row]:
     found: dict[str, list[int]] = {}
     for record in records(batches):
         found.setdefault(record["k"], []).append(record["v"])
@@ -146,16 +136,54 @@ def _farewells(sources: Sources) -> DataFrame:
     )
 
 
-def _farewells_of(batches: list[Batch]) -> list[PlainRow]:
+def _farewells_of(batches: list[Batch]) -> list[Row]:
     n: dict[str, int] = {}
     for record in records(batches):
         n[record["k"]] = n.get(record["k"], 0) + 1
     return ordered([{"k": key, "n": count} for key, count in n.items() if key not in (END, LATE)])
 
 
-def _no_late() -> list[Batch]:
-    made = events(seed=43, ends=True)
+def _no_late(seed: int) -> list[Batch]:
+    made = events(seed=seed, ends=True)
     return [{"events": [row for row in rows if row["k"] != LATE]} for rows in made]
+
+
+def _until_timeout(
+    key: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
+    """Counts until the key has been silent for a long time; then emits the count."""
+    n, total = state.getOption or (0, 0)
+    if state.hasTimedOut:
+        state.remove()
+        yield pd.DataFrame({"k": [key[0]], "n": [n], "total": [total]})
+        return
+    for frame in frames:
+        n += len(frame)
+        total += int(frame["v"].sum())
+    state.update((n, total))
+    state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + TIMEOUT_MS)
+
+
+def _with_timeout(sources: Sources) -> DataFrame:
+    return (
+        with_time(sources.stream())
+        .groupBy("k")
+        .applyInPandasWithState(
+            _until_timeout,
+            outputStructType="k string, n long, total long",
+            stateStructType="n long, total long",
+            outputMode="append",
+            timeoutConf=GroupStateTimeout.EventTimeTimeout,
+        )
+    )
+
+
+def _counted(batches: list[Batch]) -> list[Row]:
+    n: Counter[Any] = Counter(record["k"] for record in records(batches))
+    total: Counter[Any] = Counter()
+    for record in records(batches):
+        total[record["k"]] += record["v"]
+    return ordered([{"k": key, "n": n[key], "total": total[key]} for key in n])
 
 
 TALLIES = Query(
@@ -169,14 +197,6 @@ TALLIES = Query(
 )
 QUERIES = [
     TALLIES,
-    Query(
-        "transform_with_state_in_rows",
-        _tallies_in_rows,
-        lambda: single(events(seed=42)),
-        _tallies_of,
-        mode="update",
-        key=("k",),
-        settings=ONLY_WITH_DATA,
-    ),
-    Query("transform_with_state_timers", _farewells, _no_late, _farewells_of),
+    Query("apply_in_pandas_with_state", _with_timeout, lambda: _no_late(31), _counted),
+    Query("transform_with_state_timers", _farewells, lambda: _no_late(43), _farewells_of),
 ]

@@ -10,7 +10,6 @@ from tests.spark.support.zoo.query import (
     Batch,
     Query,
     Sources,
-    by_key,
     events,
     ordered,
     records,
@@ -21,30 +20,22 @@ from tests.spark.support.zoo.query import (
 GAP_S = 4
 
 
-def _per_window(frame: DataFrame, *window: str) -> DataFrame:
+def _tumbling(sources: Sources) -> DataFrame:
     return (
-        frame.groupBy(F.window("ts", *window).alias("w"), "k")
+        with_time(sources.stream())
+        .groupBy(F.window("ts", "10 seconds").alias("w"), "k")
         .agg(F.count("*").alias("n"), F.sum("v").alias("sum"))
         .select(F.col("w.start").cast("long").alias("start"), "k", "n", "sum")
     )
 
 
-def _tumbling(sources: Sources) -> DataFrame:
-    return _per_window(with_time(sources.stream()), "10 seconds")
-
-
-def _sliding(sources: Sources) -> DataFrame:
-    return _per_window(with_time(sources.stream()), "10 seconds", "5 seconds")
-
-
-def _windows_of(batches: list[Batch], slide: int) -> list[Row]:
+def _windows_of(batches: list[Batch]) -> list[Row]:
     n: Counter[tuple[int, str]] = Counter()
     total: Counter[tuple[int, str]] = Counter()
     for record in records(batches):
-        last = record["t"] // slide * slide
-        for start in range(last, record["t"] - 10, -slide):
-            n[start, record["k"]] += 1
-            total[start, record["k"]] += record["v"]
+        start = record["t"] // 10 * 10
+        n[start, record["k"]] += 1
+        total[start, record["k"]] += record["v"]
     return ordered(
         [{"start": at, "k": key, "n": n[at, key], "sum": total[at, key]} for at, key in n]
     )
@@ -103,15 +94,7 @@ QUERIES = [
         "tumbling_windows",
         _tumbling,
         lambda: single(events(seed=11, ends=True)),
-        lambda batches: _windows_of(batches, slide=10),
-    ),
-    Query(
-        "sliding_windows",
-        _sliding,
-        lambda: single(events(seed=12, ends=True)),
-        lambda batches: by_key(_windows_of(batches, slide=5), "start", "k"),
-        mode="update",
-        key=("start", "k"),
+        _windows_of,
     ),
     Query(
         "session_windows",

@@ -1,15 +1,26 @@
-"""Spark's changelogs: what is not exactly one is refused by name."""
+"""Spark's changelogs: those that the installed Spark writes are decoded, whatever their version and
+codec, and what is not exactly one is refused by name.
+
+`SparkChangelogs.scala` writes them with Spark's own classes.
+"""
 
 import struct
 import sys
+from pathlib import Path
 
 import pytest
 import xxhash
 import zstandard
 
+from tests.unit.spark.scala_checks import ScalaChecks
 from tidelog.errors import ConfigError, CorruptObjectError, FormatVersionError
-from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
-from tidelog.spark.format.codec import decompress
+from tidelog.spark.format.changelog import (
+    LineageItem,
+    Record,
+    RecordKind,
+    decompress,
+    read_changelog,
+)
 
 END = struct.pack(">i", -1)
 
@@ -122,3 +133,56 @@ def test_without_its_libraries_lz4_is_refused_with_what_to_install(
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r"^c, compressed with lz4.*tidelog\[spark\]"):
         decompress(LZ4_END, "c")
+
+
+RECORDS = 400
+
+
+@pytest.fixture(scope="session")
+def written(scala_checks: ScalaChecks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of changelogs, `<codec>-v<version>[-empty].changelog`."""
+    folder = tmp_path_factory.mktemp("changelogs")
+    scala_checks.run("format.SparkChangelogs", folder)
+    return folder
+
+
+def value(number: int) -> bytes:
+    """As `SparkChangelogs.value`."""
+    if number % 8 < 4:
+        return bytes([number % 256]) * (number * 10)
+    state, out = number, bytearray()
+    for _ in range(number * 10):
+        state = (state * 1_103_515_245 + 12_345) % 2**32
+        out.append(state >> 16 & 0xFF)
+    return bytes(out)
+
+
+def record(number: int, *, typed: bool) -> Record:
+    key = f"key-{number}".encode()
+    if number % 4 == 1:
+        return Record(RecordKind.DELETE, key, None)
+    if number % 4 == 2 and typed:
+        return Record(RecordKind.MERGE, key, value(number))
+    return Record(RecordKind.PUT, key, value(number))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize(("suffix", "records"), [("", RECORDS), ("-empty", 0)])
+def test_every_record_of_spark_is_decoded_and_the_lineage(
+    written: Path, codec: str, version: int, suffix: str, records: int
+) -> None:
+    path = written / f"{codec}-v{version}{suffix}.changelog"
+    changelog = read_changelog(path.read_bytes(), path.name)
+    assert (changelog.version, changelog.codec) == (version, codec)
+    typed = version in (2, 4)
+    assert changelog.records == tuple(record(number, typed=typed) for number in range(records))
+    lineage = (LineageItem(7, "seven"), LineageItem(8, "eight")) if version > 2 else ()
+    assert changelog.lineage == lineage
+
+
+@pytest.mark.parametrize("codec", ["snappy", "lzf"])
+def test_a_codec_that_is_not_read_is_refused_by_its_name(written: Path, codec: str) -> None:
+    path = written / f"{codec}-v3.changelog"
+    with pytest.raises(ConfigError, match=rf"{path.name}.*found {codec}"):
+        read_changelog(path.read_bytes(), path.name)

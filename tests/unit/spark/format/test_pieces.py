@@ -1,8 +1,10 @@
-"""Pieces of changelogs in blocks and segments: nobody gets another's bytes."""
+"""Names of changelogs, and their pieces in blocks and segments: none is read as another."""
 
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.golden import golden_spark as golden
 from tests.support.spark_segments import NewPiece, pack_pieces, seal_piece
@@ -10,13 +12,57 @@ from tidelog.changelog.block import BlockKind, seal_metadata, seal_opaque
 from tidelog.changelog.segment import BlockGroup, pack
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import SeqNo
-from tidelog.spark.format.block import framing_bytes, read_content
-from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.format.segment import read_footer, read_footer_at
+from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
+from tidelog.spark.format.segment import (
+    framing_bytes,
+    read_content,
+    read_footer,
+    read_footer_at,
+)
 from tidelog.storage.memory import MemoryStore
 
+PARTS = st.text(min_size=1).filter(lambda text: "/" not in text)
+NAMES = st.builds(
+    ChangelogName,
+    operator=st.integers(0, 2**63 - 1),
+    partition=st.integers(0, 2**31 - 1),
+    store=PARTS,
+    version=st.integers(0, 2**63 - 1),
+    id=PARTS,
+)
+
+
+@given(NAMES)
+def test_a_name_is_parsed_back_from_its_path(name: ChangelogName) -> None:
+    assert ChangelogName.parse(name.path) == name
+    assert ChangelogName.of(name.directory, name.version, name.id) == name
+
+
+def test_objects_have_fixed_names_and_the_default_store_has_no_directory() -> None:
+    assert ChangelogName.parse("0/3/12_a.changelog") == ChangelogName(0, 3, "default", 12, "a")
+    assert ChangelogName.parse("1/3/left/12_a.changelog") == ChangelogName(1, 3, "left", 12, "a")
+    assert segment_name("0a1b2c3d", "1", 7) == "0a1b2c3d-1-00000007.seg"
+    assert (roll_up_name(19), roll_up_name(20)) == ("0000000010.json", "0000000020.json")
+    with pytest.raises(InvariantError, match="batch number from 0"):
+        roll_up_name(-1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("0/3/12.changelog", "0/3/12_a.zip", "0/3/12_.changelog", "03/3/12_a.changelog"),
+        *("0/3/default/12_a.changelog", "0/3/a/b/12_a.changelog", "0/99999999999/12_a.changelog"),
+        *("0/3/99999999999999999999_a.changelog", "x/0/3/12_a.changelog"),
+        *("0/_metadata/12_a.changelog", "0/\u0663/12_a.changelog"),
+    ],
+)
+def test_other_files_are_not_taken_for_changelogs(path: str) -> None:
+    assert ChangelogName.parse(path) is None
+    assert ChangelogName.of("0/3", 12, "a/1_b") is None
+
+
 NAME = ChangelogName(0, 3, "default", 12, "a")
-WHERE = "a.seg at byte 44"
+WHERE = "a.seg at byte 2316"
 BLOCK = seal_piece(NAME, 1, 0, b"content").data
 
 
@@ -54,33 +100,33 @@ def test_every_flipped_bit_and_truncation_of_a_block_is_found() -> None:
             read_content(damaged, NAME, 1, 0, WHERE)
 
 
-def test_damage_and_a_newer_format_are_said_to_be_where_the_block_lies() -> None:
-    where = "a.seg at byte 2316"
-    hurt = BLOCK[:-1] + bytes([BLOCK[-1] ^ 1])
-    with pytest.raises(CorruptObjectError) as damage:
-        read_content(hurt, NAME, 1, 0, where)
-    assert damage.value.what == "object a.seg at byte 2316 is damaged"
-    newer = BLOCK[:4] + bytes([9]) + BLOCK[5:]
-    with pytest.raises(FormatVersionError) as version:
-        read_content(newer, NAME, 1, 0, where)
-    assert version.value.what == "object a.seg at byte 2316"
-
-
-def test_damage_says_what_to_do_for_a_spark_query() -> None:
-    with pytest.raises(CorruptObjectError, match="restart the query from a batch"):
-        read_content(BLOCK[:-1], NAME, 1, 0, WHERE)
-
-
-def test_a_block_of_another_kind_is_refused() -> None:
-    with pytest.raises(FormatVersionError, match="found METADATA"):
-        read_content(seal_metadata(b"states", SeqNo(12)).data, NAME, 0, 1, WHERE)
-
-
-@pytest.mark.parametrize("payload", [b"", b"\xff", b"\xff\xffname"])
-def test_a_payload_too_short_for_its_name_is_refused(payload: bytes) -> None:
-    block = seal_opaque(BlockKind.SPARK_CHANGELOG, payload, 1, SeqNo(12), compression_level=0)
-    with pytest.raises(CorruptObjectError, match="a name and two numbers"):
-        read_content(block.data, NAME, 0, 1, WHERE)
+@pytest.mark.parametrize(
+    ("block", "error", "message"),
+    [
+        (
+            BLOCK[:-1] + bytes([BLOCK[-1] ^ 1]),
+            CorruptObjectError,
+            "^object a.seg at byte 2316 is damaged;.*restart the query from a batch",
+        ),
+        (BLOCK[:4] + bytes([9]) + BLOCK[5:], FormatVersionError, "^object a.seg at byte 2316;"),
+        (seal_metadata(b"states", SeqNo(12)).data, FormatVersionError, "found METADATA"),
+        *(
+            (
+                seal_opaque(
+                    BlockKind.SPARK_CHANGELOG, payload, 1, SeqNo(12), compression_level=0
+                ).data,
+                CorruptObjectError,
+                "a name and two numbers",
+            )
+            for payload in (b"", b"\xff", b"\xff\xffname")
+        ),
+    ],
+)
+def test_damage_and_newer_formats_say_where_they_are_and_what_to_do_for_a_query(
+    block: bytes, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        read_content(block, NAME, 1, 0, WHERE)
 
 
 @pytest.mark.parametrize(("piece", "pieces"), [(-1, 0), (0, 2), (3, 3)])
@@ -98,14 +144,11 @@ def footer_at(data: bytes, size: int | None = None) -> object:
     return asyncio.run(read())
 
 
-def test_a_footer_is_read_from_the_segments_end() -> None:
-    assert footer_at(golden.SEGMENT) == read_footer(golden.SEGMENT, "a.seg")[1]
-
-
-def test_a_footer_longer_than_the_first_request_is_read_whole() -> None:
+def test_a_footer_is_read_from_the_segments_end_also_if_it_takes_two_requests() -> None:
     names = [ChangelogName(0, 3, "default", version, "a" * 36) for version in range(3000)]
-    data, _ = pack_pieces(golden.AUTHOR, "a.seg", [NewPiece(name, 0, 1, b"x") for name in names])
-    assert footer_at(data) == read_footer(data, "a.seg")[1]
+    long, _ = pack_pieces(golden.AUTHOR, "a.seg", [NewPiece(name, 0, 1, b"x") for name in names])
+    for data in (golden.SEGMENT, long):
+        assert footer_at(data) == read_footer(data, "a.seg")[1]
 
 
 @pytest.mark.parametrize("size", [0, 10, 67, len(golden.SEGMENT) - 1, len(golden.SEGMENT) + 1])

@@ -21,8 +21,7 @@ from tidelog.examples.sessions import Sessions
 from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.process import Process
-from tidelog.spark.processor.adapter import SparkProcessor
-from tidelog.spark.processor.rows import Shape
+from tidelog.spark.processor.adapter import Shape, SparkProcessor
 from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.processor import StatefulProcessor

@@ -1,55 +1,64 @@
 """What means something else on Spark is refused; timers behave as embedded."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.unit.spark.processor.fake import Expiry, Handle, Query, SparkRow, Times
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
-from tidelog.spark.processor.adapter import SparkProcessor
+from tidelog.spark.processor.adapter import Shape, SparkProcessor
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.rows import Shape
 from tidelog.state.processor import StatefulProcessor, TimeMode
 from tidelog.state.schema.row import Row
 
 ANY = Shape()
 
 
-@pytest.mark.parametrize("mode", ["none", "event"])
-def test_state_that_expires_needs_processing_time(mode: TimeMode) -> None:
-    handle = SparkHandle(Handle(), mode)
-    with pytest.raises(ConfigError, match=r"state 'brief' with a TTL.*time_mode='processing'"):
-        handle.getValueState("brief", "n int", 1_000)
-    SparkHandle(Handle(), "processing").getMapState("brief", "n int", "n int", 1_000)
-
-
-@pytest.mark.parametrize("ttl", [0, -1])
-def test_a_ttl_of_nothing_is_refused_because_spark_takes_it_for_none(ttl: int) -> None:
-    with pytest.raises(ConfigError, match="TTL of state 'brief'"):
-        SparkHandle(Handle(), "processing").getListState("brief", "n int", ttl)
-
-
-@pytest.mark.parametrize("name", ["", "default", "_mine", "$mine", " mine", "taken"])
-def test_a_name_that_spark_reserves_is_refused(name: str) -> None:
-    handle = SparkHandle(Handle(), "none")
-    handle.getValueState("taken", "n int")
-    with pytest.raises(ConfigError, match="Next: rename it"):
-        handle.getListState(name, "n int")
-
-
-def test_a_state_is_defined_in_init_only() -> None:
-    handle = SparkHandle(Handle(), "none")
+def late(handle: SparkHandle) -> None:
     handle.initialized()
-    with pytest.raises(StateSchemaError, match="within init"):
-        handle.getValueState("late", "n int")
+    handle.getValueState("late", "n int")
 
 
-def test_delete_if_exists_is_refused_because_it_takes_the_state_of_all_keys() -> None:
-    handle = SparkHandle(Handle(), "none")
-    handle.getValueState("mine", "n int")
-    with pytest.raises(ConfigError, match="state of all keys on Spark"):
-        handle.deleteIfExists("mine")
+@pytest.mark.parametrize(
+    ("mode", "define", "message"),
+    [
+        *(
+            (
+                mode,
+                lambda handle: handle.getValueState("brief", "n int", 1_000),
+                r"state 'brief' with a TTL.*time_mode='processing'",
+            )
+            for mode in ("none", "event")
+        ),
+        *(
+            (
+                "processing",
+                lambda handle, ttl=ttl: handle.getListState("brief", "n int", ttl),
+                "TTL of state 'brief'",
+            )
+            for ttl in (0, -1)
+        ),
+        *(
+            (
+                "none",
+                lambda handle, name=name: handle.getListState(name, "n int"),
+                "Next: rename it",
+            )
+            for name in ("", "default", "_mine", "$mine", " mine", "taken")
+        ),
+        ("none", late, "within init"),
+        ("none", lambda handle: handle.deleteIfExists("taken"), "state of all keys on Spark"),
+    ],
+)
+def test_a_state_that_would_be_another_on_spark_is_refused(
+    mode: TimeMode, define: Callable[[SparkHandle], object], message: str
+) -> None:
+    handle = SparkHandle(Handle(), mode)
+    handle.getValueState("taken", "n int")
+    with pytest.raises((ConfigError, StateSchemaError), match=message):
+        define(handle)
+    SparkHandle(Handle(), "processing").getMapState("brief", "n int", "n int", 1_000)
 
 
 def test_without_a_time_mode_there_are_neither_timers_nor_times() -> None:

@@ -2,101 +2,62 @@
 
 import inspect
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tidelog.errors import ConfigError, UserFunctionError
 from tidelog.spark import transform
-from tidelog.spark.processor.schema import _CHANGED, KEPT
+from tidelog.spark.processor.states import _CHANGED, KEPT
 from tidelog.spark.processor.transform import KEY_TYPES
 from tidelog.state.processor import StatefulProcessor
 
 
-@dataclass
-class Type:
-    text: str
-
-    def simpleString(self) -> str:
-        return self.text
-
-
-@dataclass
-class Column:
-    name: str
-    dataType: Type
-
-
-@dataclass
-class Schema:
-    fields: list[Column]
-
-
-@dataclass
-class Frame:
+def frame(*again: str, streaming: bool = True) -> Any:
     """As much of a streaming data frame as the checks look at; anything else fails the test."""
-
-    types: dict[str, str] = field(
-        default_factory=lambda: {"k": "string", "at": "bigint", "ts": "timestamp"}
-    )
-    isStreaming: bool = True
-    again: tuple[str, ...] = ()
-
-    @property
-    def schema(self) -> Schema:
-        return Schema([Column(name, Type(text)) for name, text in self.types.items()])
-
-    @property
-    def columns(self) -> list[str]:
-        return [*self.types, *self.again]
+    types = {"k": "string", "at": "bigint", "ts": "timestamp"}
+    fields = [
+        SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=lambda text=text: text))
+        for name, text in types.items()
+    ]
+    schema = SimpleNamespace(fields=fields)
+    return SimpleNamespace(isStreaming=streaming, schema=schema, columns=[*types, *again])
 
 
-class Nothing(StatefulProcessor):
-    def init(self, handle: Any) -> None:
-        pass
+def function(init: Callable[[Any], object]) -> type[StatefulProcessor]:
+    """One that does this in `init`."""
 
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
-        return iter(())
+    class Made(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            init(handle)
 
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+            return iter(())
 
-class Brief(Nothing):
-    def init(self, handle: Any) -> None:
-        handle.getMapState("brief", "n int", "n int", 1_000)
-
-
-class Stamped(Nothing):
-    def init(self, handle: Any) -> None:
-        handle.getValueState("last", "at timestamp")
+    return Made
 
 
-class Ticking(Nothing):
-    def init(self, handle: Any) -> None:
-        handle.registerTimer(1)
+NOTHING = function(lambda handle: None)
+BRIEF = function(lambda handle: handle.getMapState("brief", "n int", "n int", 1_000))
+STAMPED = function(lambda handle: handle.getValueState("last", "at timestamp"))
+TICKING = function(lambda handle: handle.registerTimer(1))
+HASTY = function(lambda handle: handle.getValueState("count", "n int").update((0,)))
+BROKEN = function(lambda handle: Path("no such file").read_bytes())
 
 
-class Broken(Nothing):
-    def init(self, handle: Any) -> None:
-        raise ValueError("no such file")
-
-
-class Hasty(Nothing):
-    def init(self, handle: Any) -> None:
-        handle.getValueState("count", "n int").update((0,))
-
-
-def build(processor: Any = Nothing, **options: Any) -> Any:
-    frame = options.pop("df", Frame())
-    return transform(frame, processor, **{"key": "k", "output_schema": "n int", **options})
+def build(processor: Any = NOTHING, **options: Any) -> Any:
+    df = options.pop("df", frame())
+    return transform(df, processor, **{"key": "k", "output_schema": "n int", **options})
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"df": Frame(isStreaming=False)}, "readStream"),
-        ({"df": Frame(again=("at",))}, "found k, at, ts, at.*Next: rename or drop"),
+        ({"df": frame(streaming=False)}, "readStream"),
+        ({"df": frame("at")}, "found k, at, ts, at.*Next: rename or drop"),
         ({"key": "other"}, "key 'other'.*only the columns k, at, ts"),
         ({"key": ["k", "ts"]}, "key 'ts'.*found timestamp"),
         ({"key": []}, "key ''"),
@@ -106,11 +67,11 @@ def build(processor: Any = Nothing, **options: Any) -> Any:
         ({"event_time": "ts", "time_mode": "event"}, "bigint.*found timestamp.*unix_millis"),
         ({"event_time": "no", "time_mode": "event"}, "only the columns"),
         ({"event_time": "at", "time_mode": "event", "max_delay_ms": -1}, "max_delay_ms"),
-        ({"processor": Brief}, "state 'brief' with a TTL"),
-        ({"processor": Brief, "time_mode": "event"}, "state 'brief' with a TTL"),
-        ({"processor": Hasty}, "update of state 'count' in init"),
-        ({"processor": Ticking, "time_mode": "event"}, "registerTimer of the handle in init"),
-        ({"processor": Stamped}, "field 'at' of state 'last'.*time zone"),
+        ({"processor": BRIEF}, "state 'brief' with a TTL"),
+        ({"processor": BRIEF, "time_mode": "event"}, "state 'brief' with a TTL"),
+        ({"processor": HASTY}, "update of state 'count' in init"),
+        ({"processor": TICKING, "time_mode": "event"}, "registerTimer of the handle in init"),
+        ({"processor": STAMPED}, "field 'at' of state 'last'.*time zone"),
     ],
 )
 def test_a_query_that_would_behave_otherwise_is_refused(
@@ -121,8 +82,8 @@ def test_a_query_that_would_behave_otherwise_is_refused(
 
 
 def test_an_init_that_fails_is_an_error_that_names_it() -> None:
-    with pytest.raises(UserFunctionError, match=r"Broken.init.*no such file"):
-        build(Broken)
+    with pytest.raises(UserFunctionError, match=r"Made.init.*no such file"):
+        build(BROKEN)
 
 
 def test_packages_that_spark_needs_and_that_are_missing_are_named(

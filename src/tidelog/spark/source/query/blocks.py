@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from tidelog.changelog.block import HEADER
-from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Checkpoint, indexed
-from tidelog.spark.checkpoint.reading import read_checkpoint
-from tidelog.spark.checkpoint.summary import summarize_batches
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Checkpoint, read_checkpoint
+from tidelog.spark.checkpoint.inspection import summarize_batches
 from tidelog.spark.format.segment import FooterEntry, read_footer_at
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.parts import Listing, Part, Request
@@ -46,7 +45,7 @@ that batch in milliseconds since the epoch, None where it is not known."""
 def _committed(checkpoint: Checkpoint, started: Mapping[int, int | None]) -> Mapping[str, _Batches]:
     """What the index names, by segment."""
     batches: dict[str, dict[int, tuple[int, int | None]]] = defaultdict(dict)
-    for name, entry in indexed(checkpoint).items():
+    for name, entry in checkpoint.indexed.items():
         batch = name.version - 1
         for piece in entry.pieces:
             batches[piece.segment][piece.offset] = batch, started.get(batch)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.checkpoint import SEGMENTS, STATE
-from tidelog.spark.checkpoint.contents import ChangelogReader
-from tidelog.spark.checkpoint.summary import stored_bytes
+from tidelog.spark.checkpoint.inspection import stored_bytes
+from tidelog.spark.checkpoint.locate import ChangelogReader
 from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName

@@ -6,9 +6,8 @@ Invariant: a commit or an index that cannot be read is said in `error`, and hide
 from collections.abc import Sequence
 
 from tidelog.errors import TidelogError
-from tidelog.spark.checkpoint.checkpoint import COMMITS, Checkpoint
-from tidelog.spark.checkpoint.reading import read_checkpoint
-from tidelog.spark.checkpoint.summary import BatchSummary, summarize_batches
+from tidelog.spark.checkpoint.checkpoint import COMMITS, Checkpoint, read_checkpoint
+from tidelog.spark.checkpoint.inspection import BatchSummary, summarize_batches
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage.port import ObjectStore

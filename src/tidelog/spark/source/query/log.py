@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import Checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.checkpoint import Checkpoint, read_checkpoint, require_checkpoint
 from tidelog.spark.checkpoint.liveness import Lost
 from tidelog.spark.checkpoint.locate import locate
-from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.source.filters import Intervals

@@ -16,10 +16,9 @@ from tidelog.spark.checkpoint.checkpoint import (
     SEGMENTS,
     STATE,
     Checkpoint,
-    indexed,
     is_sidecar,
+    read_checkpoint,
 )
-from tidelog.spark.checkpoint.reading import read_checkpoint
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.parts import Listing, Part, Request
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -50,7 +49,7 @@ async def _rows(store: ObjectStore) -> list[Row]:
 def segment_users(checkpoint: Checkpoint) -> Mapping[str, Sequence[int]]:
     """The batches that have changelogs in a segment, ascending, by the segment's name."""
     users: dict[str, set[int]] = defaultdict(set)
-    for name, entry in indexed(checkpoint).items():
+    for name, entry in checkpoint.indexed.items():
         for piece in entry.pieces:
             users[SEGMENTS + piece.segment].add(name.version - 1)
     return {segment: sorted(batches) for segment, batches in users.items()}

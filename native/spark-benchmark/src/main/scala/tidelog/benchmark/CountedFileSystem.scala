@@ -16,7 +16,7 @@ import org.apache.hadoop.fs.Options.CreateFileOptionKeys.FS_OPTION_CREATE_CONDIT
 import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.util.Progressable
 
-/** Local files behind requests that are counted and have the manners of S3.
+/** Local files reached by requests that are counted and behave like S3.
   *
   * `counted:///a/b` is the local file `/a/b`. A file appears whole when its stream is closed: one
   * PUT, conditional in the request itself unless it may overwrite. A rename is two requests, a copy
@@ -30,13 +30,13 @@ import org.apache.hadoop.util.Progressable
 class CountedFileSystem extends FileSystem {
   import CountedFileSystem._
 
-  private var manners = Manners(0, 0, 0, 0)
+  private var profile = LatencyProfile(0, 0, 0, 0)
   private var working = new Path("counted:///")
 
   override def initialize(name: URI, conf: Configuration): Unit = {
     super.initialize(name, conf)
     setConf(conf)
-    manners = Manners.of(conf)
+    profile = LatencyProfile.of(conf)
   }
 
   override def getScheme: String = Scheme
@@ -141,7 +141,7 @@ class CountedFileSystem extends FileSystem {
     Gate.pass(path)
     request("put", path)
     Requests.addBytes("put", path, bytes.length.toLong)
-    Network.transfer(bytes.length.toLong, manners, Requests.uploaded)
+    Network.transfer(bytes.length.toLong, profile, Requests.uploaded)
     val target = local(path)
     Files.createDirectories(target.getParent)
     val unfinished = target.resolveSibling(Unfinished + UUID.randomUUID)
@@ -162,14 +162,14 @@ class CountedFileSystem extends FileSystem {
 
   private def download(path: Path, bytes: Long): Unit = {
     Requests.addBytes("get", path, bytes)
-    Network.transfer(bytes, manners, _ => ())
+    Network.transfer(bytes, profile, _ => ())
   }
 
   private def request(kind: String, path: Path): Unit = request(kind, path, latencyOf = kind)
 
   private def request(kind: String, path: Path, latencyOf: String): Unit = {
     Requests.add(kind, path)
-    Network.await(latencyOf, manners)
+    Network.await(latencyOf, profile)
   }
 
   private def statusOf(path: Path): Option[FileStatus] = {

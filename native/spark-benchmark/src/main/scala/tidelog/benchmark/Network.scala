@@ -22,31 +22,31 @@ object Network {
   def nowMs: Long = (now * 1e3).toLong
 
   /** Returns when the next request of a kind has had its latency. */
-  def await(kind: String, manners: Manners): Unit = {
+  def await(kind: String, profile: LatencyProfile): Unit = {
     val number = numbers.getAndIncrement(Kinds.indexOf(kind))
-    if (manners.latencyMs > 0) {
-      sleep(StoreLatency.ms(manners.latencyMs, manners.seed, kind, number) / 1e3)
+    if (profile.latencyMs > 0) {
+      sleep(StoreLatency.ms(profile.latencyMs, profile.seed, kind, number) / 1e3)
     }
   }
 
   /** Returns when the bytes are through; says of each chunk that it is. */
-  def transfer(bytes: Long, manners: Manners, through: Long => Unit): Unit =
-    if (manners.transferSeconds == 0) through(bytes)
+  def transfer(bytes: Long, profile: LatencyProfile, through: Long => Unit): Unit =
+    if (profile.transferSeconds == 0) through(bytes)
     else {
       var (left, ended) = (bytes, now)
       while (left > 0) {
         val chunk = left.min(Chunk)
         // From the end of the chunk before, not from this thread's late awakening.
-        ended = reserve(chunk, ended, manners) + chunk * manners.transferSeconds
+        ended = reserve(chunk, ended, profile) + chunk * profile.transferSeconds
         left -= chunk
         sleep(ended - now)
         through(chunk)
       }
     }
 
-  private def reserve(chunk: Long, earliest: Double, manners: Manners): Double = synchronized {
+  private def reserve(chunk: Long, earliest: Double, profile: LatencyProfile): Double = synchronized {
     val start = earliest.max(freeAt)
-    freeAt = start + chunk * manners.linkSeconds
+    freeAt = start + chunk * profile.linkSeconds
     start
   }
 

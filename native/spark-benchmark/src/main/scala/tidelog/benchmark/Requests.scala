@@ -12,7 +12,7 @@ import org.apache.hadoop.fs.Path
 /** The requests to `counted://` of this JVM, by what they ask for and by the class of the file.
   *
   * Invariant: a mark holds everything counted before the PUT of `commits/N` was answered, so the
-  * difference of two marks is exactly the batches between them, plus what ran beside them.
+  * difference of two marks is exactly the batches between them, plus what ran at the same time.
   */
 object Requests {
   private final class Sum {

@@ -2,7 +2,7 @@ package tidelog.spark
 
 import org.apache.spark.SparkConf
 
-/** What a user can set about the plug-in; all under `spark.tidelog.`, documented in docs/guides/spark.md.
+/** What a user can set about the plug-in; all under `spark.tidelog.`, documented in docs/reference/spark-plugin.md.
   *
   * Invariant: read once per JVM from the application's SparkConf, so driver and executors agree.
   *

@@ -13,7 +13,7 @@ import org.apache.spark.sql.streaming.StreamingQueryListener.{
 import tidelog.spark.driver.DriverSide
 
 /** Logs one line of JSON for every committed batch, at level INFO; set it in
-  * `spark.sql.streaming.streamingQueryListeners`. docs/guides/spark.md has the line's fields.
+  * `spark.sql.streaming.streamingQueryListeners`. docs/reference/spark-plugin.md has the line's fields.
   */
 class TidelogBatchListener extends StreamingQueryListener with Logging {
   private val logged = TrieMap.empty[java.util.UUID, Long]

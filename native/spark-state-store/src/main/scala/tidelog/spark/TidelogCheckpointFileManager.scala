@@ -18,8 +18,8 @@ import tidelog.spark.driver.{CommitStream, DriverSide}
 import tidelog.spark.executor.{ExecutorSide, RunningTasks, Writer}
 import tidelog.spark.format.{ChangelogName, IndexEntry}
 import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, MadeChecksum, SegmentCache}
-import tidelog.spark.layout.{CheckpointRoot, Place}
-import tidelog.spark.layout.Place.{Changelog, ChangelogChecksum, Commit, Other}
+import tidelog.spark.layout.{CheckpointRoot, PathKind}
+import tidelog.spark.layout.PathKind.{Changelog, ChangelogChecksum, Commit, Other}
 import tidelog.spark.snapshot.{SnapshotScheduler, SnapshotTurn}
 import tidelog.spark.storage.AtomicFiles
 
@@ -43,7 +43,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   private val files = AtomicFiles.open(path, conf)
 
   override def createAtomic(file: Path, overwrite: Boolean): CancellableFSDataOutputStream =
-    Place.of(file) match {
+    PathKind.of(file) match {
       case Changelog(root, name) => createChangelog(file, at(root), name)
       case _: ChangelogChecksum => new Discarded
       case Commit(root, batch) => createCommit(file, at(root), batch, overwrite)
@@ -52,7 +52,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
         files.createAtomic(file, overwrite)
     }
 
-  override def open(file: Path): FSDataInputStream = Place.of(file) match {
+  override def open(file: Path): FSDataInputStream = PathKind.of(file) match {
     case Changelog(root, name) => openChangelog(file, at(root), name)
     case ChangelogChecksum(root, name) if inLog(root, name) =>
       MadeChecksum.of(openChangelog(file, at(root), name))
@@ -60,7 +60,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   }
 
   override def list(directory: Path, filter: PathFilter): Array[FileStatus] =
-    Place.storeDirectory(directory) match {
+    PathKind.storeDirectory(directory) match {
       // Most listings look for snapshots only: they need no index.
       case Some(store) if filter.accept(new Path(directory, AnyChangelog)) =>
         val virtual = index(at(store.root)).directory(store.directory).map(status(directory, _))
@@ -69,7 +69,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       case _ => files.manager.list(directory, filter)
     }
 
-  override def exists(file: Path): Boolean = Place.of(file) match {
+  override def exists(file: Path): Boolean = PathKind.of(file) match {
     case Changelog(root, name) =>
       val reader = index(at(root))
       // Ids are new in every task: before its batch is committed, none of them has a file.
@@ -80,7 +80,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
     case _ => files.exists(file)
   }
 
-  override def delete(file: Path): Unit = Place.of(file) match {
+  override def delete(file: Path): Unit = PathKind.of(file) match {
     case Changelog(root, name) => deleteChangelog(file, at(root), name)
     case ChangelogChecksum(root, name) if inLog(root, name) => ()
     case Commit(root, batch) =>

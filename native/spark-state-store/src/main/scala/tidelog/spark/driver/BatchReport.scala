@@ -18,7 +18,7 @@ final case class BatchReport(
     kept: HouseKept) {
   def batch: Long = gathered.index.last
 
-  /** One line of JSON; docs/guides/spark.md has its fields. */
+  /** One line of JSON; docs/reference/spark-plugin.md has its fields. */
   def json: String = {
     val (index, uploads) = (gathered.index, gathered.uploads)
     val times = uploads.map(upload => math.round(upload.elapsedNs / 1e3) / 1e3).sorted
@@ -74,6 +74,6 @@ final class BatchReports {
 
 private object BatchReports {
 
-  /** A listener hears of a batch within seconds. */
+  /** A listener is called within seconds of a batch. */
   private val Kept = 1000
 }

@@ -69,7 +69,7 @@ final class Collector(
       index = index.delete(unreported)
       unreported = Vector.empty
     }
-    tidy()
+    removeUnneeded()
     figures.live(index.segments.size.toLong, index.storedBytes)
   }
 
@@ -168,7 +168,7 @@ final class Collector(
     }
   }
 
-  private def tidy(): Unit = {
+  private def removeUnneeded(): Unit = {
     index.dueWindows
       .filter(first => (first until first + ObjectNames.BatchesPerRollUp).forall(known))
       .foreach(first => attempt(s"roll-up of batch $first")(writeRollUp(first)))

@@ -11,7 +11,7 @@ import tidelog.spark.index.CommitFile
 import tidelog.spark.storage.AtomicFiles
 
 /** The stream Spark writes `commits/N` to: the barrier of the batch. A query without state names
-  * no ids and has no barrier; `withoutState` hears of its commit.
+  * no ids and has no barrier; `withoutState` runs after its commit.
   *
   * Invariants: the file appears only after everything it names is durable, and with its index; a
   * `close` that throws has published nothing, so the batch runs again.

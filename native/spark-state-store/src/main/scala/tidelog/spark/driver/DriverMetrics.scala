@@ -8,7 +8,7 @@ import com.codahale.metrics.{Gauge, MetricRegistry}
 import tidelog.spark.executor.ExecutorMetrics
 
 /** The driver's figures in Spark's metrics system, under the plug-in's name; the table in
-  * docs/guides/spark.md has all names.
+  * docs/reference/spark-plugin.md has all names.
   *
   * Invariant: no name is also one of `ExecutorMetrics`, because in local mode both are registered
   * under one name.

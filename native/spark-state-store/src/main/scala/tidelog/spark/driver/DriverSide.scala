@@ -15,7 +15,7 @@ import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Answer, Deleted, Message, Poll, SegmentDurable, UploadFailed}
 import tidelog.spark.storage.AtomicFiles
 
-/** The plug-in in the driver: hears the executors and holds the barriers.
+/** The plug-in in the driver: receives from executors and keeps the barriers.
   *
   * Invariants: `receive` never blocks on a store, because all executors wait in one line for it;
   * an executor counts as alive from its first message until Spark has removed it; nothing that
@@ -171,7 +171,7 @@ final class DriverSide(
 
   private def answer(poll: Poll): AnyRef = {
     if (poll.figures.nonEmpty && !gone.contains(poll.executor)) {
-      sums.said(poll.executor, poll.figures)
+      sums.report(poll.executor, poll.figures)
     }
     poll.acknowledged.foreach { case (root, ticket) =>
       checkpoint(CheckpointRoot(root)).foreach(_.acknowledge(poll.executor, ticket))

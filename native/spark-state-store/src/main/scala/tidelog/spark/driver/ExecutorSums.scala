@@ -17,7 +17,7 @@ final class ExecutorSums {
     gone.getOrElse(name, 0L) + latest.valuesIterator.map(_.getOrElse(name, 0L)).sum
   }
 
-  def said(executor: String, figures: Map[String, Long]): Unit = synchronized {
+  def report(executor: String, figures: Map[String, Long]): Unit = synchronized {
     latest = latest.updated(executor, latest.getOrElse(executor, Map.empty) ++ figures)
   }
 

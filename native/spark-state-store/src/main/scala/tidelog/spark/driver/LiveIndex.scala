@@ -36,8 +36,8 @@ final case class LiveIndex(
     copy(segments = segments.updated(segment, use))
   }
 
-  /** A batch was committed now. If it is not the next one, somebody has set the query back (or has
-    * emptied the directory): what lay behind it is not committed any more.
+  /** A batch was committed now. If it is not the next one, the query was set back (or the
+    * directory emptied): what came after it is not committed any more.
     */
   def publish(batch: Long, entries: Iterable[IndexEntry]): LiveIndex = {
     val (kept, undone) = batches.partition { case (other, _) => other < batch }

@@ -8,7 +8,7 @@ import tidelog.spark.index.SegmentCache
 import tidelog.spark.snapshot.SnapshotTurn
 
 /** An executor's figures in Spark's metrics system, under the plug-in's name; the table in
-  * docs/guides/spark.md has all names.
+  * docs/reference/spark-plugin.md has all names.
   *
   * Sizes in bytes, times in milliseconds unless the name says otherwise.
   */

@@ -25,7 +25,7 @@ final case class Writer(run: String, query: Option[String])
 /** The plug-in in an executor's JVM: one segment log per checkpoint, one line to the driver.
   *
   * Invariants: `ask` reaches the driver this JVM belongs to, or throws; nothing that was said of a
-  * checkpoint before a run of its query began is told to the driver after that.
+  * checkpoint before a run of its query began is reported to the driver after that.
   */
 final class ExecutorSide(
     author: Author,

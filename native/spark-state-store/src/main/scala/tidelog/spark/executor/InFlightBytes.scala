@@ -5,7 +5,7 @@ package tidelog.spark.executor
   * Invariant: more than `limit` bytes are in flight only if one hand-over alone is larger.
   */
 final class InFlightBytes(limit: Long) {
-  private var held = 0L
+  private var inFlight = 0L
   private var waitedNs = 0L
 
   /** Takes the room, waiting while there is none; `full` runs once before the first wait. */
@@ -17,18 +17,18 @@ final class InFlightBytes(limit: Long) {
   }
 
   def release(bytes: Long): Unit = synchronized {
-    held -= bytes
+    inFlight -= bytes
     notifyAll()
   }
 
-  def bytes: Long = synchronized(held)
+  def bytes: Long = synchronized(inFlight)
 
   /** Milliseconds tasks have waited here since the start, summed over tasks. */
   def waitedMs: Long = synchronized(waitedNs / 1000000)
 
   private def tryAcquire(bytes: Long): Boolean = synchronized {
-    val fits = held == 0 || held + bytes <= limit
-    if (fits) held += bytes
+    val fits = inFlight == 0 || inFlight + bytes <= limit
+    if (fits) inFlight += bytes
     fits
   }
 

@@ -4,7 +4,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.spark.TaskContext
 
-/** The tasks that run on this executor, by query; told by Spark when each starts and ends.
+/** The tasks that run on this executor, by query; Spark says when each starts and ends.
   *
   * Invariant: every task that is noted is also ended, however it ends.
   *

@@ -37,7 +37,7 @@ final class LogServices(
 /** The segment log of one executor for one checkpoint: packs the changelogs of all partitions.
   *
   * Invariants: every piece handed over is in exactly one segment; every segment ends durable or
-  * failed, and the driver is told which; a barrier is acknowledged only when everything handed
+  * failed, and the driver gets to know which; a barrier is acknowledged only when everything handed
   * over before it has ended so.
   *
   * @param tasks the tasks of the query that writes the checkpoint
@@ -172,7 +172,7 @@ final class SegmentLog(
 
   private def end(segment: OpenSegment, message: Message): Unit = {
     services.inFlight.release(segment.parts.map(_.bytes.toLong).sum)
-    // The driver hears of it before it can hear that nothing is under way.
+    // The driver gets it before it can get to know that nothing is under way.
     try services.report(message)
     finally synchronized(outstanding -= segment.counter)
   }
@@ -180,7 +180,7 @@ final class SegmentLog(
   private def nowMs: Long = RunningTasks.nowMs
 }
 
-/** A barrier the driver has told of, and the first segment counter behind it. */
+/** A barrier the driver has announced, and the first segment counter after it. */
 private final case class SeenBarrier(ticket: Long, counter: Long)
 
 /** A piece in a segment. */

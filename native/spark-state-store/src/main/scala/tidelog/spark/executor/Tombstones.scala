@@ -3,7 +3,7 @@ package tidelog.spark.executor
 import tidelog.spark.format.ChangelogName
 import tidelog.spark.layout.CheckpointRoot
 
-/** Changelogs that Spark has deleted and the driver has not been told of.
+/** Changelogs that Spark has deleted and the driver does not know yet.
   *
   * Losing some is harmless: Spark lists them again and deletes them again.
   */

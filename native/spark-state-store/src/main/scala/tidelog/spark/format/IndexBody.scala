@@ -60,7 +60,7 @@ private[format] final class IndexBody(where: String) {
     Piece(segments(segment.toInt)._1, offset, length.toInt)
   }
 
-  /** The elements of an array; those of a later release behind the known ones do no harm. */
+  /** The elements of an array; those of a later release after the known ones do no harm. */
   private def elements(node: JsonNode, what: String, atLeast: Int): Vector[JsonNode] =
     if (node.isArray && node.size >= atLeast) node.elements.asScala.toVector
     else throw wrong(s"$what: an array of $atLeast or more", node.toString)

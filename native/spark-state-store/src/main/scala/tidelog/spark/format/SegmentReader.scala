@@ -83,7 +83,7 @@ object SegmentReader {
     val in = new MsgPack.Reader(footer)
     try {
       val entries = Vector.fill(in.array())(entry(in))
-      if (!in.atEnd) throw new MsgPack.Malformed("bytes behind it")
+      if (!in.atEnd) throw new MsgPack.Malformed("bytes after it")
       entries
     } catch {
       case error: MsgPack.Malformed =>

@@ -106,7 +106,7 @@ final class IndexReader(
   private def remembered(name: ChangelogName): Option[IndexEntry] =
     batches.get(name.batch).flatMap(_.get(name))
 
-  // Requests are made under the lock: whoever else asks waits for the same answer.
+  // Requests are made under the lock: another thread that asks waits for the same answer.
   private def findStored(name: ChangelogName, fresh: Boolean): Option[IndexEntry] = synchronized {
     val batch = name.batch
     if (!batches.contains(batch) && (fresh || !absentLately(batch))) {
@@ -219,7 +219,7 @@ object IndexReaders {
   private val readers = new ConcurrentHashMap[(CheckpointRoot, String), WeakReference[IndexReader]]
 
   def of(root: CheckpointRoot, run: String, files: => AtomicFiles): IndexReader = synchronized {
-    Option(readers.get((root, run))).flatMap(held => Option(held.get)).getOrElse {
+    Option(readers.get((root, run))).flatMap(known => Option(known.get)).getOrElse {
       readers.values.removeIf(_.get == null)
       val reader = new IndexReader(root, files)
       readers.put((root, run), new WeakReference(reader))
@@ -229,7 +229,7 @@ object IndexReaders {
 
   /** Tells the readers of a checkpoint what this JVM has stored; never waits for a request. */
   def learn(root: CheckpointRoot)(durable: SegmentDurable): Unit =
-    readers.asScala.foreach { case ((one, _), held) =>
-      if (one == root) Option(held.get).foreach(_.learn(durable))
+    readers.asScala.foreach { case ((one, _), known) =>
+      if (one == root) Option(known.get).foreach(_.learn(durable))
     }
 }

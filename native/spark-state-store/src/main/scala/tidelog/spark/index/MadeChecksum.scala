@@ -6,7 +6,7 @@ import java.util.zip.CRC32C
 
 import org.apache.hadoop.fs.{FSDataInputStream, FSInputStream}
 
-/** The checksum file that Spark looks for beside a changelog, made from the changelog.
+/** The checksum file that Spark expects with a changelog, made from the changelog.
   *
   * A changelog in the log has none, because every block is checked when it is read. Spark would log
   * a warning for each changelog without one.

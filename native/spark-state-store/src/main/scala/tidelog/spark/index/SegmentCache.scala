@@ -20,7 +20,7 @@ import tidelog.spark.storage.AtomicFiles
 final class SegmentCache(limit: Long) {
   private val segments =
     new java.util.LinkedHashMap[Path, CompletableFuture[Array[Byte]]](16, 0.75f, true)
-  private var held = 0L
+  private var size = 0L
   private val answered = new LongAdder
   private val fetched = new LongAdder
 
@@ -31,7 +31,7 @@ final class SegmentCache(limit: Long) {
   def misses: Long = fetched.sum
 
   /** Bytes of the segments that are here. */
-  def bytes: Long = synchronized(held)
+  def bytes: Long = synchronized(size)
 
   /** Bytes [offset, offset + length) of a segment whose object has `total` bytes, if known. */
   def read(files: AtomicFiles, path: Path, total: Option[Long], offset: Long, length: Int)
@@ -62,7 +62,7 @@ final class SegmentCache(limit: Long) {
   def forget(path: Path): Unit = synchronized {
     Option(segments.get(path)).filter(_.isDone).foreach { bytes =>
       segments.remove(path)
-      if (!bytes.isCompletedExceptionally) held -= bytes.join().length
+      if (!bytes.isCompletedExceptionally) size -= bytes.join().length
     }
   }
 
@@ -91,7 +91,7 @@ final class SegmentCache(limit: Long) {
       // With its length an object store needs one request for it.
       target.complete(files.read(path, 0, bytes))
       synchronized {
-        held += bytes
+        size += bytes
         evict()
       }
     } catch {
@@ -102,8 +102,8 @@ final class SegmentCache(limit: Long) {
 
   private def evict(): Unit = {
     val oldest = segments.entrySet.asScala.iterator.filter(_.getValue.isDone).toVector
-    oldest.takeWhile(_ => held > limit).foreach { entry =>
-      held -= entry.getValue.join().length
+    oldest.takeWhile(_ => size > limit).foreach { entry =>
+      size -= entry.getValue.join().length
       segments.remove(entry.getKey)
     }
   }

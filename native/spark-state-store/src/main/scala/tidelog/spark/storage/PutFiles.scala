@@ -95,7 +95,7 @@ private[storage] final class PutFiles(
 
   override def read(path: Path, offset: Long, length: Int): Array[Byte] = {
     val bytes = new Array[Byte](length)
-    // A declared length saves the request that would ask for it; nothing behind it is read.
+    // A declared length saves the request that would ask for it; nothing after it is read.
     val in = opened(path, FS_OPTION_OPENFILE_READ_POLICY_RANDOM, Some(offset + length))
     try in.readFully(offset, bytes)
     finally in.close()

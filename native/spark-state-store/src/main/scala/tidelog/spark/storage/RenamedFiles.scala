@@ -29,7 +29,7 @@ private[storage] final class RenamedFiles(val manager: CheckpointFileManager) ex
         throw failure
     }
 
-  /** Spark leaves the temporary file behind when the rename fails. */
+  /** Spark leaves the temporary file when the rename fails. */
   private def removeTemporaryFiles(path: Path, failure: IOException): Unit =
     try {
       manager

@@ -16,7 +16,7 @@ final class BarrierChecks(checks: Checks) {
     waitedMs = 0)
 
   def run(): Unit = {
-    checks.check("a batch is published when all its ids are durable, whoever else is silent") {
+    checks.check("a batch is published when all its ids are durable, even if an executor is silent") {
       equal(decide(facts), Publish)
       equal(decide(facts.copy(waitedMs = timeoutMs * 2)), Publish)
     }

@@ -12,7 +12,7 @@ object CoreChecks {
     new ChangelogStreamChecks(checks).run()
     new LiveIndexChecks(checks).run()
     new PhaseChecks(checks).run()
-    new PlaceChecks(checks).run()
+    new PathKindChecks(checks).run()
     new SegmentCacheChecks(checks).run()
     new UploadChecks(checks).run()
     new MetricsChecks(checks).run()

@@ -12,7 +12,7 @@ final class LiveIndexChecks(checks: Checks) {
     checks.check("a segment is dead exactly when no batch needs it and none still can") {
       (0 until 200).foreach(seed => new RandomIndex(new Random(seed)).run())
     }
-    checks.check("a query that is set back takes what lay behind with it") {
+    checks.check("a query that is set back takes later batches with it") {
       val index = (0L to 25L).foldLeft(LiveIndex())((index, batch) => publish(index, batch))
       val back = publish(index.withRollUp(0).withRollUp(10), 12, "again")
       equal(back.committed, 12L)
@@ -61,7 +61,7 @@ final class LiveIndexChecks(checks: Checks) {
     .publish(batch, Seq(IndexEntry(name(batch, id), 10, Vector(Piece(s"b$batch", 44, 60)))))
 }
 
-/** A random life of an index, beside a model that counts everything anew at each step. */
+/** A random life of an index, compared with a model that counts everything anew at each step. */
 private final class RandomIndex(random: Random) {
   private var index = LiveIndex()
   private var stored = Map.empty[String, Long]

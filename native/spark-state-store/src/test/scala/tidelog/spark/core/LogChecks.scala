@@ -64,7 +64,7 @@ final class LogChecks(checks: Checks) {
         log.readAll()
       }
     }
-    checks.check("an id that the commit's own index contradicts is told as that") {
+    checks.check("an id that the commit's own index contradicts is an error that says so") {
       val right = ChangelogName(0, 1, "default", 8, "right")
       val entry = IndexEntry(right, 3, Vector(Piece("s", 0, 44)))
       val index = IndexDocument(7, 7, Map("s" -> 100L), Vector(entry))
@@ -119,7 +119,7 @@ final class LogChecks(checks: Checks) {
   }
 }
 
-/** Drivers, executors and Spark's maintenance in one thread, with a plain map beside them. */
+/** Drivers, executors and Spark's maintenance in one thread, with a plain map as the model. */
 private final class RandomLog(directory: LocalPath, random: Random) {
   private val path = new Path(directory.toUri)
   private val files = AtomicFiles.open(path, LightLocalFs.configuration())
@@ -228,7 +228,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     restart()
   }
 
-  /** Uploads what tasks wrote, and beside it an attempt that no commit will name. */
+  /** Uploads what tasks wrote, and an attempt that no commit will name. */
   private def upload(partitions: Int): (Vector[(IndexEntry, Array[Byte])], Map[String, Long]) = {
     val lost = (0 until random.nextInt(2)).map(put(_, "lost"))
     val won = (0 until partitions).map(put(_, "won"))
@@ -267,9 +267,9 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     // While a roll-up is lost Spark does not see, and does not delete, what it named.
     if (everything) equal(model.keySet.filter(_.version < oldest) -- old, Set.empty[ChangelogName])
     history :+= s"maintain@$oldest"
-    val told = if (everything) old else old.filter(_ => random.nextInt(4) > 0)
+    val reported = if (everything) old else old.filter(_ => random.nextInt(4) > 0)
     model --= old
-    collector.deleted(told.toVector)
+    collector.deleted(reported.toVector)
   }
 
   private def loseRollUp(): Unit = stored.rollUps().lastOption.foreach { first =>

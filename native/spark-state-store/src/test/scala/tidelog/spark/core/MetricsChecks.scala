@@ -36,9 +36,9 @@ final class MetricsChecks(checks: Checks) {
     }
     checks.check("totals keep what executors had counted that are gone, levels do not") {
       val sums = new ExecutorSums
-      sums.said("1", Map("changelogs" -> 5L, "inFlight.bytes" -> 7L))
-      sums.said("2", Map("changelogs" -> 1L, "inFlight.bytes" -> 2L))
-      sums.said("1", Map("changelogs" -> 6L, "inFlight.bytes" -> 9L))
+      sums.report("1", Map("changelogs" -> 5L, "inFlight.bytes" -> 7L))
+      sums.report("2", Map("changelogs" -> 1L, "inFlight.bytes" -> 2L))
+      sums.report("1", Map("changelogs" -> 6L, "inFlight.bytes" -> 9L))
       equal((sums.alive, sums.sum("changelogs"), sums.sum("inFlight.bytes")), (2, 7L, 11L))
       sums.removed("1")
       equal((sums.alive, sums.sum("changelogs"), sums.sum("inFlight.bytes")), (1, 7L, 2L))

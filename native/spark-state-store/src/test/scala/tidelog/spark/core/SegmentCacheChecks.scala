@@ -16,7 +16,7 @@ import tidelog.spark.storage.AtomicFiles
 
 final class SegmentCacheChecks(checks: Checks) {
   def run(): Unit = {
-    checks.check("a segment is read once, ahead or by whoever needs it first") {
+    checks.check("a segment is read once, ahead or by the task that needs it first") {
       val files = new CountedFiles
       val cache = new SegmentCache(400)
       cache.prefetch(files, Iterator(path(1) -> 20L, path(2) -> 20L))

@@ -33,7 +33,7 @@ private[format] final class IndexChecks(checks: Checks, commit: String, rollUp: 
         refused("commits/11")(IndexDocument.read(new String(data, UTF_8), "commits/11"))
       }
     }
-    checks.check("text behind an index is found") {
+    checks.check("text after an index is found") {
       refused("commits/11")(IndexDocument.read(line + line, "commits/11"))
     }
     checks.check("an index of a newer format is refused by name") {

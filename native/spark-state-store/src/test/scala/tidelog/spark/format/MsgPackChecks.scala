@@ -24,7 +24,7 @@ private[format] final class MsgPackChecks(checks: Checks) {
         equal(new MsgPack.Reader(written(_.array(size))).array(), size)
       }
     }
-    checks.check("every kind of value is passed over") {
+    checks.check("every kind of value is skipped") {
       val values = Seq(
         "c0", "c2", "c3", "e0", "d0ff", "d1ffff", "d2ffffffff", "d3ffffffffffffffff", "ca00000000",
         "cb0000000000000000", "a161", "d90161", "c40161", "c5000161", "9201c0", "82a16101a16202",

@@ -50,7 +50,7 @@ private[format] final class SegmentChecks(checks: Checks, stored: Array[Byte]) {
     checks.check("every truncation of a segment is found") {
       truncations(stored).foreach(data => refused("a.seg")(SegmentReader.footer(data, "a.seg")))
     }
-    checks.check("bytes behind the trailer are found") {
+    checks.check("bytes after the trailer are found") {
       refused("a.seg")(SegmentReader.footer(stored :+ 0.toByte, "a.seg"))
     }
     checks.check("a footer that names another changelog than its block is refused") {
@@ -69,7 +69,7 @@ private[format] final class SegmentChecks(checks: Checks, stored: Array[Byte]) {
       refused("piece 1 of")(BlockReader.content(block, name, 1, 0, "s"))
       refused("the last of 1")(BlockReader.content(block, name, 0, 1, "s"))
     }
-    checks.check("a block with bytes behind it is refused") {
+    checks.check("a block with bytes after it is refused") {
       refused("a.seg")(content(block :+ 0.toByte))
     }
     checks.check("a block of another kind, codec or flag is refused under a good checksum") {

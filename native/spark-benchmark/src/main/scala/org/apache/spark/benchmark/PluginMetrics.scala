@@ -4,7 +4,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.SparkEnv
 
-/** What a plug-in has told Spark's metrics system; here because that is private to Spark.
+/** What a plug-in has registered in Spark's metrics system; here because that is private to Spark.
   *
   * A line per metric: `name value`. Of timers the median in milliseconds, of histograms the median.
   */

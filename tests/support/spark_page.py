@@ -1,10 +1,15 @@
-"""The metrics of the Spark plug-in as docs/guides/spark.md lists them."""
+"""docs/reference/spark-plugin.md: the metrics as it lists them, and its table of options; run as a
+module, writes that.
+"""
 
 import re
 
+from tests.support import documentation
 from tests.support.documentation import ROOT
+from tidelog.spark.plugin.options import OPTIONS
 
-GUIDE = ROOT / "docs" / "guides" / "spark.md"
+PAGE = ROOT / "docs" / "reference" / "spark-plugin.md"
+BEGIN = "<!-- generated from the declarations: `just spark-settings` -->\n"
 PREFIX = "metrics_spark_driver_plugin_tidelog_spark_TidelogPlugin_"
 """Before the name of every series, with the settings of `tidelog spark conf --metrics`."""
 
@@ -15,20 +20,20 @@ _ROW = re.compile(
 
 def documented(side: str) -> dict[str, str]:
     """The kind of every metric in the table of `driver` or `executor`, by name."""
-    page = GUIDE.read_text()
+    page = PAGE.read_text()
     table = page.partition(f"| {side} | kind | meaning |")[2].partition("\n\n")[0]
     return {name: kind for name, kind, _ in _ROW.findall(table)}
 
 
 def sums() -> dict[str, str]:
-    """What the driver sums up over its executors, which the guide describes in a sentence."""
+    """What the driver sums up over its executors, which the page describes in a sentence."""
     figures = {name for name, kind in documented("executor").items() if kind in _SUMMED}
     return {f"executors.{name}": "gauge" for name in figures}
 
 
 def parts() -> dict[str, set[str]]:
-    """What Prometheus gets of a metric, by its kind, as the guide's table has it."""
-    page = GUIDE.read_text()
+    """What Prometheus gets of a metric, by its kind, as the page's table has it."""
+    page = PAGE.read_text()
     table = page.partition("| kind | parts |")[2].partition("\n\n")[0]
     rows = [row.split("|")[1:3] for row in table.splitlines() if row.startswith("| ")]
     return {
@@ -50,3 +55,17 @@ def series() -> set[str]:
 
 
 _SUMMED = ("counter", "gauge")
+
+
+def with_options(page: str) -> str:
+    """The page with its table of options as it should be."""
+    rows = [
+        f"| `{option.name}` | `{option.argument}` | `{option.default}` | {option.help} |"
+        for option in OPTIONS
+    ]
+    head = ["| `spark.tidelog.` | Python | default | meaning |", "|---|---|---|---|"]
+    return documentation.with_generated(page, BEGIN, "\n".join([*head, *rows, ""]))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_options(PAGE.read_text()))

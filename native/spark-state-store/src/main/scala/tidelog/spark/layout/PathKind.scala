@@ -9,27 +9,27 @@ import tidelog.spark.format.ChangelogName
   * Invariant: a function of the path's text alone. `root` is the checkpoint's directory, spelled as
   * in the path; `CheckpointRoot` makes spellings comparable.
   */
-sealed trait Place
+sealed trait PathKind
 
-object Place {
+object PathKind {
 
   /** A changelog of a state store, with checkpoint id: it lives in segments. */
-  final case class Changelog(root: Path, name: ChangelogName) extends Place
+  final case class Changelog(root: Path, name: ChangelogName) extends PathKind
 
-  /** The checksum file Spark may write beside a changelog: blocks carry their own checksum. */
-  final case class ChangelogChecksum(root: Path, name: ChangelogName) extends Place
+  /** The checksum file Spark may write for a changelog: blocks carry their own checksum. */
+  final case class ChangelogChecksum(root: Path, name: ChangelogName) extends PathKind
 
   /** The file whose appearance commits a batch. */
-  final case class Commit(root: Path, batch: Long) extends Place
+  final case class Commit(root: Path, batch: Long) extends PathKind
 
-  case object Other extends Place
+  case object Other extends PathKind
 
   /** The directory of one state store: its changelogs appear in its listing. */
   final case class StoreDirectory(root: Path, directory: String)
 
   private val ChecksumSuffix = ".crc"
 
-  def of(path: Path): Place = {
+  def of(path: Path): PathKind = {
     if (path.getName.endsWith(".changelog")) changelog(path).getOrElse(Other)
     else if (path.getName.endsWith(".changelog" + ChecksumSuffix)) checksum(path).getOrElse(Other)
     else commit(path).getOrElse(Other)
@@ -53,12 +53,12 @@ object Place {
       .orElse(below("state", path, depth = 4))
       .flatMap { case (root, relative) => ChangelogName.parse(relative).map(Changelog(root, _)) }
 
-  private def checksum(path: Path): Option[Place] = {
+  private def checksum(path: Path): Option[PathKind] = {
     val main = new Path(path.getParent, path.getName.stripSuffix(ChecksumSuffix))
     changelog(main).map { case Changelog(root, name) => ChangelogChecksum(root, name) }
   }
 
-  private def commit(path: Path): Option[Place] =
+  private def commit(path: Path): Option[PathKind] =
     below("commits", path, depth = 1).flatMap { case (root, name) =>
       name.toLongOption.filter(_ >= 0).map(Commit(root, _))
     }

@@ -6,11 +6,11 @@ import org.apache.hadoop.fs.Path
 import tidelog.spark.Checks
 import tidelog.spark.format.ChangelogName
 import tidelog.spark.Checks.equal
-import tidelog.spark.layout.{CheckpointRoot, Place}
-import tidelog.spark.layout.Place.{Changelog, ChangelogChecksum, Commit, Other, StoreDirectory}
+import tidelog.spark.layout.{CheckpointRoot, PathKind}
+import tidelog.spark.layout.PathKind.{Changelog, ChangelogChecksum, Commit, Other, StoreDirectory}
 import tidelog.spark.storage.NumberedFiles
 
-final class PlaceChecks(checks: Checks) {
+final class PathKindChecks(checks: Checks) {
   private val root = new Path("s3a://bucket/a b/state/query")
   private val name = ChangelogName(0, 12, "default", 7, "id")
   private val joined = name.copy(store = "left-keyToNumValues")
@@ -19,13 +19,13 @@ final class PlaceChecks(checks: Checks) {
     checks.check("changelogs with an id are known wherever the checkpoint lies") {
       Seq(name, joined).foreach { one =>
         val file = new Path(root, s"state/${one.path}")
-        equal[Place](Place.of(file), Changelog(root, one))
-        equal[Place](Place.of(new Path(s"$file.crc")), ChangelogChecksum(root, one))
-        equal(Place.storeDirectory(file.getParent), Some(StoreDirectory(root, one.directory)))
+        equal[PathKind](PathKind.of(file), Changelog(root, one))
+        equal[PathKind](PathKind.of(new Path(s"$file.crc")), ChangelogChecksum(root, one))
+        equal(PathKind.storeDirectory(file.getParent), Some(StoreDirectory(root, one.directory)))
       }
     }
     checks.check("commits are known by their number") {
-      equal[Place](Place.of(new Path(root, "commits/17")), Commit(root, 17))
+      equal[PathKind](PathKind.of(new Path(root, "commits/17")), Commit(root, 17))
     }
     checks.check("all other files are left alone") {
       Seq(
@@ -36,9 +36,9 @@ final class PlaceChecks(checks: Checks) {
         "commits/.17.tmp",
         "commits/metadata",
         "offsets/17",
-        "metadata").foreach(file => equal[Place](Place.of(new Path(root, file)), Other))
-      equal(Place.storeDirectory(new Path(root, "state/0")), None)
-      equal(Place.storeDirectory(new Path(root, "state/0/_metadata/schema")), None)
+        "metadata").foreach(file => equal[PathKind](PathKind.of(new Path(root, file)), Other))
+      equal(PathKind.storeDirectory(new Path(root, "state/0")), None)
+      equal(PathKind.storeDirectory(new Path(root, "state/0/_metadata/schema")), None)
     }
     checks.check("only the successor of the newest own file is known not to be there") {
       val numbered = new NumberedFiles

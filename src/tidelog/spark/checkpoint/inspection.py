@@ -1,27 +1,131 @@
-"""Checks of a stored checkpoint: whose it is, what it says of its settings, what is damaged.
+"""What a checkpoint holds in figures, and what is wrong with it.
 
 Invariant: nothing is written; whatever is doubtful or damaged is named with its object.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ObjectNotFoundError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import INDEX, OFFSETS, SEGMENTS, Checkpoint, by_segment
+from tidelog.spark.checkpoint.checkpoint import (
+    COMMITS,
+    INDEX,
+    OFFSETS,
+    SEGMENTS,
+    UNREADABLE,
+    Checkpoint,
+    by_segment,
+    read_checkpoint,
+)
 from tidelog.spark.checkpoint.commits import read_offsets
-from tidelog.spark.checkpoint.contents import ChangelogReader
 from tidelog.spark.checkpoint.liveness import Assessment
-from tidelog.spark.checkpoint.locate import Located, locate
-from tidelog.spark.checkpoint.reading import UNREADABLE, read_checkpoint
+from tidelog.spark.checkpoint.locate import ChangelogReader, Located, locate
+from tidelog.spark.format.damage import BRING_BACK
 from tidelog.spark.format.index import IndexEntry
-from tidelog.spark.plugin.check_result import CheckResult, fail, ok, warn
+from tidelog.spark.plugin.doctor import CheckResult, fail, ok, warn
 from tidelog.spark.plugin.settings import FORMAT, PROVIDER, PROVIDER_CLASS
 from tidelog.storage.port import ObjectStore
 
 _REBUILD: Final = "stop the query and run `tidelog spark rebuild-index`"
-_BACKUP: Final = "bring it back from a backup, or start the query from an earlier batch"
 _SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """One committed batch; sizes in bytes."""
+
+    batch: int
+    format: int
+    started_ms: int | None
+    """When Spark planned the batch, milliseconds since 1970; None when it does not say."""
+    operators: int
+    partitions: int
+    """Partitions of all operators together."""
+    changelogs: int
+    """Changelogs in the log."""
+    files: int
+    """Changelogs that are files of their own."""
+    log_bytes: int
+    segments: int
+    """Segments that hold something of the batch."""
+    snapshots: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """All of the log; sizes in bytes."""
+
+    segments: int
+    bytes: int
+    live_changelogs: int
+    """Changelogs that a retained batch needs."""
+    live_bytes: int
+    expired_changelogs: int
+    """Changelogs that no retained batch needs; Spark's next maintenance deletes them."""
+    orphan_segments: int
+    """Segments that no index names."""
+    orphan_bytes: int
+    roll_ups: int
+
+
+def summarize_log(checkpoint: Checkpoint, assessment: Assessment) -> LogSummary:
+    """Totals of a checkpoint's log."""
+    named = {p.segment for entry in checkpoint.indexed.values() for p in entry.pieces}
+    orphans = [size for name, size in checkpoint.segments.items() if name not in named]
+    return LogSummary(
+        segments=len(checkpoint.segments),
+        bytes=sum(checkpoint.segments.values()),
+        live_changelogs=len(assessment.live),
+        live_bytes=sum(map(stored_bytes, assessment.live)),
+        expired_changelogs=assessment.expired,
+        orphan_segments=len(orphans),
+        orphan_bytes=sum(orphans),
+        roll_ups=len(checkpoint.roll_ups),
+    )
+
+
+async def summarize_batches(store: ObjectStore, checkpoint: Checkpoint) -> list[BatchSummary]:
+    """Figures of every retained batch, oldest first; raises what the store raises."""
+    entries: dict[int, list[IndexEntry]] = defaultdict(list)
+    for name, entry in checkpoint.indexed.items():
+        entries[name.version - 1].append(entry)
+    files = Counter(name.version - 1 for name in checkpoint.changelogs)
+    snapshots = Counter(snapshot.version - 1 for snapshot in checkpoint.snapshots)
+    planned = checkpoint.commits.keys() & set(checkpoint.offsets)
+    started = await gather_bounded(sorted(planned), partial(_started_ms, store))
+    return [
+        BatchSummary(
+            batch=batch,
+            format=commit.format,
+            started_ms=started.get(batch),
+            operators=len({named.operator for named in commit.ids}),
+            partitions=len({(named.operator, named.partition) for named in commit.ids}),
+            changelogs=len(entries[batch]),
+            files=files[batch],
+            log_bytes=sum(map(stored_bytes, entries[batch])),
+            segments=len({p.segment for entry in entries[batch] for p in entry.pieces}),
+            snapshots=snapshots[batch],
+        )
+        for batch, commit in checkpoint.commits.items()
+    ]
+
+
+def stored_bytes(entry: IndexEntry) -> int:
+    """What a changelog takes in segments."""
+    return sum(piece.length for piece in entry.pieces)
+
+
+async def _started_ms(store: ObjectStore, batch: int) -> int | None:
+    try:
+        offsets = read_offsets(await store.get(f"{OFFSETS}{batch}"))
+    except (ObjectNotFoundError, ValueError):
+        return None
+    started = offsets.metadata.get("batchTimestampMs")
+    return started if isinstance(started, int) else None
 
 
 async def check_checkpoint(
@@ -59,8 +163,8 @@ def _origin(checkpoint: Checkpoint, assessment: Assessment) -> CheckResult:
     retained = f"{len(checkpoint.commits)} batches"
     if checkpoint.commits:
         retained += f", {min(checkpoint.commits)} to {checkpoint.newest}"
-    whose = "with the plug-in's log" if checkpoint.segments else "of Spark alone"
-    found = f"{whose}; {retained}; {len(assessment.live)} live changelogs in the log"
+    writer = "with the plug-in's log" if checkpoint.segments else "of Spark alone"
+    found = f"{writer}; {retained}; {len(assessment.live)} live changelogs in the log"
     return ok("checkpoint", found)
 
 
@@ -74,7 +178,7 @@ async def _recorded_settings(store: ObjectStore, checkpoint: Checkpoint) -> list
     except ObjectNotFoundError:
         return []  # purged since the listing
     except ValueError as cause:
-        return [fail("offsets", f"object {name} is damaged: {cause}", _BACKUP)]
+        return [fail("offsets", f"object {name} is damaged: {cause}", BRING_BACK)]
     provider = conf.get(PROVIDER, PROVIDER_CLASS)
     if provider == PROVIDER_CLASS:
         return [ok("stored-provider", provider)]
@@ -93,27 +197,30 @@ def _commit_format(checkpoint: Checkpoint) -> list[CheckResult]:
 
 
 def _damage(checkpoint: Checkpoint, located: Located) -> Iterator[CheckResult]:
+    commits = {f"{COMMITS}{batch}" for batch in checkpoint.commits}
     for name, error in sorted(checkpoint.damaged.items()):
-        is_index = name.startswith(INDEX) or _batch(name) in checkpoint.commits
-        yield fail("damage", _said(error), _REBUILD if is_index else error.action)
+        is_index = name.startswith(INDEX) or name in commits
+        yield fail("damage", _described(error), _REBUILD if is_index else error.action)
     if located.footers is not None:
         for _, error in sorted(located.footers.damaged.items()):
-            yield fail("damage", _said(error), _BACKUP)
-    said = {name: n for document in checkpoint.documents() for name, n in document.segments.items()}
-    for segment in sorted(located.assessment.live_segments() & said.keys()):
+            yield fail("damage", _described(error), BRING_BACK)
+    lengths = {name: n for doc in checkpoint.documents() for name, n in doc.segments.items()}
+    for segment in sorted(located.assessment.live_segments() & lengths.keys()):
         size = checkpoint.segments[segment]
-        if size != said[segment]:
-            found = f"object {SEGMENTS}{segment} has {size} bytes, its index says {said[segment]}"
-            yield fail("damage", found, _BACKUP)
+        if size != lengths[segment]:
+            found = (
+                f"object {SEGMENTS}{segment} has {size} bytes, its index says {lengths[segment]}"
+            )
+            yield fail("damage", found, BRING_BACK)
     if located.footers is not None and not (located.assessment.lost or checkpoint.damaged):
         yield warn("index", "something needed stands only in the segments' footers", _REBUILD)
 
 
 def _lost(assessment: Assessment) -> Iterator[CheckResult]:
     for lost in assessment.lost[:_SHOWN]:
-        yield fail("lost", f"{lost.what}, of batch {lost.batch}, is nowhere", _BACKUP)
+        yield fail("lost", f"{lost.what}, of batch {lost.batch}, is nowhere", BRING_BACK)
     if len(assessment.lost) > _SHOWN:
-        yield fail("lost", f"{len(assessment.lost) - _SHOWN} more changelogs", _BACKUP)
+        yield fail("lost", f"{len(assessment.lost) - _SHOWN} more changelogs", BRING_BACK)
     if not assessment.lost:
         yield ok("complete", "every changelog that a retained batch needs is there")
 
@@ -147,14 +254,9 @@ async def _contents(
     finally:
         await reader.close()
     errors = [error for error in read.values() if error is not None]
-    failures = [fail("contents", _said(error), _BACKUP) for error in errors]
+    failures = [fail("contents", _described(error), BRING_BACK) for error in errors]
     return failures or [ok("contents", f"{len(read)} changelogs read, every checksum right")]
 
 
-def _said(error: TidelogError) -> str:
+def _described(error: TidelogError) -> str:
     return f"{error.what}: expected {error.expected}, found {error.found}"
-
-
-def _batch(name: str) -> int | None:
-    leaf = name.rpartition("/")[2]
-    return int(leaf) if leaf.isdecimal() else None

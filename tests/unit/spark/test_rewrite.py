@@ -1,0 +1,324 @@
+"""`tidelog spark export` writes every live changelog as the file that Spark alone would have
+written, and `tidelog spark rebuild-index` the same index again, from what the segments say.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.damage import flipped, truncated
+from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
+from tests.wire.servers import S3Server
+
+Objects = dict[str, bytes]
+
+
+def run(command: str, directory: Path, *options: str, exit_code: int = 0) -> dict[str, Any]:
+    result = tidelog("spark", command, directory, *options, "--json")
+    assert result.exit_code == exit_code, result.output
+    assert "must be stopped" in result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def state_files(directory: Path) -> Objects:
+    return {
+        name.removeprefix("state/"): data
+        for name, data in files(directory).items()
+        if name.startswith("state/") and name.endswith(".changelog")
+    }
+
+
+def modelled(synthetic: Synthetic, since: int = 0) -> Objects:
+    return {n.path: data for n, data in synthetic.model.items() if n.version >= since}
+
+
+def beside_a_file() -> Synthetic:
+    """Another export had ended in the middle."""
+    synthetic = Synthetic().virtual(3)
+    name, data = next(iter(synthetic.model.items()))
+    synthetic.objects[f"state/{name.path}"] = data
+    return synthetic
+
+
+def with_waiting_commits() -> Synthetic:
+    """Commits that wait for their roll-up are no batches to restore."""
+    synthetic = Synthetic().virtual(8).snapshots(5)
+    for batch in range(5):
+        del synthetic.objects[f"offsets/{batch}"]
+    del synthetic.objects[synthetic.segments()[0]]
+    return synthetic
+
+
+def with_lost_window() -> Synthetic:
+    synthetic = Synthetic().virtual(25).snapshots(20).purge(until=5)
+    for name in (roll_up_object(0), *(f"commits/{batch}" for batch in range(5, 10))):
+        del synthetic.objects[name]
+    return synthetic
+
+
+@pytest.mark.parametrize(
+    ("synthetic", "since", "present", "expired"),
+    [
+        (Synthetic(operators=2, stores=("default", "left")).virtual(12), 0, 0, 0),
+        (Synthetic(piece_bytes=10).virtual(3), 0, 0, 0),
+        (beside_a_file(), 0, 1, 0),
+        (Synthetic().virtual(25).snapshots(10).snapshots(20).purge(until=15), 10, 0, 18),
+        (with_waiting_commits(), 5, 0, 8),
+        (with_lost_window(), 0, 0, 0),
+        (Synthetic().virtual(13).without_line(12), 0, 0, 0),
+        (Synthetic().stock(3).virtual(3), 0, 0, 0),
+    ],
+    ids=[
+        *("all stores", "pieces", "again", "expired", "waiting commits", "lost window"),
+        *("lost line", "stock files"),
+    ],
+)
+def test_export_writes_what_a_retained_batch_needs_as_it_was_and_nothing_else(
+    synthetic: Synthetic, since: int, present: int, expired: int, tmp_path: Path
+) -> None:
+    directory = lay_out(tmp_path, synthetic.objects)
+    before = state_files(directory)
+    report = run("export", directory)
+    assert state_files(directory) == modelled(synthetic, since)
+    made = [data for name, data in modelled(synthetic, since).items() if name not in before]
+    assert (report["written"], report["written_bytes"]) == (len(made), sum(map(len, made)))
+    assert (report["present"], report["expired"]) == (present, expired)
+    done = files(directory)
+    assert {name: done[name] for name in synthetic.objects} == synthetic.objects
+
+    again = run("export", directory)
+    assert (again["written"], again["present"]) == (0, len(made) + present)
+    assert files(directory) == done
+
+
+def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path: Path) -> None:
+    synthetic = Synthetic().virtual(3)
+    directory = lay_out(tmp_path, synthetic.objects)
+    report = run("export", directory, "--dry-run", "--remove-log")
+    assert (report["dry_run"], report["written"], report["stripped"]) == (True, 6, 3)
+    assert report["removed"] == 6
+    assert files(directory) == synthetic.objects
+
+
+def test_with_remove_log_what_is_left_is_a_checkpoint_of_spark_alone(tmp_path: Path) -> None:
+    synthetic = Synthetic().virtual(13).failed_attempt()
+    # Checksum files of rewritten files go with them.
+    sidecars = {f"commits/.{batch}.crc": b"old" for batch in range(13)}
+    folder, _, leaf = next(iter(synthetic.model)).path.rpartition("/")
+    sidecars[f"state/{folder}/.{leaf}.crc"] = b"old"
+    directory = lay_out(tmp_path, synthetic.objects | sidecars)
+    report = run("export", directory, "--remove-log")
+    assert files(directory) == Synthetic().stock(13).objects
+    assert (report["stripped"], report["removed"]) == (13, 13 * 2 + 2 + 1)
+    again = run("export", directory, "--remove-log")
+    assert (again["written"], again["stripped"], again["removed"]) == (0, 0, 0)
+
+
+def damaged_segment(damage: Callable[[bytes], bytes]) -> tuple[Synthetic, str]:
+    synthetic = Synthetic(executors=1).virtual(3)
+    segment = synthetic.segments()[1]
+    synthetic.objects[segment] = damage(synthetic.objects[segment])
+    return synthetic, segment
+
+
+def missing_segment() -> tuple[Synthetic, str]:
+    synthetic = Synthetic(executors=1).virtual(3)
+    segment = synthetic.segments()[1]
+    del synthetic.objects[segment]
+    return synthetic, segment
+
+
+def damaged_commit() -> tuple[Synthetic, str]:
+    synthetic = Synthetic().virtual(3)
+    synthetic.objects["commits/1"] = b"nonsense"
+    return synthetic, "object commits/1 is damaged"
+
+
+def swapped_entries() -> tuple[Synthetic, str]:
+    synthetic = Synthetic(executors=1).virtual(2)
+    first, second = synthetic.documents[1].entries
+    swapped = {
+        first.name: type(first)(first.name, second.bytes, second.pieces),
+        second.name: type(first)(second.name, first.bytes, first.pieces),
+    }
+    synthetic.commit(1, [first.name, second.name], swapped)
+    return synthetic, "damaged"
+
+
+def other_file() -> tuple[Synthetic, str]:
+    synthetic = Synthetic().virtual(3)
+    path = f"state/{next(iter(synthetic.model)).path}"
+    synthetic.objects[path] = b"mine"
+    return synthetic, f"file {path}"
+
+
+def damaged_orphan() -> tuple[Synthetic, str]:
+    """A segment that cannot say what it holds; without `--remove-log` it does not matter."""
+    synthetic = Synthetic().virtual(3).failed_attempt()
+    orphan = synthetic.segments()[-1]
+    synthetic.objects[orphan] = truncated(synthetic.objects[orphan])
+    return synthetic, orphan
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(damaged_segment(flipped), damaged_segment(truncated), missing_segment()),
+        *(damaged_commit(), swapped_entries(), other_file(), damaged_orphan()),
+    ],
+    ids=[
+        *("flipped", "truncated", "missing", "commit", "swapped entries", "other file"),
+        "orphan",
+    ],
+)
+def test_damage_is_named_and_nothing_is_removed_overwritten_or_wrong(
+    case: tuple[Synthetic, str], tmp_path: Path
+) -> None:
+    synthetic, message = case
+    directory = lay_out(tmp_path, synthetic.objects)
+    result = tidelog("spark", "export", directory, "--remove-log")
+    assert result.exit_code == 1
+    assert message in result.stderr
+    left = files(directory)
+    assert {name: left[name] for name in synthetic.objects} == synthetic.objects
+    added = {name: data for name, data in left.items() if name not in synthetic.objects}
+    assert added.items() <= {f"state/{n}": d for n, d in modelled(synthetic).items()}.items()
+
+
+def test_a_segment_that_nothing_needs_may_be_damaged_while_the_log_stays(tmp_path: Path) -> None:
+    synthetic, _ = damaged_orphan()
+    directory = lay_out(tmp_path, synthetic.objects)
+    run("export", directory)
+    assert state_files(directory) == modelled(synthetic)
+
+
+def test_export_says_which_settings_to_keep(tmp_path: Path) -> None:
+    result = tidelog("spark", "export", lay_out(tmp_path, Synthetic().virtual(1).objects))
+    assert "checkpointFormatVersion=2" in result.stdout
+    assert "spark.plugins" in result.stdout
+
+
+def test_export_reads_and_writes_s3(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in moto.env.items():
+        monkeypatch.setenv(name, value)
+    synthetic = Synthetic().virtual(12)
+    with closing(moto.client()) as client:
+        for name, data in synthetic.objects.items():
+            client.put_object(Bucket=moto.bucket, Key=f"spark-export/{name}", Body=data)
+        result = tidelog("spark", "export", f"s3a://{moto.bucket}/spark-export", "--remove-log")
+        assert result.exit_code == 0, result.output
+        listing = client.list_objects_v2(Bucket=moto.bucket, Prefix="spark-export/")
+        found = {entry["Key"].removeprefix("spark-export/") for entry in listing["Contents"]}
+    assert found == Synthetic().stock(12).objects.keys()
+
+
+def hurt(
+    synthetic: Synthetic,
+    line: Callable[[bytes], bytes] | None = None,
+    roll_up: Callable[[bytes], bytes] | None = lambda data: data,
+) -> tuple[Objects, Objects]:
+    """What a checkpoint is like before and after: some objects are changed, or gone with None."""
+    objects = dict(synthetic.objects)
+    if line:
+        objects["commits/1"] = line(objects["commits/1"])
+    for name in [name for name in objects if name.startswith("_tidelog/index/")][-1:]:
+        if roll_up:
+            objects[name] = roll_up(objects[name])
+        else:
+            del objects[name]
+    return objects, synthetic.objects
+
+
+def without_any_index() -> tuple[Objects, Objects]:
+    synthetic = Synthetic(operators=2).virtual(13)
+    kept = {
+        name: without_line(data) if name.startswith("commits/") else data
+        for name, data in synthetic.objects.items()
+        if not name.startswith("_tidelog/index/")
+    }
+    return kept, synthetic.objects
+
+
+def with_lost_attempts() -> tuple[Objects, Objects]:
+    synthetic = Synthetic().virtual(12)
+    for batch in (3, 11, 12):
+        synthetic.write_segments(list(synthetic.names(batch, attempt="f")), model=False)
+    return hurt(synthetic, without_line, None)
+
+
+def with_sidecars() -> tuple[Objects, Objects]:
+    """Checksum files of rewritten objects go."""
+    lost, whole = hurt(Synthetic().virtual(10), without_line, None)
+    folder, _, leaf = roll_up_object(0).rpartition("/")
+    return lost | {"commits/.1.crc": b"old", f"{folder}/.{leaf}.crc": b"old"}, whole
+
+
+TWENTY_THREE = Synthetic().virtual(23).purge(until=15)
+
+
+@pytest.mark.parametrize(
+    ("case", "lines", "roll_ups"),
+    [
+        (hurt(Synthetic().virtual(13)), [], []),
+        (hurt(Synthetic(stores=("default", "left")).virtual(3), without_line), [1], []),
+        (hurt(Synthetic(piece_bytes=10).virtual(3), without_line), [1], []),
+        (hurt(Synthetic().virtual(3), lambda data: data[:-9]), [1], []),
+        (hurt(Synthetic().virtual(3), lambda d: without_line(d) + b"\nnonsense"), [1], []),
+        (hurt(Synthetic().virtual(23), roll_up=None), [], [10]),
+        (hurt(TWENTY_THREE, roll_up=None), [], [10]),
+        (hurt(TWENTY_THREE, roll_up=flipped), [], [10]),
+        (hurt(TWENTY_THREE, roll_up=truncated), [], [10]),
+        (without_any_index(), list(range(13)), [0]),
+        (hurt(Synthetic().virtual(9)), [], []),
+        (with_lost_attempts(), [1], [0]),
+        (hurt(Synthetic().stock(4).virtual(4)), [], []),
+        (with_sidecars(), [1], [0]),
+    ],
+    ids=[
+        *("whole", "lost line", "lost line of pieces", "cut line", "line of nonsense"),
+        *("lost roll-up", "lost roll-up of purged batches", "flipped roll-up", "cut roll-up"),
+        *("no index", "window that is not complete", "lost attempts", "stock commits"),
+        "checksum files",
+    ],
+)
+def test_what_the_index_has_lost_is_written_as_it_was(
+    case: tuple[Objects, Objects], lines: list[int], roll_ups: list[int], tmp_path: Path
+) -> None:
+    lost, whole = case
+    directory = lay_out(tmp_path, lost)
+    planned = run("rebuild-index", directory, "--dry-run")
+    assert files(directory) == lost
+    report = run("rebuild-index", directory)
+    assert planned == {**report, "dry_run": True}
+    assert [part["first"] for part in report["lines"]] == lines
+    assert [part["first"] for part in report["roll_ups"]] == roll_ups
+    assert files(directory) == whole
+
+
+def test_a_damaged_roll_up_that_nothing_needs_goes(tmp_path: Path) -> None:
+    synthetic = Synthetic().virtual(35).snapshots(20).snapshots(30).purge(until=25)
+    objects = {**synthetic.objects, roll_up_object(0): b"nonsense"}
+    directory = lay_out(tmp_path, objects)
+    assert run("rebuild-index", directory)["deleted"] == [roll_up_object(0)]
+    del objects[roll_up_object(0)]
+    assert files(directory) == objects
+
+
+def test_what_cannot_be_mended_is_named_and_the_rest_is_mended(tmp_path: Path) -> None:
+    synthetic = Synthetic(executors=1).virtual(3)
+    objects = dict(synthetic.objects)
+    objects |= {f"commits/{batch}": without_line(objects[f"commits/{batch}"]) for batch in (1, 2)}
+    segment = synthetic.segments()[2]
+    objects[segment] = truncated(objects[segment])
+    directory = lay_out(tmp_path, objects)
+    report = run("rebuild-index", directory, exit_code=1)
+    assert report["lines"] == [{"first": 1, "last": 1, "changelogs": 2, "segments": 1}]
+    assert {lost["batch"] for lost in report["lost"]} == {2}
+    assert [problem["object"] for problem in report["damaged"]] == [segment]
+    assert files(directory) == {**objects, "commits/1": synthetic.objects["commits/1"]}
