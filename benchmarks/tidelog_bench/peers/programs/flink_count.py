@@ -1,8 +1,9 @@
 """The word count on Flink SQL, started from Python: RocksDB with the changelog on.
 
-Invariants: no record passes through Python: a Python function per record or batch would only add to
-what Flink itself takes. The measured job and the one that checks it differ in the sink's connector
-alone, so Flink gives their operators the same ids and the second restores what the first has stored.
+Invariants: no record passes through Python: a Python function per record or batch would only add
+to what Flink itself takes. The measured job and the one that checks it differ in the sink's
+connector alone, so Flink gives their operators the same ids and the second restores what the first
+has stored.
 """
 
 import asyncio
