@@ -28,35 +28,29 @@ def opened_async(
     return tidelog.open_async(url, states or STATES, config=config)
 
 
-def test_what_was_changed_in_steps_is_there_again_with_the_position(url: str) -> None:
-    async def first() -> None:
-        async with opened_async(url) as db:
-            assert db.position is None
-            async with db.step():
-                db.key("a").total.set(7)
-                db.key("a").seen.set("x", 5)
-                db.advance("t", 1)
-                db.key("b").total.set(8)  # an advance does not end the step
-            taken = await db.checkpoint()
-            assert (await db.savepoint("kept")).slot == taken.slot + 1
-            assert db.position == {"t": 1}
-            async with db.step():
-                db.key("c").total.set(9)
-
-    async def second() -> None:
-        async with opened_async(url) as db:
-            assert db.position == {"t": 1}
-            assert db.key("a").seen.items() == [("x", 5)]
-            found = [row async for row in db.scan("total")]
-            assert found == [("a", 7), ("b", 8), ("c", 9)]
-
-    asyncio.run(first())
-    asyncio.run(second())
+async def test_what_was_changed_in_steps_is_there_again_with_the_position(url: str) -> None:
+    async with opened_async(url) as db:
+        assert db.position is None
+        async with db.step():
+            db.key("a").total.set(7)
+            db.key("a").seen.set("x", 5)
+            db.advance("t", 1)
+            db.key("b").total.set(8)  # an advance does not end the step
+        taken = await db.checkpoint()
+        assert (await db.savepoint("kept")).slot == taken.slot + 1
+        assert db.position == {"t": 1}
+        async with db.step():
+            db.key("c").total.set(9)
+    async with opened_async(url) as db:
+        assert db.position == {"t": 1}
+        assert db.key("a").seen.items() == [("x", 5)]
+        found = [row async for row in db.scan("total")]
+        assert found == [("a", 7), ("b", 8), ("c", 9)]
     with opened(url) as db:
         assert db.key("c").total.get() == 9
 
 
-def test_steps_of_many_tasks_are_whole_in_every_checkpoint(url: str) -> None:
+async def test_steps_of_many_tasks_are_whole_in_every_checkpoint(url: str) -> None:
     async def count(db: AsyncDatabase, name: str) -> None:
         for _ in range(400):
             async with db.step():
@@ -67,53 +61,51 @@ def test_steps_of_many_tasks_are_whole_in_every_checkpoint(url: str) -> None:
                         await asyncio.sleep(0)
             await asyncio.sleep(0)
 
-    async def program() -> None:
-        async with opened_async(url, OFTEN) as db:
-            await asyncio.gather(*(count(db, name) for name in ("a", "b", "cc", "dd")))
-            raise Broken
-
     for _ in range(3):
         with pytest.raises(Broken):
-            asyncio.run(program())
-        with opened(url) as db:
+            async with opened_async(url, OFTEN) as db:
+                await asyncio.gather(*(count(db, name) for name in ("a", "b", "cc", "dd")))
+                raise Broken
+        with opened(url) as found:
             for name in ("a", "b", "cc", "dd"):
-                left, right = (db.key(f"{name}-{side}").total.get() for side in ("left", "right"))
+                left, right = (
+                    found.key(f"{name}-{side}").total.get() for side in ("left", "right")
+                )
                 assert left == right
 
 
-def test_a_change_outside_of_a_step_is_refused(url: str) -> None:
-    async def program() -> None:
-        async with opened_async(url) as db:
-            changes: list[Callable[[], object]] = [
-                lambda: db.key("a").total.set(1),
-                db.key("a").total.delete,
-                lambda: db.advance("t", 1),
-            ]
-            for change in changes:
-                with pytest.raises(ConfigError, match="a change outside of a step"):
-                    change()
-                with pytest.raises(ConfigError, match="a change outside of a step"):
-                    await asyncio.to_thread(change)
+async def test_a_change_outside_of_a_step_is_refused(url: str) -> None:
+    async with opened_async(url) as db:
+        changes: list[Callable[[], object]] = [
+            lambda: db.key("a").total.set(1),
+            db.key("a").total.delete,
+            lambda: db.advance("t", 1),
+        ]
+        for change in changes:
+            with pytest.raises(ConfigError, match="a change outside of a step"):
+                change()
+            with pytest.raises(ConfigError, match="a change outside of a step"):
+                await asyncio.to_thread(change)
 
-            async def other() -> None:
-                db.key("a").total.set(1)
+        async def other() -> None:
+            db.key("a").total.set(1)
 
-            async with db.step():
-                with pytest.raises(ConfigError, match="by the task that has begun the step"):
-                    await asyncio.create_task(other())
-                for call in (db.checkpoint, db.savepoint):
-                    with pytest.raises(ConfigError, match=r"after the step.*with db"):
-                        await call()
-                with pytest.raises(StateSchemaError, match="bigint"):
-                    db.key("a").total.set("text")
-            assert db.key("a").total.get() is None
-            await db.checkpoint()
-
-    asyncio.run(program())
+        async with db.step():
+            with pytest.raises(ConfigError, match="by the task that has begun the step"):
+                await asyncio.create_task(other())
+            for call in (db.checkpoint, db.savepoint):
+                with pytest.raises(ConfigError, match=r"after the step.*with db"):
+                    await call()
+            with pytest.raises(StateSchemaError, match="bigint"):
+                db.key("a").total.set("text")
+        assert db.key("a").total.get() is None
+        await db.checkpoint()
 
 
-def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_something(url: str) -> None:
-    async def program() -> None:
+async def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_something(
+    url: str,
+) -> None:
+    with pytest.raises(UserFunctionError, match="open the database again"):
         async with opened_async(url) as db:
             with pytest.raises(Broken):
                 async with db.step():
@@ -138,15 +130,12 @@ def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_something(ur
             with pytest.raises(UserFunctionError, match="open the database again"):
                 async with db.step():
                     raise AssertionError("it has ended")
-
-    with pytest.raises(UserFunctionError, match="open the database again"):
-        asyncio.run(program())
     with opened(url) as db:
         assert db.key("a").total.get() == 1
 
 
-def test_a_second_start_fences_the_first(url: str) -> None:
-    async def program() -> None:
+async def test_a_second_start_fences_the_first(url: str) -> None:
+    with pytest.raises(FencedError):
         async with opened_async(url) as db:
             async with db.step():
                 db.key("a").total.set(1)
@@ -160,25 +149,19 @@ def test_a_second_start_fences_the_first(url: str) -> None:
                     with pytest.raises(FencedError):
                         await use()
 
-    with pytest.raises(FencedError):
-        asyncio.run(program())
+
+async def test_what_cannot_be_opened_leaves_nothing(url: str) -> None:
+    async with opened_async(url, total=Value(int)) as db, db.step():
+        db.key("a").total.set(1)
+    threads = threading.active_count()
+    with pytest.raises(StateSchemaError):
+        async with opened_async(url, total=Value(str)):
+            raise AssertionError("it was opened")
+    while threading.active_count() > threads:
+        await asyncio.sleep(0)
 
 
-def test_what_cannot_be_opened_leaves_nothing(url: str) -> None:
-    async def program() -> None:
-        async with opened_async(url, total=Value(int)) as db, db.step():
-            db.key("a").total.set(1)
-        threads = threading.active_count()
-        with pytest.raises(StateSchemaError):
-            async with opened_async(url, total=Value(str)):
-                raise AssertionError("it was opened")
-        while threading.active_count() > threads:
-            await asyncio.sleep(0)
-
-    asyncio.run(program())
-
-
-def test_the_event_loop_goes_on_while_a_step_waits_for_room(url: str) -> None:
+async def test_the_event_loop_goes_on_while_a_step_waits_for_room(url: str) -> None:
     """Memory is full and a checkpoint is under way again and again; others have their turns."""
     config = JobConfig(memory=48 << 20, checkpoint=Schedule(interval=0.1))
     turns = written = 0
@@ -189,21 +172,17 @@ def test_the_event_loop_goes_on_while_a_step_waits_for_room(url: str) -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def program() -> None:
-        nonlocal written
-        async with opened_async(url, config, blob=Value(bytes)) as db:
-            ticker = asyncio.create_task(ticking())
-            waited = 0
-            while written < 1000 or not waited:  # until one was awaited while others went on
-                before = turns
-                async with db.step():
-                    waited += turns - before > 1
-                    db.key(written).blob.set(written.to_bytes(8, "big") * 2500)
-                    written += 1
-                    db.advance("t", written)
-            ticker.cancel()
-
-    asyncio.run(program())
+    async with opened_async(url, config, blob=Value(bytes)) as db:
+        ticker = asyncio.create_task(ticking())
+        waited = 0
+        while written < 1000 or not waited:  # until one was awaited while others went on
+            before = turns
+            async with db.step():
+                waited += turns - before > 1
+                db.key(written).blob.set(written.to_bytes(8, "big") * 2500)
+                written += 1
+                db.advance("t", written)
+        ticker.cancel()
     with opened(url, config, blob=Value(bytes)) as db:
         assert db.position == {"t": written}
         for number in range(0, written, 97):

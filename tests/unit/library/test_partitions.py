@@ -50,17 +50,6 @@ def test_a_revoked_partition_goes_on_elsewhere_with_its_position(url: str) -> No
         assert [found(app, p) for p in app] == [(2, 2), (None, None), (None, None), (3, 9)]
 
 
-def test_a_lost_partition_is_closed_as_it_is(url: str) -> None:
-    with opened(url) as app:
-        app.assign([1])
-        count(app, 1, "k", 1)
-        app.checkpoint()
-        count(app, 1, "k", 2)
-        app.lose([1, 2])
-        app.assign([1])
-        assert found(app, 1) == (1, 1)
-
-
 def test_a_zombie_is_fenced_in_the_partition_that_it_lost_alone(url: str) -> None:
     with opened(url) as zombie, opened(url) as owner:
         zombie.assign([0, 1])
@@ -87,18 +76,6 @@ def test_a_zombie_is_fenced_in_the_partition_that_it_lost_alone(url: str) -> Non
         zombie.assign([0])
         assert found(zombie, 0) == (2, 2) and found(zombie, 1) == (2, 6)
         owner.lose([0])
-
-
-def test_a_fenced_partition_that_is_assigned_again_is_opened_again(url: str) -> None:
-    with opened(url) as one, opened(url) as two:
-        one.assign([0])
-        two.assign([0])
-        count(one, 0, "k", 1)
-        with pytest.raises(FencedError):
-            one.checkpoint()
-        one.assign([0])
-        assert found(one, 0) == (None, None)
-        two.lose([0])
 
 
 def test_the_partitions_of_others_are_told_from_ours(url: str) -> None:

@@ -66,26 +66,23 @@ def test_a_step_within_a_step_is_a_part_of_it(url: str) -> None:
         assert totals(url) == {"from": -100, "to": 100, "audit": 1, "position": {"in": 1}}
 
 
-def test_a_step_within_a_step_is_a_part_of_it_for_tasks_too(url: str) -> None:
-    async def main() -> None:
-        async with tidelog.open_async(url, STATES, config=OFTEN) as db:
+async def test_a_step_within_a_step_is_a_part_of_it_for_tasks_too(url: str) -> None:
+    async with tidelog.open_async(url, STATES, config=OFTEN) as db:
+        async with db.step():
+            add(db, "audit", 0)
+            db.advance("in", 0)
+        await db.checkpoint()
+        before = totals(url)
+        async with db.step():
+            add(db, "from", -100)
             async with db.step():
-                add(db, "audit", 0)
-                db.advance("in", 0)
-            await db.checkpoint()
-            before = totals(url)
-            async with db.step():
-                add(db, "from", -100)
-                async with db.step():
-                    add(db, "audit", 1)
-                db.advance("in", 1)
-                await asyncio.sleep(0.2)
-                assert totals(url) == before
-                add(db, "to", 100)
-            await db.checkpoint()
-            assert totals(url) == {"from": -100, "to": 100, "audit": 1, "position": {"in": 1}}
-
-    asyncio.run(main())
+                add(db, "audit", 1)
+            db.advance("in", 1)
+            await asyncio.sleep(0.2)
+            assert totals(url) == before
+            add(db, "to", 100)
+        await db.checkpoint()
+        assert totals(url) == {"from": -100, "to": 100, "audit": 1, "position": {"in": 1}}
 
 
 def test_no_checkpoint_is_taken_and_nothing_closed_within_a_step(url: str) -> None:
@@ -203,7 +200,7 @@ def test_a_busy_program_has_a_checkpoint_all_the_time(url: str) -> None:
         assert db.key("a").total.get() == number
 
 
-def test_paths_are_taken_where_urls_are(tmp_path: Path) -> None:
+async def test_paths_are_taken_where_urls_are(tmp_path: Path) -> None:
     path, log = tmp_path / "store", tmp_path / "log"
     with tidelog.open(path, state=STATES, log_url=log) as db:
         add(db, "a", 1)
@@ -215,11 +212,8 @@ def test_paths_are_taken_where_urls_are(tmp_path: Path) -> None:
         add(app.assign([0])[0], "a", 1)
         app.checkpoint()
 
-    async def main() -> None:
-        async with tidelog.open_async(path, STATES) as db:
-            assert db.position == {"in": 1}
-
-    asyncio.run(main())
+    async with tidelog.open_async(path, STATES) as db:
+        assert db.position == {"in": 1}
 
 
 PROGRAM = """

@@ -1,7 +1,6 @@
 """Several readers of one log: fetched and decoded once, held within a limit, given up alone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
@@ -76,71 +75,51 @@ def _block(number: int) -> object:
     return seal(ChangeBatch(SeqNo(number), [key], [Random(number).randbytes(500)]))
 
 
-def scenario(steps: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(steps(), 60))
-
-
-def test_four_readers_of_both_subtasks_cost_one_request_per_segment(
+async def test_four_readers_of_both_subtasks_cost_one_request_per_segment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = Rig(monkeypatch, 1 << 20)
-
-    async def steps() -> None:
-        rig.expect(4)
-        replays = [rig.replay(task) for task in (0, 1) for _ in range(4)]
-        assert await asyncio.gather(*replays) == [list(range(12))] * 8
-
-    scenario(steps)
+    rig.expect(4)
+    replays = [rig.replay(task) for task in (0, 1) for _ in range(4)]
+    assert await asyncio.gather(*replays) == [list(range(12))] * 8
     assert rig.gets == len(SEGMENTS)
     assert rig.decoded == 2 * 12
     assert rig.log._held_bytes == 0 and rig.log._entries == {}
 
 
-def test_without_room_readers_fetch_for_themselves_and_nothing_stays(
+async def test_without_room_readers_fetch_for_themselves_and_nothing_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = Rig(monkeypatch, 0)
-
-    async def steps() -> None:
-        rig.expect(3)
-        assert await rig.replay(0) == list(range(12))
-        replays = [rig.replay(task) for task in (0, 0, 1, 1, 1)]
-        assert await asyncio.gather(*replays) == [list(range(12))] * 5
-
-    scenario(steps)
+    rig.expect(3)
+    assert await rig.replay(0) == list(range(12))
+    replays = [rig.replay(task) for task in (0, 0, 1, 1, 1)]
+    assert await asyncio.gather(*replays) == [list(range(12))] * 5
     assert rig.log._held_bytes == 0 and rig.log._entries == {}
 
 
-def test_a_reader_that_is_behind_makes_no_other_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_is_behind_makes_no_other_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch, 2500)
-
-    async def steps() -> None:
-        rig.expect(2)
-        late: list[list[LoggedBlock]] = await rig.log.read(rig.ranges[0][:1])
-        assert await rig.replay(0) == list(range(12))
-        assert rig.log._held_bytes <= 2500 + rig.ranges[0][0].length
-        assert [changes.first for changes in await rig.log.take(late[0])] == [0, 1]
-
-    scenario(steps)
+    rig.expect(2)
+    late: list[list[LoggedBlock]] = await rig.log.read(rig.ranges[0][:1])
+    assert await rig.replay(0) == list(range(12))
+    assert rig.log._held_bytes <= 2500 + rig.ranges[0][0].length
+    assert [changes.first for changes in await rig.log.take(late[0])] == [0, 1]
 
 
-def test_a_fetch_that_fails_fails_for_all_who_wait_and_one_given_up_for_none_else(
+async def test_a_fetch_that_fails_fails_for_all_who_wait_and_one_given_up_for_none_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = Rig(monkeypatch, 1 << 20)
-
-    async def steps() -> None:
-        rig.expect(2)
-        giving_up = asyncio.ensure_future(rig.replay(0))
-        staying = asyncio.ensure_future(rig.replay(0))
-        await asyncio.sleep(0)
-        giving_up.cancel()
-        assert await staying == list(range(12))
-        rig.store.fail(Failure("get", SEGMENTS[0], nth=1))
-        waiting = [rig.replay(1), rig.replay(1)]
-        rig.log._entries.clear()
-        found = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [isinstance(each, StorageError) for each in found] == [True, True]
-        await rig.log.close()
-
-    scenario(steps)
+    rig.expect(2)
+    giving_up = asyncio.ensure_future(rig.replay(0))
+    staying = asyncio.ensure_future(rig.replay(0))
+    await asyncio.sleep(0)
+    giving_up.cancel()
+    assert await staying == list(range(12))
+    rig.store.fail(Failure("get", SEGMENTS[0], nth=1))
+    waiting = [rig.replay(1), rig.replay(1)]
+    rig.log._entries.clear()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [isinstance(each, StorageError) for each in found] == [True, True]
+    await rig.log.close()

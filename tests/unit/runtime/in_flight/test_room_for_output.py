@@ -44,27 +44,24 @@ def store() -> MemoryStore:
     return MemoryStore("memory://room")
 
 
-def test_overdraft_lets_a_large_record_finish_and_is_returned_before_the_next() -> None:
-    async def steps() -> None:
-        pool = BufferPool(1, 2, overdraft=3)
-        gate = Gate([pool], 1)
-        name = ChannelId("next", 0, 0, 0, at_producer=True)
-        edge = OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)
-        output = Output([edge], WorkTime(VirtualClock()))
-        for number in range(5):
-            await asyncio.wait_for(output.emit(Batch([number])), 5)
-        assert pool.used == 4 and not output.available
-        emitting = asyncio.ensure_future(output.emit(Batch([5])))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not emitting.done(), "the overdraft is used up"
-        output.forward(Barrier(CheckpointId(1), 0.0), None)
-        for _ in range(4):
-            await gate.get()
-            await asyncio.sleep(0)
-        assert emitting.done() and output.available
-
-    asyncio.run(steps())
+async def test_overdraft_lets_a_large_record_finish_and_is_returned_before_the_next() -> None:
+    pool = BufferPool(1, 2, overdraft=3)
+    gate = Gate([pool], 1)
+    name = ChannelId("next", 0, 0, 0, at_producer=True)
+    edge = OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)
+    output = Output([edge], WorkTime(VirtualClock()))
+    for number in range(5):
+        await asyncio.wait_for(output.emit(Batch([number])), 5)
+    assert pool.used == 4 and not output.available
+    emitting = asyncio.ensure_future(output.emit(Batch([5])))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not emitting.done(), "the overdraft is used up"
+    output.forward(Barrier(CheckpointId(1), 0.0), None)
+    for _ in range(4):
+        await gate.get()
+        await asyncio.sleep(0)
+    assert emitting.done() and output.available
 
 
 class Burst(Operator):
