@@ -175,8 +175,10 @@ class StateLock:
         """For a thread at its end: if its step is open, nobody can end it any more."""
         self._blocks.pop(thread, None)
         if thread in self._steps and not self.closed:
-            # A thread that begins later may get the same number: the step is nobody's now.
-            self._steps[name] = self._steps.pop(thread)
+            # A thread that begins later may get the same number: the step is nobody's now, and open
+            # at every moment.
+            self._steps[name] = True
+            del self._steps[thread]
             self._abandoned(name)
 
     # What follows is for the loop.
