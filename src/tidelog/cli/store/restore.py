@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -118,15 +119,11 @@ def _target(directory: Path) -> Iterator[None]:
             directory.mkdir(parents=True, exist_ok=True)
             yield
     except BaseException:
-        _empty(directory, existed=existed)
+        shutil.rmtree(directory, ignore_errors=True)
+        if existed:
+            with suppress(OSError):
+                directory.mkdir()
         raise
-
-
-def _empty(directory: Path, *, existed: bool) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    if existed:
-        with suppress(OSError):
-            directory.mkdir()
 
 
 @dataclass(slots=True)
@@ -174,20 +171,11 @@ class _Export:
 
 def _copy(table: Table, target: Path) -> int:
     """Copy a table into a RocksDB database; returns the number of rows."""
-    copy = RocksTableFactory().create(target)
-    count = 0
+    copy, rows, count = RocksTableFactory().create(target), iter(table.scan(b"", None)), 0
     try:
-        keys: list[bytes] = []
-        values: list[bytes] = []
-        for key, value in table.scan(b"", None):
-            keys.append(key)
-            values.append(value)
-            count += 1
-            if len(keys) == _COPY_ROWS:
-                copy.load(keys, values)
-                keys, values = [], []
-        if keys:
-            copy.load(keys, values)
+        while batch := list(islice(rows, _COPY_ROWS)):
+            copy.load([key for key, _ in batch], [value for _, value in batch])
+            count += len(batch)
         copy.prepare_snapshot()
     finally:
         copy.close()
