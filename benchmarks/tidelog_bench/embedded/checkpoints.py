@@ -10,7 +10,7 @@ nearest ranks, so each is a value that occurred.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 from tidelog.catalog.inventory import Inventory, read_inventory
 from tidelog.checkpoint.manifest import Checkpoint
@@ -26,7 +26,6 @@ MB: Final = 1e6
 KEYED_TABLE: Final = JobConfig().table_of(keyed=True)
 """The kind of table that holds keyed state; those of sources are too small to matter."""
 _SHARES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1.0}
-_SLOWEST: Final = 5
 
 
 @dataclass(frozen=True)
@@ -188,19 +187,3 @@ def curves(found: Sequence[Completed]) -> dict[str, Points]:
         "log_mb": downsampled([(c.at_s, c.sizes.log_full_bytes / MB) for c in found]),
         "table_mb": downsampled([(c.at_s, c.table_bytes / MB) for c in found]),
     }
-
-
-def slowest(found: Sequence[Completed]) -> list[dict[str, Any]]:
-    """The slowest ones and their phases, for the notes."""
-    worst = sorted(found, key=lambda checkpoint: checkpoint.duration_s, reverse=True)[:_SLOWEST]
-    return [
-        {
-            "at_s": round(checkpoint.at_s, 2),
-            "ms": round(checkpoint.duration_s * 1e3, 1),
-            "barrier_ms": round(checkpoint.phases.barrier_s * 1e3, 1),
-            "upload_ms": round(checkpoint.phases.upload_s * 1e3, 1),
-            "manifest_ms": round(checkpoint.phases.manifest_s * 1e3, 1),
-            "incremental_mb": round(checkpoint.incremental_bytes / MB, 3),
-        }
-        for checkpoint in worst
-    ]

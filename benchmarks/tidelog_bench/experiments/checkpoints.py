@@ -15,7 +15,6 @@ from tidelog_bench.embedded.checkpoints import (
     curves,
     durations,
     sizes,
-    slowest,
 )
 from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, Load
 from tidelog_bench.embedded.meter import CLOCK, Sample, Sampler, mean, per_second
@@ -35,7 +34,7 @@ from tidelog_bench.experiment import (
     Trial,
     downsampled,
 )
-from tidelog_bench.store.pricing import daily
+from tidelog_bench.store.modelled import daily
 
 _STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
 _TIMES: Final[dict[Size, dict[str, Setting]]] = {
@@ -178,8 +177,7 @@ async def _read(spec: RunSpec, run: Run, samples: Sequence[Sample]) -> Reading:
     }
     if level := figures.get("predicted_peak_mb"):
         series["predicted_peak_mb"] = [(0.0, level), (round(traffic.seconds, 3), level)]
-    notes = {"slowest": slowest(found), "table_uploads": ended.uploads - begun.uploads}
-    return Reading(figures | used, series, notes)
+    return Reading(figures | used, series, {"table_uploads": ended.uploads - begun.uploads})
 
 
 _USES: Final[dict[str, tuple[str, Callable[[Sample], float]]]] = {

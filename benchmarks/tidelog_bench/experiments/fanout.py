@@ -28,8 +28,7 @@ from tidelog_bench.experiment import (
     Size,
     Trial,
 )
-from tidelog_bench.store.modelled import Totals, Write
-from tidelog_bench.store.pricing import daily
+from tidelog_bench.store.modelled import Totals, Write, daily
 
 _PARALLELISMS: Final = {
     Size.QUICK: (1, 50),

@@ -15,8 +15,7 @@ from tidelog_bench.experiment import (
     Size,
     Trial,
 )
-from tidelog_bench.peers.child import run_program
-from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, interpreter, missing
+from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, interpreter, missing, run_program
 from tidelog_bench.peers.task import Task
 
 _ALWAYS = ("tidelog", "bytewax", "quix-store", "pathway", "pyflink", "spark-rocksdb")

@@ -34,13 +34,13 @@ from tidelog_bench.spark.batches import (
     dollars,
     requests,
 )
-from tidelog_bench.spark.job import Job
-from tidelog_bench.spark.stores import (
+from tidelog_bench.spark.job import (
     CHANGELOG_STORE,
     QUICK_JVM,
     RATIOS,
     STORES,
     TIDELOG,
+    Job,
     missing,
     unsupported,
 )

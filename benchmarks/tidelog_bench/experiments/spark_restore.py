@@ -13,7 +13,7 @@ from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
 from tidelog_bench.spark.batches import Counts, by_kind, difference, requests, transferred
-from tidelog_bench.spark.stores import (
+from tidelog_bench.spark.job import (
     CHANGELOG_STORE,
     QUICK_JVM,
     RATIOS,

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.runtime.status.distribution import percentile
 from tidelog_bench.experiment import Points, downsampled
-from tidelog_bench.store.modelled import Traffic
-from tidelog_bench.store.pricing import daily
+from tidelog_bench.store.modelled import Traffic, daily
 
 Counts = Mapping[tuple[str, str], "Sum"]
 """(kind of request, class of file) -> how many, and their bytes."""

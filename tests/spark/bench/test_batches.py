@@ -7,7 +7,7 @@ import pytest
 from tidelog_bench.experiment import Cell, Reading, Size, Trial
 from tidelog_bench.experiments import spark_commit, spark_restore
 from tidelog_bench.session.children import in_child
-from tidelog_bench.spark.stores import STORES
+from tidelog_bench.spark.job import STORES
 
 pytestmark = pytest.mark.usefixtures("spark_or_skip")
 

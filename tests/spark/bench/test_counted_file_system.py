@@ -14,8 +14,7 @@ from tests.golden.golden_latencies import golden_bits
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 from tidelog_bench.spark.job import SCHEME, benchmark_jar, counted_settings
 from tidelog_bench.store.latency import NONE, Kind, LatencyProfile, latency_ms
-from tidelog_bench.store.modelled import Traffic
-from tidelog_bench.store.pricing import daily
+from tidelog_bench.store.modelled import Traffic, daily
 
 MB = 1_000_000
 

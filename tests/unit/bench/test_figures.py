@@ -69,12 +69,6 @@ def test_a_full_checkpoint_is_log_and_table_and_what_it_adds_is_only_new() -> No
     assert checkpoints.curves(found)["full_mb"] == [(0, 9.001), (1, 11.001)]
 
 
-def test_the_slowest_come_first_with_where_their_time_went() -> None:
-    slow = checkpoints.slowest([checkpoint(n, n) for n in (1, 3, 2, 9, 5, 4, 7)])
-    assert [one["ms"] for one in slow] == [9_000, 7_000, 5_000, 4_000, 3_000]
-    assert all(o["ms"] == o["barrier_ms"] + o["upload_ms"] + o["manifest_ms"] for o in slow)
-
-
 def test_an_estimate_knows_the_settings_of_the_run() -> None:
     spec = RunSpec(
         Workload(1_000_000, 200),

@@ -8,8 +8,7 @@ import pytest
 from tidelog.errors import TidelogError
 from tidelog_bench.experiment import Reading, Setting, Size, Trial
 from tidelog_bench.experiments import peers
-from tidelog_bench.peers.child import run_program
-from tidelog_bench.peers.systems import SYSTEMS, interpreter, missing
+from tidelog_bench.peers.systems import SYSTEMS, interpreter, missing, run_program
 from tidelog_bench.peers.task import Task
 
 SMALL: Mapping[str, Setting] = {

@@ -13,8 +13,7 @@ from tidelog_bench.experiment import Cell, Experiment, Size, Trial
 from tidelog_bench.experiments import spark_commit, spark_restore
 from tidelog_bench.spark import job as jobs
 from tidelog_bench.spark.batches import Counts, Sum
-from tidelog_bench.spark.job import Job
-from tidelog_bench.spark.stores import STORES, store_settings, unsupported
+from tidelog_bench.spark.job import STORES, Job, store_settings, unsupported
 
 CHOOSE = {PROVIDER, CHANGELOG, FORMAT, FILE_MANAGER, "spark.plugins", "spark.jars"}
 

@@ -4,8 +4,7 @@ import pytest
 
 from tidelog.cost.prices import built_in_books
 from tidelog.errors import ConfigError
-from tidelog_bench.store.modelled import Traffic
-from tidelog_bench.store.pricing import daily
+from tidelog_bench.store.modelled import Traffic, daily
 
 GB = 1 << 30
 
