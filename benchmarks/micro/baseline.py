@@ -1,9 +1,9 @@
 """Baselines: what the micro-benchmarks took, in yardsticks, so that the machine's speed drops out.
 
 Invariants: a cost is the shortest time of a benchmark in one process divided by the yardstick timed
-beside it; costs are judged only against those of the same processor and Python; a difference
-counts when it is larger than `TOLERANCE`, no run of one side reaches into the other's, and there
-are so many runs that this happens by chance in at most one of `1 / CHANCE` benchmarks.
+around it; costs are judged only against those of the same processor and Python; a difference counts
+when it is larger than `TOLERANCE`, no run of one side reaches into the other's, and there are so
+many runs that this happens by chance in at most one of `1 / CHANCE` benchmarks.
 """
 
 import math

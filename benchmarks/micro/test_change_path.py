@@ -98,7 +98,7 @@ def test_map_update(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
 
 
 def test_aggregate_a_buffer(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
-    """The operator behind `aggregate`: 2048 distinct keys with counts, all known already."""
+    """The operator of `aggregate`: 2048 distinct keys with counts, all known already."""
     operator = Aggregate(lambda pair: pair[1], add)
     operator.open(_Context(backend))  # type: ignore[arg-type]
     keys = list(map(encode_key, WORDS))

@@ -1,1 +1,1 @@
-"""Whole jobs of today's code beside those of an earlier revision: `just speed`."""
+"""Whole jobs of today's code against those of an earlier revision: `just speed`."""

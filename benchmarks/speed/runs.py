@@ -39,21 +39,21 @@ def cached(name: str, make: Callable[[Path], None]) -> Path:
     """A directory that `make` fills once; it appears whole, so that sessions can share it."""
     # Inputs are drawn anew when the code that draws them has changed.
     code = hashlib.sha256((HERE / "workloads.py").read_bytes()).hexdigest()[:12]
-    place = Path(tempfile.gettempdir()) / "tidelog-speed" / code / name
-    if place.exists():
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
+    directory = Path(tempfile.gettempdir()) / "tidelog-speed" / code / name
+    if directory.exists():
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
         made = Path(temporary) / "made"
         made.mkdir()
         make(made)
         try:
-            made.rename(place)
+            made.rename(directory)
         except OSError:
             # Another session may have made it meanwhile.
-            if not place.exists():
+            if not directory.exists():
                 raise
-    return place
+    return directory
 
 
 def commit_of(revision: str) -> str:
@@ -117,7 +117,7 @@ def run(source: Path, workload: Workload, inputs: Path, store: Path | None) -> R
 
 
 def prepare(source: Path, workload: Workload, inputs: Path, store: Path) -> None:
-    """Leave a store with every row behind: half of them in tables, half in the log."""
+    """Leave a store with every row in it: half of them in tables, half in the log."""
     whole = sum(1 for path in inputs.iterdir() for _ in path.open())
     tables = sum(1 for path in inputs.glob(TABLE) for _ in path.open())
     _follow(source, workload, inputs, store, tables, ["--include", TABLE, "--no-changelog"])

@@ -11,8 +11,8 @@ COMMAND: Final = LazyCommand(
 )
 """`tidelog bench`, found through the entry point `tidelog.commands`."""
 _COMMANDS: Final = {
-    name: LazyCommand(f"tidelog_bench.cli.{place}", about)
-    for name, place, about in (
+    name: LazyCommand(f"tidelog_bench.cli.{module}", about)
+    for name, module, about in (
         ("compare", "results:compare", "Show what moved beyond noise between two sessions."),
         ("list", "run:list_experiments", "List the experiments and how long each takes."),
         ("report", "results:report", "Write an HTML page of a session, or print its summary."),

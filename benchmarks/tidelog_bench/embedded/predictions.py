@@ -93,7 +93,7 @@ def compression(operators: Iterable[OperatorReport]) -> float:
 
 
 def estimated(spec: RunSpec, compressed: float = 1.0) -> Estimate:
-    """The estimate of a word count at a fixed rate behind a link."""
+    """The estimate of a word count at a fixed rate over a link."""
     assert spec.rate is not None and spec.link is not None
     config = spec.config(Path())
     words = spec.workload

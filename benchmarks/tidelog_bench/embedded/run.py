@@ -283,7 +283,7 @@ def run_trial(
     store: Path | None = None,
     archived: bool = False,
 ) -> Run:
-    """Run a spec in this process; `watch` runs beside the job. `room` is for temporary files.
+    """Run a spec in this process; `watch` runs while the job does. `room` is for temporary files.
 
     With a directory for the store the job is stopped right after a checkpoint that covers all
     records, and the store stays. Without, the store lies in memory, and the job is stopped at once;

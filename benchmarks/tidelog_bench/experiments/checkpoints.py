@@ -111,7 +111,7 @@ def _cell(settings: dict[str, Any], variants: tuple[str, ...]) -> Cell:
 
 
 def measure(trial: Trial) -> Reading:
-    """Run a variant with a sampler beside it, and read its checkpoints."""
+    """Run a variant while its use is sampled, and read its checkpoints."""
     load = trial.read(Load)
     spec, samples = load.spec(trial), list[Sample]()
 

@@ -1,7 +1,7 @@
 """Words as files, for systems whose source is a directory: one word per line.
 
 Invariant: the files hold the fill and then the stream, as often round as needed, in the order of
-`Stages`; a file appears whole, by a hard link, and its name sorts behind all before it.
+`Stages`; a file appears whole, by a hard link, and its name sorts after all before it.
 """
 
 import os
@@ -49,7 +49,7 @@ class Feed:
             self.add()
 
     def keep_ahead(self, position: int, words: int) -> None:
-        """Let files appear until at least `words` words lie behind a position."""
+        """Let files appear until at least `words` words lie after a position."""
         while self.position < position + words:
             self.add()
 
@@ -65,7 +65,7 @@ class Feed:
             now, reached = CLOCK.monotonic(), position()
 
     def again(self) -> int:
-        """Let the fill appear once more, behind everything; the number of its words."""
+        """Let the fill appear once more, after everything; the number of its words."""
         before = self.position
         for path, size in self._fill:
             self._appear(path, size)

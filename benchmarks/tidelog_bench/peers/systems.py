@@ -35,7 +35,7 @@ class System:
     environment: str
     """Names the Python: that in `.tools/peer-ENVIRONMENT`, or TIDELOG_PEER_ENVIRONMENT's value."""
     extra: str | None = None
-    """The optional extra of tidelog that installs it beside tidelog."""
+    """The optional extra of tidelog that installs it with tidelog."""
     java: bool = False
 
     @property

@@ -7,7 +7,6 @@ loaded when a plot is drawn and not before.
 
 import io
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -67,7 +66,9 @@ _BAR: Final = 20.0
 _FEW: Final = 40
 """Points; so few get a marker each."""
 _LABEL: Final = 60
-"""Characters of a group's name that a drawing has room for."""
+"""Characters of a group's name that a drawing has room for ..."""
+_NAME: Final = 30
+"""... and of a variant's in a legend."""
 _Group = tuple[str, dict[str, Spread]]
 
 
@@ -149,8 +150,9 @@ def svg(panel: Panel, name: str) -> str:
         figure = Figure((_WIDTH / 72, panel.height / 72), layout="constrained")
         axes = figure.add_subplot()
         panel.draw(axes)
-        if len(axes.get_legend_handles_labels()[1]):
-            figure.legend(loc="outside upper left", ncols=4, handlelength=3, columnspacing=1.2)
+        if names := axes.get_legend_handles_labels()[1]:
+            columns = max(1, _LABEL // (max(map(len, names)) + 7))
+            figure.legend(loc="outside upper left", ncols=columns, handlelength=3)
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     text = file.getvalue()
@@ -209,7 +211,7 @@ def _curves_of(
             few = len(points) <= _FEW
             axes.plot(
                 *zip(*points, strict=True),
-                label=trial.variant,
+                label=_cut(trial.variant, _NAME),
                 color=look.colour,
                 # Dashes of a restless line look like gaps.
                 linestyle=look.line if few else "-",
@@ -277,7 +279,7 @@ def _bars_of(
             named.append((y, label))
             y += 1
             for variant, spread in bars.items():
-                legend = None if variant in labelled else variant
+                legend = None if variant in labelled else _cut(variant, _NAME)
                 labelled.add(variant)
                 reach = [[spread["median"] - spread["min"]], [spread["max"] - spread["median"]]]
                 colour = known[variant].colour
@@ -290,7 +292,7 @@ def _bars_of(
         # Room for the number after the longest bar.
         axes.margins(x=0.2)
         for at, label in named:
-            short = textwrap.shorten(label, _LABEL, placeholder=" ...")
+            short = _cut(label, _LABEL)
             name = axes.text(0, at, short, va="center", transform=axes.get_yaxis_transform())
             name.set_in_layout(False)
         axes.set_ylim(y - 0.4, -0.6)
@@ -318,3 +320,7 @@ def _plain_numbers(axis: Any, log: bool) -> None:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, at: number(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

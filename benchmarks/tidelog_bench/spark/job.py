@@ -165,7 +165,7 @@ class Job:
     def _machine(self, directory: Path) -> dict[str, str]:
         return {
             # As many task slots as cores, as executors of clusters have: with more of them a
-            # store's waiting hides behind other tasks.
+            # store's waiting is hidden by other tasks.
             "spark.master": "local[*]",
             "spark.driver.memory": "2g",
             "spark.driver.host": "127.0.0.1",

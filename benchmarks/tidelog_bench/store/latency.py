@@ -81,7 +81,7 @@ Amazon S3"); measured were 86 down, 100 up (napkin-math#39), and 93 down (dvassa
 
 @dataclass(frozen=True, slots=True)
 class LatencyProfile:
-    """How a store behind a network behaves: equal profiles and an equal order of requests give
+    """How a store over a network behaves: equal profiles and an equal order of requests give
     equal latencies, in every process and on the Hadoop side too.
 
      1 MB is 10^6 bytes. 0 stands for no latency and for no limit."""

@@ -117,7 +117,7 @@ class Write:
 
 
 class ModelledStore:
-    """`inner` behind the latencies and the bandwidth of `profile`. Sizes are in bytes.
+    """`inner` with the latencies and the bandwidth of `profile`. Sizes are in bytes.
 
     `requests` counts by kind, a listing as one per 1000 names; `stored` has the objects that were
     written through this store and not deleted. All of it can be read from any thread.

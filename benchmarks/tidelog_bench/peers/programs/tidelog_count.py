@@ -20,7 +20,7 @@ from tidelog_bench.peers.usage import between, figures
 
 NOTES = {
     "durable": "every change and the source's position, in segments and a manifest per checkpoint, "
-    "as synced files in a local directory; the table is uploaded there beside them",
+    "as synced files in a local directory; the table is uploaded there, too",
     "not_done": "no network: the object store is a directory, as the places of the others are",
 }
 
