@@ -10,7 +10,8 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.kafka.test_sink import Job
 from tests.support.kafka import Topics
 from tidelog import DeadLetterTopic
-from tidelog.connectors.kafka.writing.topics import topic_settings
+from tidelog.connectors.kafka.client import Cluster
+from tidelog.connectors.kafka.writing.topics import TopicAdmin
 from tidelog.errors import ConfigError, StorageError, UserFunctionError
 from tidelog.ids import CheckpointId
 
@@ -144,7 +145,8 @@ def test_the_staging_topic_takes_what_its_target_takes(topics: Topics, cleanup: 
     writer = job.start(1, owed, client=large)
     writer.write(["x" * 3_000_000])
     writer.commit(writer.pre_commit(TWO))
-    assert int(topic_settings(topics.admin, f"{job.stem}.staging")["max.message.bytes"]) > 4_000_000
+    settings = TopicAdmin(Cluster(topics.bootstrap)).settings(f"{job.stem}.staging")
+    assert int(settings["max.message.bytes"]) > 4_000_000
     assert [len(m.value()) for m in topics.read(job.topic, 2)] == [5, 3_000_000]
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.kafka import Topics
 from tidelog import KafkaSink, SinkContext
 from tidelog.connectors.kafka.client import library
-from tidelog.connectors.kafka.writing import outbox, producing
+from tidelog.connectors.kafka.writing import producing, staging_topics
 from tidelog.connectors.kafka.writing import topics as sink_topics
 from tidelog.errors import (
     FencedError,
@@ -223,7 +223,7 @@ def test_nobody_makes_a_topic_that_is_missing_unless_asked(topics: Topics, topic
 def test_a_cluster_that_is_away_is_an_error_that_names_it(
     no_broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (producing, outbox, sink_topics):
+    for module in (producing, staging_topics, sink_topics):
         monkeypatch.setattr(module, "PATIENCE_S", 0.3)
     context = SinkContext("job", "sink", 0, 1, Generation(1), "a")
     with pytest.raises(StoreUnreachableError, match=r"Kafka at 127\.0\.0\.1:1"):

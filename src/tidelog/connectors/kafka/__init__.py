@@ -1,6 +1,6 @@
 """Topics of Apache Kafka."""
 
-from tidelog.connectors.kafka.dead_letters import DeadLetterTopic
+from tidelog.connectors.kafka.client import DeadLetterTopic
 from tidelog.connectors.kafka.reading.records import KafkaRecord
 from tidelog.connectors.kafka.reading.source import KafkaSource
 from tidelog.connectors.kafka.writing.sink import KafkaSink

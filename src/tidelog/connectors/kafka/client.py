@@ -1,4 +1,5 @@
-"""Clients of a Kafka cluster: their settings, their errors as ours, librdkafka's log in ours.
+"""Clients of a Kafka cluster: their settings, their errors as ours, librdkafka's log in ours; and
+what becomes of messages that cannot be handled.
 
 Invariants: only errors of `tidelog.errors` leave, and neither they nor the log show a secret; what
 tidelog relies on cannot be set otherwise.
@@ -6,10 +7,11 @@ tidelog relies on cannot be set otherwise.
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tidelog.credentials import hide
 from tidelog.errors import (
@@ -216,3 +218,34 @@ class _LibraryLog:
             Event.KAFKA_CLIENT_WARNED.log(logger, message=text)
         else:
             Event.KAFKA_CLIENT_SAID.log(logger, message=text)
+
+
+@dataclass(frozen=True)
+class DeadLetterTopic:
+    """Messages that cannot be handled go to this topic of the same cluster, as they are, with
+    headers that say where from and why.
+    """
+
+    topic: str
+
+
+def letter_headers(
+    headers: Iterable[tuple[str, Any]] | None, topic: str, partition: int, **more: str
+) -> list[tuple[str, Any]]:
+    """The message's own headers, then `tidelog.NAME` for its topic, its partition and `more`."""
+    said = {"topic": topic, "partition": str(partition)} | more
+    return [*(headers or ()), *((f"tidelog.{name}", text.encode()) for name, text in said.items())]
+
+
+OnError = Literal["fail", "skip"] | DeadLetterTopic
+
+
+def check_policy(option: str, policy: OnError) -> None:
+    """Raises ConfigError for what is none."""
+    if policy not in ("fail", "skip") and not isinstance(policy, DeadLetterTopic):
+        raise ConfigError(
+            option,
+            expected="'fail', 'skip' or DeadLetterTopic('name')",
+            found=repr(policy),
+            action="pass one of them",
+        )

@@ -10,7 +10,7 @@ from tests.support.fake_kafka import FakeKafka, failure
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
 from tidelog import Job, KafkaSink, Row
-from tidelog.connectors.kafka.writing import outbox as sink_outbox
+from tidelog.connectors.kafka.writing import producing
 from tidelog.errors import (
     ConfigError,
     FencedError,
@@ -90,7 +90,7 @@ def test_what_the_client_has_no_room_for_keeps_its_place(
 def test_a_task_is_held_back_where_brokers_are_slow(
     kafka: FakeKafka, exactly_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink_outbox, "MOST_BYTES", 3_000)
+    monkeypatch.setattr(producing, "MOST_BYTES", 3_000)
     waiting = []
 
     def call(name: str, effect: Any) -> Any:

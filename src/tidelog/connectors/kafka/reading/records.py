@@ -10,15 +10,17 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from tidelog.connectors.kafka.client import Cluster, library, translated
-from tidelog.connectors.kafka.dead_letters import (
+from tidelog.connectors.kafka.client import (
+    Cluster,
     DeadLetterTopic,
     OnError,
     check_policy,
     letter_headers,
 )
+from tidelog.connectors.kafka.writing.messages import Message
+from tidelog.connectors.kafka.writing.producing import Outbox
 from tidelog.effects import Clock
-from tidelog.errors import ConfigError, CorruptObjectError, StoreUnreachableError, TidelogError
+from tidelog.errors import ConfigError, CorruptObjectError
 from tidelog.events import Event
 from tidelog.runtime.user_code import map_all
 
@@ -48,7 +50,6 @@ _DECODERS: Final[dict[Any, Callable[[bytes], Any]]] = {
     "json": msgspec.json.Decoder().decode,
 }
 _LOG_EVERY_S: Final = 10.0
-_DELIVERY_S: Final = 60.0
 
 
 class Decoder:
@@ -60,9 +61,9 @@ class Decoder:
         self._key, self._value = _decoder("key", key), _decoder("value", value)
         check_policy("on_error", on_error)
         self._on_error = on_error
-        self._letters = (
-            _DeadLetters(on_error.topic, cluster) if isinstance(on_error, DeadLetterTopic) else None
-        )
+        self._cluster = cluster
+        self._letters: Outbox | None = None
+        """Dead letters go there at least once: a restart reads such messages again."""
         self._clock = clock
         self._log_at: float | None = None
         self.skipped = 0
@@ -103,13 +104,13 @@ class Decoder:
                     ) from error
                 self._leave_out(message, error)
         if self._letters is not None:
-            self._letters.deliver()
+            self._letters.flush()
         return records
 
     def _leave_out(self, message: Any, error: Exception) -> None:
         self.skipped += 1
-        if self._letters is not None:
-            self._letters.send(message, error)
+        if isinstance(self._on_error, DeadLetterTopic):
+            self._send(self._on_error.topic, message, error)
         now = self._clock.monotonic()
         if self._log_at is None or now >= self._log_at:
             self._log_at = now + _LOG_EVERY_S
@@ -117,19 +118,9 @@ class Decoder:
                 logger, skipped=self.skipped, where=place_of(message), error=repr(error)
             )
 
-
-class _DeadLetters:
-    """Writes to a dead-letter topic; at least once, as a restart reads such messages again."""
-
-    def __init__(self, topic: str, cluster: Cluster) -> None:
-        self._topic = topic
-        self._cluster = cluster
-        self._producer: Any = None
-        self._failed: Any = None
-
-    def send(self, message: Any, error: Exception) -> None:
-        if self._producer is None:
-            self._producer = self._cluster.producer({"enable.idempotence": True})
+    def _send(self, topic: str, message: Any, error: Exception) -> None:
+        if self._letters is None:
+            self._letters = Outbox(self._cluster, "dead-letter topic")
         headers = letter_headers(
             message.headers(),
             message.topic(),
@@ -137,41 +128,7 @@ class _DeadLetters:
             offset=str(message.offset()),
             error=f"{type(error).__name__}: {error}",
         )
-        try:
-            self._producer.produce(
-                self._topic,
-                message.value(),
-                message.key(),
-                headers=headers,
-                on_delivery=self._delivered,
-            )
-        except BufferError:
-            self.deliver()
-            self.send(message, error)
-        except library().KafkaException as refused:
-            raise self._refused(refused.args[0]) from refused
-
-    def deliver(self) -> None:
-        """Wait until all are in the topic; raises when they are not."""
-        if self._producer is None:
-            return
-        left = self._producer.flush(_DELIVERY_S)
-        if self._failed is not None:
-            raise self._refused(self._failed)
-        if left:
-            raise StoreUnreachableError(
-                f"dead-letter topic {self._topic!r} in {self._cluster}",
-                expected=f"to take messages within {_DELIVERY_S:g} s",
-                found=f"{left} not taken",
-                action="see whether its brokers run",
-            )
-
-    def _refused(self, error: Any) -> TidelogError:
-        return translated(error, f"dead-letter topic {self._topic!r}", self._cluster)
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._failed = error
+        self._letters.add(Message(topic, message.key(), message.value(), headers))
 
 
 def place_of(message: Any) -> str:

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from tidelog.connectors.kafka.client import Cluster, library, translated
-from tidelog.connectors.kafka.dead_letters import OnError
+from tidelog.connectors.kafka.client import Cluster, OnError, library, translated
 from tidelog.connectors.kafka.reading.consumer import SharedConsumer
 from tidelog.connectors.kafka.reading.offsets import (
     EARLIEST,

@@ -11,24 +11,25 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from typing import Any, Final
 
+import msgspec
+
 from tidelog.connectors import transactions
 from tidelog.connectors.kafka import client
-from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.dead_letters import DeadLetterTopic, OnError
+from tidelog.connectors.kafka.client import Cluster, DeadLetterTopic, OnError
 from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, produce, producer
-from tidelog.connectors.kafka.writing.refusals import Refusal
 from tidelog.connectors.kafka.writing.staging import (
     Commits,
+    Refusal,
     StagedRange,
     Start,
-    encode_commits,
     fenced,
     first_left,
     taken_over,
+    topics_are_gone,
     unneeded_before,
 )
-from tidelog.connectors.kafka.writing.topics import COMMITS_KEY, Topics
+from tidelog.connectors.kafka.writing.staging_topics import StagingTopics
 from tidelog.errors import (
     AccessDeniedError,
     ObjectNotFoundError,
@@ -43,6 +44,7 @@ TRANSACTION_S: Final = 60.0
 """Brokers abort a transaction that takes longer ..."""
 _PART_S: Final = TRANSACTION_S / 4
 """... so a range is moved in parts that are sent within this time."""
+_COMMITS_KEY: Final = b"commits"
 _TRIES: Final = 4
 _ABORT_S: Final = 5.0
 _MOST: Final = 1 << 20
@@ -56,7 +58,12 @@ class Mover:
     """
 
     def __init__(
-        self, cluster: Cluster, topics: Topics, partition: int, me: Start, on_refused: OnError
+        self,
+        cluster: Cluster,
+        topics: StagingTopics,
+        partition: int,
+        me: Start,
+        on_refused: OnError,
     ) -> None:
         self._cluster = cluster
         self._on_refused = on_refused
@@ -73,7 +80,7 @@ class Mover:
         """Records of a transaction: the most, and how many the last one had."""
         self._refusal: Refusal | None = None
         """The record for which the last transaction failed; None if another reason failed it."""
-        self._let_go: dict[tuple[Start, int], Refusal] = {}
+        self._left_out: dict[tuple[Start, int], Refusal] = {}
         """Records that are not moved to their topics, by the number in their start."""
 
     def begin(self) -> None:
@@ -126,11 +133,11 @@ class Mover:
         until, self._sent = now() + _PART_S, 0
         for offset, message in messages:
             self._sent += 1
-            gone = self._let_go.get((staged.start, number))
-            if gone is None:
+            refusal = self._left_out.get((staged.start, number))
+            if refusal is None:
                 self._send(message, Refusal(staged, number, offset, message))
             elif isinstance(self._on_refused, DeadLetterTopic):
-                self._send(gone.letter(self._on_refused.topic))
+                self._send(refusal.letter(self._on_refused.topic))
             number += 1
             if number == staged.stop or now() > until or self._sent >= self._most:
                 break
@@ -144,8 +151,8 @@ class Mover:
         self._end_transaction(commits)
 
     def _end_transaction(self, commits: Commits) -> None:
-        value = encode_commits(commits)
-        self._send(Message(self._topics.commits, COMMITS_KEY, value, [], self._partition))
+        value = msgspec.json.encode(commits)
+        self._send(Message(self._topics.commits, _COMMITS_KEY, value, [], self._partition))
         self._producer.commit_transaction(PATIENCE_S)
         self._commits = commits
 
@@ -210,10 +217,10 @@ class Mover:
             return
         if self._on_refused == "fail":
             raise refusal.error(self._cluster)
-        self._let_go[refusal.staged.start, refusal.number] = refusal
+        self._left_out[refusal.staged.start, refusal.number] = refusal
         Event.KAFKA_RECORDS_REFUSED.log(
             logger,
-            records=len(self._let_go),
+            records=len(self._left_out),
             what=refusal.what,
             error=refusal.why,
             fate="left out" if self._on_refused == "skip" else str(self._on_refused),
@@ -229,7 +236,9 @@ class Mover:
         if self._began:
             # A process that took the id in between may have stopped: what counts is who owns it.
             if found is None:
-                raise self._topics.commits_are_gone(self._partition)
+                topic = f"partition {self._partition} of topic {self._topics.commits!r}"
+                expected = "what this start of the job has written there"
+                raise topics_are_gone(topic, expected, "nothing")
             if found.owner != self._me:
                 raise fenced(self._me, found.owner, self._id)
             self._commits = found

@@ -1,35 +1,34 @@
-"""The clients that the Kafka sink needs, with the settings its guarantees rest on."""
+"""Messages on their way to Kafka, and the clients that send and read them.
 
+Invariants: an outbox keeps order and sends nothing twice; what was added and not delivered is
+bounded, but for a task's last buffer; a message is given up by Kafka's client only for a reason
+that lasts, and then nothing more is delivered.
+"""
+
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from tidelog.connectors.kafka.client import Cluster, library, translated
+from tidelog.connectors.kafka import client
+from tidelog.connectors.kafka.client import Cluster
 from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.effects import SystemClock, hold_thread
+from tidelog.errors import StoreUnreachableError, TidelogError
 
 T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
 """How long a call may wait for the cluster."""
+MOST_BYTES: Final = 32 << 20
+MOST_MESSAGES: Final = 50_000
 
 now: Final = SystemClock().monotonic
 """Seconds, for calls that wait in a thread."""
 
-FIXED: Final = {
-    **dict.fromkeys(("acks", "enable.idempotence", "message.timeout.ms"), "exactly_once="),
-    **dict.fromkeys(("delivery.timeout.ms", "isolation.level", "retries"), "exactly_once="),
-    **dict.fromkeys(("message.send.max.retries", "delivery.report.only.error"), "exactly_once="),
-    **dict.fromkeys(("transactional.id", "group.id"), "prefix="),
-    **dict.fromkeys(("transaction.timeout.ms", "enable.auto.commit"), "what tidelog sets"),
-    **dict.fromkeys(("auto.offset.reset", "enable.partition.eof"), "what tidelog sets"),
-}
-"""Settings that cannot be passed, and what to use instead."""
-
-
+_OVERHEAD: Final = 200
+"""Bytes that a message costs beside its value, about."""
 _SOON_BACK: Final = {"reconnect.backoff.max.ms": 1_000}
 """Kafka's client would wait for ten seconds before it looks for a broker again."""
-
-
 _PASSING: Final = (
     *("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "_TRANSPORT"),
     *("REPLICA_NOT_AVAILABLE", "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "_ALL_BROKERS_DOWN"),
@@ -46,9 +45,9 @@ def patiently(ask: Callable[[], T], what: str, cluster: Cluster) -> T:
     while True:
         try:
             return ask()
-        except library().KafkaException as error:
+        except client.library().KafkaException as error:
             if error.args[0].name() not in _PASSING or now() > give_up:
-                raise translated(error.args[0], what, cluster) from error
+                raise client.translated(error.args[0], what, cluster) from error
         hold_thread(_PAUSE_S)
 
 
@@ -93,3 +92,106 @@ def reader(cluster: Cluster, group: str) -> Any:
             **_SOON_BACK,
         }
     )
+
+
+class Outbox:
+    """A producer and what it has not delivered; used by one thread at a time."""
+
+    def __init__(self, cluster: Cluster, what: str = "a message to topic") -> None:
+        self._cluster = cluster
+        self._what = what
+        # A message that waits for the cluster stays in line: one that was given up would have to
+        # be sent again behind its successors.
+        self._producer = producer(cluster, {"message.timeout.ms": 0})
+        self._patience_s = PATIENCE_S
+        self._overflow: deque[Message] = deque()
+        """What the client had no room for."""
+        self._bytes = 0
+        self._failed: TidelogError | None = None
+        self.first_offset: int | None = None
+        """Offsets of the messages delivered since `forget_offsets`, for one partition's outbox."""
+        self.next_offset = 0
+
+    def add(self, message: Message) -> None:
+        """Send a message soon; never waits. Raises what an earlier one failed of."""
+        if self._failed is not None:
+            raise self._failed
+        if not self._overflow:
+            try:
+                return self._produce(message)
+            except BufferError:
+                pass
+        self._overflow.append(message)
+
+    def full(self) -> bool:
+        """Whether `make_room` is due."""
+        waits = self._bytes > MOST_BYTES or len(self._producer) > MOST_MESSAGES
+        return waits or bool(self._overflow)
+
+    def make_room(self) -> None:
+        """Wait until half of the room is free; raises StoreUnreachableError, and as `flush`."""
+        self._wait(lambda: not self._overflow and self._bytes <= MOST_BYTES // 2)
+
+    def flush(self) -> None:
+        """Wait until every message was delivered.
+
+        Raises StoreUnreachableError when that takes too long: they stay in line, and the next call
+        goes on. Any other error lasts: this outbox delivers nothing more.
+        """
+        self._wait(lambda: not self._overflow and len(self._producer) == 0)
+
+    def forget_offsets(self) -> None:
+        """Begin a new range of offsets."""
+        self.first_offset = None
+
+    def close(self) -> None:
+        """Give up what was not delivered."""
+        self._overflow.clear()
+        self._producer.purge()
+        self._producer.poll(0)
+
+    def _produce(self, message: Message) -> None:
+        try:
+            produce(self._producer, message, on_delivery=self._delivered)
+        except client.library().KafkaException as error:
+            raise self._failure(error.args[0], message.topic) from error
+        self._bytes += _OVERHEAD + len(message.value or b"")
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failure(error, message.topic())
+            return
+        self._bytes -= _OVERHEAD + len(message)
+        offset = message.offset()
+        if self.first_offset is None:
+            self.first_offset = offset
+        self.next_offset = offset + 1
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        deadline = now() + self._patience_s
+        while True:
+            self._producer.poll(0)
+            while self._overflow and self._failed is None:
+                try:
+                    self._produce(self._overflow[0])
+                except BufferError:
+                    break
+                self._overflow.popleft()
+            if self._failed is not None:
+                raise self._failed
+            if done():
+                return
+            if now() > deadline:
+                raise StoreUnreachableError(
+                    f"messages to {self._cluster}",
+                    expected=f"to be delivered within {self._patience_s:.0f} seconds",
+                    found=f"{len(self._producer) + len(self._overflow)} that are not",
+                    action="check that the brokers run and that enough replicas are in sync",
+                )
+            self._producer.flush(0.1)
+
+    def _failure(self, error: Any, topic: str) -> TidelogError:
+        """Keep the first error: those after it follow from it."""
+        if self._failed is None:
+            self._failed = client.translated(error, f"{self._what} {topic!r}", self._cluster)
+        return self._failed

@@ -1,20 +1,35 @@
-"""Kafka as a sink: exactly once through a staging topic, or at least once."""
+"""Kafka as a sink: exactly once through a staging topic, or at least once.
+
+Invariants of exactly once: a record is sent to the staging topic at once, and to its own topic by a
+commit alone; older starts have been fenced before anything is staged; staged records are deleted
+when they were moved, or when no retained checkpoint names them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.dead_letters import DeadLetterTopic, OnError, check_policy
+from tidelog.connectors import transactions as tokens
+from tidelog.connectors.kafka.client import Cluster, DeadLetterTopic, OnError, check_policy
 from tidelog.connectors.kafka.writing.messages import Format, Headers, Messages
-from tidelog.connectors.kafka.writing.outbox import Outbox
-from tidelog.connectors.kafka.writing.producing import FIXED
-from tidelog.connectors.kafka.writing.targets import Targets
-from tidelog.connectors.kafka.writing.topics import Topics
-from tidelog.connectors.kafka.writing.writer import StagingWriter
+from tidelog.connectors.kafka.writing.mover import Mover
+from tidelog.connectors.kafka.writing.producing import Outbox
+from tidelog.connectors.kafka.writing.staging import StagedRange, Start, own_ranges, wrapped
+from tidelog.connectors.kafka.writing.staging_topics import StagingTopics
+from tidelog.connectors.kafka.writing.topics import Targets
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.user_code import each
+
+_FIXED: Final = {
+    **dict.fromkeys(("acks", "enable.idempotence", "message.timeout.ms"), "exactly_once="),
+    **dict.fromkeys(("delivery.timeout.ms", "isolation.level", "retries"), "exactly_once="),
+    **dict.fromkeys(("message.send.max.retries", "delivery.report.only.error"), "exactly_once="),
+    **dict.fromkeys(("transactional.id", "group.id"), "prefix="),
+    **dict.fromkeys(("transaction.timeout.ms", "enable.auto.commit"), "what tidelog sets"),
+    **dict.fromkeys(("auto.offset.reset", "enable.partition.eof"), "what tidelog sets"),
+}
+"""Settings that cannot be passed, and what to use instead."""
 
 
 class KafkaSink(Sink):
@@ -52,7 +67,7 @@ class KafkaSink(Sink):
         require("prefix", repr(prefix), bool(prefix), "a name")
         require("create", create, create is None or create > 0, "at least 1 partition, or None")
         self._messages = Messages(topic, key, value, headers, partition, timestamp)
-        self._cluster = Cluster(bootstrap, client, FIXED)
+        self._cluster = Cluster(bootstrap, client, _FIXED)
         settings = client or {}
         self._largest_message = int(settings.get("message.max.bytes", 0))
         self._exactly_once = exactly_once
@@ -75,21 +90,41 @@ class KafkaSink(Sink):
 
         def staging() -> StagingWriter:
             largest = max(self._largest_message, targets.largest())
-            topics = Topics(cluster, self._prefix, context, largest)
+            topics = StagingTopics(cluster, self._prefix, context, largest)
             return StagingWriter(messages, targets, topics, cluster, context, self._on_refused)
 
         return staging() if self._exactly_once else DirectWriter(cluster, messages, staging)
 
 
-class DirectWriter(SinkWriter):
+class _OutboxWriter(SinkWriter):
+    """Sends messages in the background, as long as there is room for them."""
+
+    def __init__(self, cluster: Cluster, messages: Messages) -> None:
+        self._cluster = cluster
+        self._messages = messages
+        self._outbox = Outbox(cluster)
+
+    def full(self) -> bool:
+        """Whether what was sent and not delivered has reached its limit."""
+        return self._outbox.full()
+
+    def make_room(self) -> None:
+        """Wait until half of it was delivered."""
+        self._outbox.make_room()
+
+    def close(self) -> None:
+        """Release the client."""
+        self._outbox.close()
+
+
+class DirectWriter(_OutboxWriter):
     """Sends records to their topics at once; a checkpoint waits until they were delivered."""
 
     def __init__(
-        self, cluster: Cluster, messages: Messages, staging: Callable[[], StagingWriter]
+        self, cluster: Cluster, messages: Messages, staging: Callable[[], "StagingWriter"]
     ) -> None:
-        self._messages = messages
+        super().__init__(cluster, messages)
         self._staging = staging
-        self._outbox = Outbox(cluster)
 
     def recover(self, transactions: Sequence[bytes]) -> None:
         """Commit what the sink pre-committed when it still was exactly once."""
@@ -105,18 +140,116 @@ class DirectWriter(SinkWriter):
         for message in each(self._messages.of, records):
             self._outbox.add(message)
 
-    def full(self) -> bool:
-        """Whether what was sent and not delivered has reached its limit."""
-        return self._outbox.full()
-
-    def make_room(self) -> None:
-        """Wait until half of it was delivered."""
-        self._outbox.make_room()
-
     def pre_commit(self, checkpoint: CheckpointId) -> None:
         """Wait until every record was delivered."""
         self._outbox.flush()
 
+
+class StagingWriter(_OutboxWriter):
+    """Stages records and moves them; raises errors of `tidelog.errors`."""
+
+    def __init__(
+        self,
+        messages: Messages,
+        targets: Targets,
+        topics: StagingTopics,
+        cluster: Cluster,
+        me: SinkContext,
+        on_refused: OnError,
+    ) -> None:
+        super().__init__(cluster, messages)
+        self._targets = targets
+        self._context = me
+        self._on_refused = on_refused
+        self._start = Start(me.generation, me.attempt)
+        self._topics = topics
+        self._partitions = topics.make(me.parallelism)
+        self._movers: dict[int, Mover] = {}
+        self._staged = self._pre_committed = 0
+        """How many records of this start were staged, and how many are in a transaction."""
+        self._named: list[StagedRange] = []
+        """What checkpoints name of our partition that other starts have staged."""
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        """Fence older starts, commit these, delete what no retained checkpoint names."""
+        pending = [self._decoded(transaction) for transaction in transactions]
+        numbers = {staged.partition for staged in pending if staged.topic == self._topics.staging}
+        answered = set(filter(self._context.answers_for, range(self._partitions)))
+        for partition in sorted(numbers | answered):
+            # What is staged after this was staged by a successor.
+            end = self._topics.end_of_staging(partition)
+            self._mover(partition).begin()
+            for staged in pending:
+                if staged.partition == partition:
+                    self._mover(partition).move(staged)
+            self._remove_left_over(partition, end, transactions)
+            if partition != self._context.subtask:
+                self._movers.pop(partition).close()
+        for staged in pending:
+            if staged.topic != self._topics.staging:
+                self._mover(self._context.subtask).move(staged)  # raises what is to be done
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Send records to the staging topic; raises UserFunctionError for one that does not fit."""
+        for message in each(self._messages.of, records):
+            self._targets.admit(message)
+            partition = self._context.subtask
+            staged = wrapped(message, self._start, self._staged, self._topics.staging, partition)
+            self._outbox.add(staged)
+            self._staged += 1
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        """Wait until every record is in the staging topic."""
+        if self._staged == self._pre_committed:
+            return None
+        self._targets.check()
+        self._outbox.flush()
+        assert self._outbox.first_offset is not None
+        staged = StagedRange(
+            self._topics.staging,
+            self._context.subtask,
+            self._start,
+            self._pre_committed,
+            self._staged - self._pre_committed,
+            self._outbox.first_offset,
+            self._outbox.next_offset,
+        )
+        self._pre_committed = self._staged
+        self._outbox.forget_offsets()
+        return tokens.encode(staged)
+
+    def commit(self, transaction: bytes) -> None:
+        """Move a transaction's records to their topics, in transactions of Kafka."""
+        staged = self._decoded(transaction)
+        mover = self._mover(staged.partition)
+        mover.move(staged)
+        if self._context.retained is not None and staged.partition == self._context.subtask:
+            mover.cut(staged.end, self._named)
+
     def close(self) -> None:
-        """Release the client."""
-        self._outbox.close()
+        """Release the clients; what was not committed waits in the staging topic."""
+        super().close()
+        for mover in self._movers.values():
+            mover.close()
+        self._topics.close()
+
+    def _mover(self, partition: int) -> Mover:
+        found = self._movers.get(partition)
+        if found is None:
+            found = Mover(self._cluster, self._topics, partition, self._start, self._on_refused)
+            self._movers[partition] = found
+        return found
+
+    def _remove_left_over(self, partition: int, end: int, transactions: Sequence[bytes]) -> None:
+        retained = self._context.retained
+        if retained is None:
+            return
+        named = own_ranges(self._topics.staging, partition, (*retained, *transactions))
+        mover = self._mover(partition)
+        mover.forget_all_but({staged.start for staged in named})
+        mover.cut(end, named)
+        if partition == self._context.subtask:
+            self._named = named
+
+    def _decoded(self, transaction: bytes) -> StagedRange:
+        return tokens.decode(self._context.name, StagedRange, transaction)

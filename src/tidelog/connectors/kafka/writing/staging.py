@@ -1,18 +1,31 @@
 """What the exactly-once sink writes down about its records, and what follows from it.
 
-Records wait in a partition of a *staging* topic, one partition for each subtask number. Beside it a
+Records wait in a partition of a *staging* topic, one partition for each subtask number. The same
 partition of a topic of *commits* says in its last message how many records of each start of the
 job were moved on to their topics. Invariants: that message is written in the transaction that moves
 the records, so it is never wrong; who moves records has read it after fencing the others.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.errors import FencedError, ObjectNotFoundError
+from tidelog.connectors.kafka.client import Cluster, letter_headers
+from tidelog.connectors.kafka.writing.messages import Message
+from tidelog.errors import FencedError, ObjectNotFoundError, StorageError
+
+_HEADER: Final = "tidelog"
+"""Name of the header that holds the envelope; the first one of a staged message."""
+_LASTING: Final = frozenset(
+    {
+        *("INVALID_RECORD", "INVALID_TIMESTAMP", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"),
+        *("_UNKNOWN_PARTITION", "POLICY_VIOLATION", "INVALID_MSG", "_INVALID_ARG"),
+    }
+)
+"""Names of errors that are the record's own, and stay."""
 
 
 class Start(NamedTuple):
@@ -68,6 +81,40 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     """Milliseconds; 0: when it is moved."""
 
 
+_encode_envelope = msgspec.msgpack.Encoder().encode
+_decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+
+
+def wrapped(message: Message, start: Start, number: int, topic: str, partition: int) -> Message:
+    """A record as it waits in a partition of the staging topic."""
+    envelope = Envelope(
+        *start, number, message.topic, message.key, message.partition, message.timestamp
+    )
+    headers = [(_HEADER, _encode_envelope(envelope)), *message.headers]
+    return Message(topic, None, message.value, headers, partition, 0)
+
+
+def unwrapped(staged: Any, start: Start) -> tuple[int, Message] | None:
+    """Number and record of a staged message; None when it is not of this start."""
+    headers = staged.headers()
+    if not headers or headers[0][0] != _HEADER:
+        return None
+    try:
+        envelope = _decode_envelope(headers[0][1])
+    except (msgspec.DecodeError, TypeError):
+        return None
+    if (envelope.generation, envelope.attempt) != start:
+        return None
+    return envelope.number, Message(
+        envelope.topic,
+        envelope.key,
+        staged.value(),
+        headers[1:],
+        envelope.partition,
+        envelope.timestamp,
+    )
+
+
 class Commits(msgspec.Struct, frozen=True):
     """The last message of a partition of the topic of commits."""
 
@@ -84,6 +131,20 @@ class Commits(msgspec.Struct, frozen=True):
         """Without the starts that nobody asks for any more; the owner's stays."""
         kept = {str(start) for start in (*starts, self.owner)}
         return Commits(self.owner, {name: n for name, n in self.moved.items() if name in kept})
+
+
+def decode_commits(value: bytes | None, where: str) -> Commits:
+    """Raises ObjectNotFoundError for a message that this sink did not write."""
+    try:
+        return msgspec.json.decode(value or b"", type=Commits)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ObjectNotFoundError(
+            f"the commits of a Kafka sink in {where}",
+            expected="what this sink wrote",
+            found=str(error),
+            action="let nothing else write to that topic; choose another prefix=",
+            retry_safe=False,
+        ) from error
 
 
 def taken_over(commits: Commits | None, me: Start, transactional_id: str) -> Commits:
@@ -123,9 +184,14 @@ def first_left(commits: Commits, staged: StagedRange) -> int:
 
 def lost(staged: StagedRange, found: str) -> ObjectNotFoundError:
     """The error of records that a checkpoint names and nobody can move."""
+    return topics_are_gone(str(staged), "all of them, or that they were moved", found)
+
+
+def topics_are_gone(what: str, expected: str, found: str) -> ObjectNotFoundError:
+    """The error of what was in the topics of the sink and is not any more."""
     return ObjectNotFoundError(
-        str(staged),
-        expected="all of them, or that they were moved",
+        what,
+        expected=expected,
         found=found,
         action="bring back the topics of this sink, or restore a checkpoint that is retained",
         retry_safe=False,
@@ -147,34 +213,52 @@ def unneeded_before(end: int, commits: Commits, named: Iterable[StagedRange]) ->
     return min((end, *waiting))
 
 
-def decode_commits(value: bytes | None, where: str) -> Commits:
-    """Raises ObjectNotFoundError for a message that this sink did not write."""
-    try:
-        return msgspec.json.decode(value or b"", type=Commits)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ObjectNotFoundError(
-            f"the commits of a Kafka sink in {where}",
-            expected="what this sink wrote",
-            found=str(error),
-            action="let nothing else write to that topic; choose another prefix=",
-            retry_safe=False,
-        ) from error
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A staged record, and why its topic does not take it."""
 
+    staged: StagedRange
+    number: int
+    """The record's number among those that its start of the job has staged."""
+    offset: int
+    """Offset in the staging topic."""
+    message: Message
+    why: str = ""
 
-encode_commits = msgspec.json.encode
-encode_envelope = msgspec.msgpack.encode
+    def by(self, error: Any) -> "Refusal | None":
+        """The record, refused for this error of Kafka; None for one that may pass."""
+        lasts = error.name() in _LASTING
+        return replace(self, why=f"{error.str()} ({error.name()})") if lasts else None
 
-HEADER = "tidelog"
-"""Name of the header that holds the envelope; the first one of a staged message."""
+    @property
+    def what(self) -> str:
+        """Which record, for people."""
+        staged, message = self.staged, self.message
+        partition = "" if message.partition < 0 else f", partition {message.partition}"
+        return (
+            f"at offset {self.offset} of partition {staged.partition} of {staged.topic!r}, for "
+            f"topic {message.topic!r}{partition}"
+        )
 
-_decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+    def error(self, cluster: Cluster) -> StorageError:
+        """The error of a commit that cannot move it."""
+        return StorageError(
+            f"the staged record {self.what}, in {cluster}",
+            expected="one that its topic takes",
+            found=self.why,
+            action="change the topic so that it takes the record (its partitions, cleanup.policy, "
+            "max.message.bytes) and start again; or go on without it, with "
+            "KafkaSink(on_refused=DeadLetterTopic('name')) or on_refused='skip'",
+        )
 
-
-def envelope_of(headers: list[tuple[str, Any]] | None) -> Envelope | None:
-    """None for a message that is not of this sink."""
-    if not headers or headers[0][0] != HEADER:
-        return None
-    try:
-        return _decode_envelope(headers[0][1])
-    except (msgspec.DecodeError, TypeError):
-        return None
+    def letter(self, topic: str) -> Message:
+        """The record as it goes to a dead-letter topic."""
+        message, staged = self.message, self.staged
+        headers = letter_headers(
+            message.headers,
+            message.topic,
+            message.partition,
+            staged=f"{staged.topic}/{staged.partition}/{self.offset}",
+            error=self.why,
+        )
+        return Message(topic, message.key, message.value, headers, -1, message.timestamp)

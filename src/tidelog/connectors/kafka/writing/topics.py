@@ -1,330 +1,195 @@
-"""The two topics of the exactly-once sink beside its targets: made, read and cut.
+"""Topics: how many partitions they have, what they take, and how they are made.
 
-Invariants: a read ends where the log ended when it began, or later; records that are missing are an
-error, never skipped.
+Invariant: the topics that records are for exist before anything is promised to them, and a record
+that they would refuse is refused before a checkpoint names it.
 """
 
-import hashlib
-import logging
-import re
-from collections.abc import Generator, Iterator, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster, failures
-from tidelog.connectors.kafka.writing.messages import Message
-from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, patiently, reader
-from tidelog.connectors.kafka.writing.staging import (
-    Commits,
-    Envelope,
-    StagedRange,
-    decode_commits,
-    envelope_of,
-    lost,
-)
+from tidelog.connectors.kafka.writing.messages import Message, refused
+from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, patiently
 from tidelog.effects import hold_thread
-from tidelog.errors import ConfigError, ObjectNotFoundError, StoreUnreachableError
-from tidelog.events import Event
-from tidelog.runtime.sink import SinkContext
+from tidelog.errors import ConfigError, ObjectNotFoundError
 
-logger = logging.getLogger(__name__)
+LARGEST: Final = "max.message.bytes"
 
-COMMITS_KEY: Final = b"commits"
-
-_STAGING: Final = {
-    "cleanup.policy": "delete",
-    # Records leave by `cut` alone; by age they would leave while the job is stopped.
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "message.timestamp.type": "LogAppendTime",
-    "segment.bytes": str(64 << 20),
-}
-_COMMITS: Final = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(1 << 20),
-    "min.cleanable.dirty.ratio": "0.1",
-}
-_SIZE: Final = "max.message.bytes"
-_ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
-_LONGEST: Final = 200
-_BATCH: Final = 500
-_KAFKAS_LARGEST: Final = 1_048_588
+_OVERHEAD: Final = 120
+"""Bytes of a batch with one message, beside the message."""
 _PAUSE_S: Final = 0.05
-_CUT_S: Final = 10.0
 
 
-class Topics:
-    """The names of one sink's topics and transactional ids, and what is in the topics."""
+class TopicAdmin:
+    """Looks at topics and makes them; raises errors of `tidelog.errors`."""
 
-    def __init__(
-        self, cluster: Cluster, prefix: str, context: SinkContext, largest_message: int
-    ) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._largest_message = largest_message
-        self._stem = _legal(f"{prefix}.{context.job}.{context.name}")
-        self.staging = f"{self._stem}.staging"
-        self.commits = f"{self._stem}.commits"
-        self._consumer: Any = None
-        self._admin = cluster.admin()
+        self.client = cluster.admin()
         """Kept: what it was asked is forgotten with it."""
-        self._cuts: list[Future[Any]] = []
 
-    def transactional_id(self, partition: int) -> str:
-        """The id under which the records of a staging partition are moved."""
-        return f"{self._stem}.{partition}"
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has, 0 when there is no such topic.
 
-    def make(self, partitions: int) -> int:
-        """Create what is missing, with so many partitions at least; returns how many there are."""
-        # With room for the envelope.
-        largest = max(_KAFKAS_LARGEST, self._largest_message + (64 << 10))
-        size = {_SIZE: str(largest)}
-        sizes = (
-            make_topic(self._cluster, self.staging, partitions, {**_STAGING, **size}),
-            make_topic(self._cluster, self.commits, partitions, _COMMITS),
-        )
-        if int(topic_settings(self._admin, self.staging).get(_SIZE, largest)) < largest:
-            self._enlarge(largest)
-        return min(sizes)
+        Asks for all topics: asking for one may create it.
+        """
+        ask = self.client.list_topics
+        found = patiently(lambda: ask(timeout=PATIENCE_S).topics, "", self._cluster).get(topic)
+        # Not its error: a topic without a leader is there.
+        return 0 if found is None else len(found.partitions)
 
-    def _enlarge(self, largest: int) -> None:
-        """A staging topic takes what the topics do that records are moved to."""
+    def settings(self, topic: str) -> dict[str, str]:
+        """The settings of a topic; empty where this user has no right to see them."""
+        kafka = client.library()
+        resource = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
+        with suppress(kafka.KafkaException):
+            found = self.client.describe_configs([resource])[resource].result(timeout=PATIENCE_S)
+            return {name: entry.value for name, entry in found.items()}
+        return {}
+
+    def make(self, topic: str, partitions: int, config: Mapping[str, str] = {}) -> int:
+        """Create a topic that is missing, give it more partitions when it has fewer than so many.
+
+        Returns how many it has.
+        """
+        kafka = client.library()
+        lost_race = (kafka.KafkaError.TOPIC_ALREADY_EXISTS, kafka.KafkaError.INVALID_PARTITIONS)
+        deadline = now() + PATIENCE_S
+        present = self.partitions(topic)
+        while present < partitions:
+            if present:
+                more = kafka.admin.NewPartitions(topic, partitions)
+                futures = self.client.create_partitions([more])
+            else:
+                new = kafka.admin.NewTopic(topic, partitions, -1, config=dict(config))
+                futures = self.client.create_topics([new])
+            try:
+                futures[topic].result(timeout=PATIENCE_S)
+            except kafka.KafkaException as error:
+                if error.args[0].code() not in lost_race:  # to another subtask
+                    what = f"topic {topic!r}"
+                    raise client.translated(error.args[0], what, self._cluster) from error
+            present = self.partitions(topic)
+            if present < partitions:  # not all brokers know of it yet
+                hold_thread(_PAUSE_S)
+                if now() > deadline:
+                    raise ConfigError(
+                        f"topic {topic!r}",
+                        expected=f"{partitions} partitions",
+                        found=f"{present}, and the brokers did not add any",
+                        action="create the topic",
+                    )
+        return present
+
+    def enlarge(self, topic: str, largest: int) -> None:
+        """Let a topic take batches of so many bytes, if it does not."""
+        if int(self.settings(topic).get(LARGEST, largest)) >= largest:
+            return
         admin = client.library().admin
         size = admin.ConfigEntry(
-            _SIZE, str(largest), incremental_operation=admin.AlterConfigOpType.SET
+            LARGEST, str(largest), incremental_operation=admin.AlterConfigOpType.SET
         )
         kind = admin.ConfigResource.Type.TOPIC
-        change = admin.ConfigResource(kind, self.staging, incremental_configs=[size])
-        with failures(f"{_SIZE} of topic {self.staging!r}", self._cluster):
-            self._admin.incremental_alter_configs([change])[change].result(timeout=PATIENCE_S)
+        change = admin.ConfigResource(kind, topic, incremental_configs=[size])
+        with failures(f"{LARGEST} of topic {topic!r}", self._cluster):
+            self.client.incremental_alter_configs([change])[change].result(timeout=PATIENCE_S)
 
-    def end_of_staging(self, partition: int) -> int:
-        """The offset after the last staged record."""
-        return self._end(self.staging, partition)
 
-    def last_commits(self, partition: int) -> Commits | None:
-        """The last message of the topic of commits; None when there is none.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a topic takes."""
 
-        Exact only when no transaction can be open that writes there.
-        """
-        end = self._end(self.commits, partition)
-        last: bytes | None = None
-        found = False
-        for message in self._read(self.commits, partition, self._beginning, end):
-            last, found = message.value(), True
-        where = f"partition {partition} of topic {self.commits!r}"
-        return decode_commits(last, where) if found else None
+    partitions: int
+    compacted: bool = False
+    """cleanup.policy is compact: the topic refuses messages without a key."""
+    largest: int | None = None
+    """Bytes of a batch; None: not known."""
 
-    def commits_are_gone(self, partition: int) -> ObjectNotFoundError:
-        """The error of a running job whose commits are no longer in their topic."""
-        return ObjectNotFoundError(
-            f"partition {partition} of topic {self.commits!r}",
-            expected="what this start of the job has written there",
-            found="nothing",
-            action="bring back the topics of this sink",
-            retry_safe=False,
-        )
+    def check(self, message: Message) -> None:
+        """Raises UserFunctionError for a message that the topic would refuse."""
+        topic = f"topic {message.topic!r}"
+        if message.partition >= self.partitions:
+            most = f"0 to {self.partitions - 1}, as {topic} has {self.partitions}"
+            raise refused("partition", most, str(message.partition))
+        if self.compacted and message.key is None:
+            raise refused("key", f"one, as {topic} is compacted", "None")
+        size = _size_of(message)
+        if self.largest is not None and size > self.largest:
+            limit = f"at most {self.largest} bytes, the {LARGEST} of {topic}"
+            more = "(for more raise that, and message.max.bytes in client=)"
+            raise refused("size", f"{limit} {more}", f"{size} bytes")
 
-    def staged(self, staged: StagedRange, first: int) -> Generator[tuple[int, Message], None, None]:
-        """The records of a range from number `first` on, each with its offset in staging.
 
-        Raises ObjectNotFoundError when one is missing.
-        """
-        number = first
-        end = self._end(staged.topic, staged.partition)
-        if end < staged.end:
-            raise lost(staged, f"that the topic ends at offset {end}")
-        for message in self._read(staged.topic, staged.partition, staged.begin, staged.end):
-            envelope = envelope_of(message.headers())
-            if envelope is None or (envelope.generation, envelope.attempt) != staged.start:
-                continue
-            if envelope.number < number:
-                continue  # moved before, or sent twice
-            if envelope.number > number:
-                break
-            yield message.offset(), _unwrapped(message, envelope)
-            number += 1
-            if number == staged.stop:
-                return
-        raise lost(staged, f"no record {number}")
+class Targets:
+    """The topics of one writer; with `create`, one that is missing gets so many partitions."""
 
-    def cut(self, partition: int, before: int) -> None:
-        """Begin to delete staged records that nobody asks for; one that fails is made up for by
-        the next.
-        """
-        if any(not future.done() for future in self._cuts):
+    def __init__(self, cluster: Cluster, create: int | None, *, compressed: bool = False) -> None:
+        """`compressed`: how large a message is for its topic is not known before it is sent."""
+        self._cluster = cluster
+        self._create = create
+        self._compressed = compressed
+        self._admin: TopicAdmin | None = None
+        self._known: dict[str, Target] = {}
+        self._new: dict[str, list[Message]] = {}
+        """Per topic whose settings are not known yet: the messages to check once they are."""
+
+    def add(self, topic: str) -> None:
+        """Records go to this topic."""
+        if topic not in self._known:
+            self._new.setdefault(topic, [])
+
+    def admit(self, message: Message) -> None:
+        """A record goes there; raises UserFunctionError for one that a known topic would refuse."""
+        target = self._known.get(message.topic)
+        if target is not None:
+            target.check(message)
             return
-        self._see_cuts()
-        position = client.library().TopicPartition(self.staging, partition, before)
-        self._cuts = list(self._admin.delete_records([position], request_timeout=_CUT_S).values())
+        waiting = self._new.setdefault(message.topic, [])
+        waiting.append(message)
+        if len(waiting) > 3:  # the ones that are most likely to be refused
+            furthest = max(waiting, key=lambda each: each.partition)
+            keyless = min(waiting, key=lambda each: each.key is not None)
+            self._new[message.topic] = [furthest, keyless, max(waiting, key=_size_of)]
 
-    def close(self) -> None:
-        """Release the consumer."""
-        wait(self._cuts, timeout=_CUT_S)
-        self._see_cuts()
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+    def check(self) -> None:
+        """Find or create all topics that were added.
 
-    def _see_cuts(self) -> None:
-        """Log what failed."""
-        for future in self._cuts:
-            error = future.exception() if future.done() else "no answer"
-            if error is not None:
-                Event.STAGING_NOT_CUT.log(logger, topic=self.staging, error=error)
+        Raises ObjectNotFoundError, and UserFunctionError for what one of them would refuse.
+        """
+        for topic in sorted(self._new):
+            target = self._found(topic)
+            for message in self._new[topic]:
+                target.check(message)
+            del self._new[topic]
+            self._known[topic] = target
 
-    @property
-    def _beginning(self) -> int:
-        offset: int = client.library().OFFSET_BEGINNING
-        return offset
+    def largest(self) -> int:
+        """The largest batch that a topic takes which is known; 0 when none says."""
+        return max([target.largest or 0 for target in self._known.values()], default=0)
 
-    def _connected(self) -> Any:
-        if self._consumer is None:
-            self._consumer = reader(self._cluster, f"{self._stem}.reader")
-        return self._consumer
-
-    def _end(self, topic: str, partition: int) -> int:
-        what = f"partition {partition} of topic {topic!r}"
-        position = client.library().TopicPartition(topic, partition)
-        consumer = self._connected()
-        # Asked of the leader: a new one answers when it knows all that was acknowledged.
-        marks = patiently(
-            lambda: consumer.get_watermark_offsets(position, timeout=PATIENCE_S),
-            what,
-            self._cluster,
-        )
-        if marks is None:
-            raise self._unreachable(what)
-        end: int = marks[1]
-        return end
-
-    def _read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Any]:
-        """Messages from `begin` on, until the log ends at `end` or later."""
-        kafka, codes = client.library(), client.library().KafkaError
-        what = f"partition {partition} of topic {topic!r}"
-        consumer = self._connected()
-        with failures(what, self._cluster):
-            consumer.assign([kafka.TopicPartition(topic, partition, begin)])
-        try:
-            deadline = now() + PATIENCE_S
-            while True:
-                with failures(what, self._cluster):
-                    # Many at once would wait until there are so many.
-                    messages = consumer.consume(1, 0.5) + consumer.consume(_BATCH, 0)
-                for message in messages:
-                    error = message.error()
-                    if error is None:
-                        deadline = now() + PATIENCE_S
-                        yield message
-                    elif error.code() == codes._PARTITION_EOF:
-                        if message.offset() >= end:
-                            return
-                    elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-                        raise _deleted(what, begin)
-                    elif not error.retriable() and error.code() not in self._passing:
-                        raise client.translated(error, what, self._cluster)
-                if now() > deadline:
-                    raise self._unreachable(what)
-        finally:
-            consumer.unassign()
-
-    @property
-    def _passing(self) -> tuple[int, ...]:
-        """Codes of a consumer that goes on by itself."""
-        codes = client.library().KafkaError
-        return (codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._RESOLVE, codes._TIMED_OUT)
-
-    def _unreachable(self, what: str) -> StoreUnreachableError:
-        return StoreUnreachableError(
-            what,
-            expected=f"an answer within {PATIENCE_S:.0f} seconds",
-            found="none",
-            action="check that the brokers run and can be reached from here",
-        )
-
-
-def _deleted(what: str, offset: int) -> ObjectNotFoundError:
-    return ObjectNotFoundError(
-        what,
-        expected=f"the message at offset {offset}",
-        found="that it was deleted",
-        action="bring back the topics of this sink, or restore a checkpoint that is retained",
-        retry_safe=False,
-    )
-
-
-def make_topic(
-    cluster: Cluster, topic: str, partitions: int, config: Mapping[str, str] = {}
-) -> int:
-    """Create a topic that is missing, give it more partitions when it has fewer than so many.
-
-    Returns how many it has. Raises errors of `tidelog.errors`.
-    """
-    admin, kafka = cluster.admin(), client.library()
-    deadline = now() + PATIENCE_S
-    while True:
-        present = partitions_of(cluster, admin, topic)
-        if present >= partitions:
-            return present
-        if present:
-            futures = admin.create_partitions([kafka.admin.NewPartitions(topic, partitions)])
-        else:
-            new = kafka.admin.NewTopic(topic, partitions, -1, config=dict(config))
-            futures = admin.create_topics([new])
-        try:
-            futures[topic].result(timeout=PATIENCE_S)
-        except kafka.KafkaException as error:
-            # Another subtask was first.
-            code, codes = error.args[0].code(), kafka.KafkaError
-            if code not in (codes.TOPIC_ALREADY_EXISTS, codes.INVALID_PARTITIONS):
-                raise client.translated(error.args[0], f"topic {topic!r}", cluster) from error
-        if now() > deadline:
-            raise ConfigError(
+    def _found(self, topic: str) -> Target:
+        admin = self._admin = self._admin or TopicAdmin(self._cluster)
+        partitions = admin.partitions(topic)
+        if not partitions and self._create is None:
+            raise ObjectNotFoundError(
                 f"topic {topic!r}",
-                expected=f"{partitions} partitions",
-                found=f"{present}, and the brokers did not add any",
-                action="create the topic",
+                expected=f"to exist at {self._cluster.bootstrap}",
+                found="no such topic, or no right to see it",
+                action="create it, or pass create= with a number of partitions to KafkaSink",
             )
-        if partitions_of(cluster, admin, topic) < partitions:
-            hold_thread(_PAUSE_S)  # the brokers have not told each other
+        partitions = partitions or admin.make(topic, self._create or 0)
+        settings = admin.settings(topic)
+        largest = settings.get(LARGEST)
+        return Target(
+            partitions,
+            settings.get("cleanup.policy") == "compact",
+            None if largest is None or self._compressed else int(largest),
+        )
 
 
-def partitions_of(cluster: Cluster, admin: Any, topic: str) -> int:
-    """How many partitions a topic has, 0 when there is no such topic.
-
-    Asks for all topics: asking for one may create it.
-    """
-    topics = patiently(lambda: admin.list_topics(timeout=PATIENCE_S).topics, "", cluster)
-    found = topics.get(topic)
-    # Not its error: a topic without a leader is there.
-    return 0 if found is None else len(found.partitions)
-
-
-def topic_settings(admin: Any, topic: str) -> dict[str, str]:
-    """The settings of a topic; empty where this user has no right to see them."""
-    kafka = client.library()
-    resource = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
-    with suppress(kafka.KafkaException):
-        found = admin.describe_configs([resource])[resource].result(timeout=PATIENCE_S)
-        return {name: entry.value for name, entry in found.items()}
-    return {}
-
-
-def _unwrapped(message: Any, envelope: Envelope) -> Message:
-    return Message(
-        envelope.topic,
-        envelope.key,
-        message.value(),
-        message.headers()[1:],
-        envelope.partition,
-        envelope.timestamp,
-    )
-
-
-def _legal(name: str) -> str:
-    """A name that Kafka takes, another one for each name."""
-    legal = _ILLEGAL.sub("_", name)[:_LONGEST]
-    if legal == name:
-        return name
-    return f"{legal}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+def _size_of(message: Message) -> int:
+    headers = sum([len(name) + len(value or b"") for name, value in message.headers])
+    return _OVERHEAD + len(message.key or b"") + len(message.value or b"") + headers
