@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.support.clock import VirtualClock
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program.callback import Callback
+from tidelog.connectors.program import Callback
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.workload import Workload
 from tidelog.effects import Effects, InlineOffload

@@ -19,8 +19,7 @@ from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
-from tidelog.connectors.program.callback import Callback
-from tidelog.connectors.program.replayable import Replayable
+from tidelog.connectors.program import Callback, Replayable
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import TidelogError
 from tidelog.ids import CheckpointId, Slot, SubtaskId

@@ -13,7 +13,7 @@ from typing import Any
 from tests.support.clock import VirtualClock
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program.callback import Callback
+from tidelog.connectors.program import Callback
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import UserFunctionError
 from tidelog.materialize.config import MaterializeConfig

@@ -21,7 +21,7 @@ from tests.support.pressure import (
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
 from tidelog import Callback, Job, StatefulProcessor
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program.callback import CallbackWriter
+from tidelog.connectors.program.sinks import CallbackWriter
 from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Batch, KeyedBatch

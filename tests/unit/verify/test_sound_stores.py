@@ -19,7 +19,7 @@ from tests.support.jobs import (
 )
 from tests.unit.verify.stores import overlapping, report_on, small, tiny, verdicts, verified
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.connectors.program.callback import Callback
+from tidelog.connectors.program import Callback
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot, SubtaskId
 from tidelog.materialize.config import MaterializeConfig

@@ -3,10 +3,7 @@
 `Stdout` and `Callback` are at least once.
 """
 
-from tidelog.connectors.program.callback import Callback
-from tidelog.connectors.program.push import Emitter, PushSource
-from tidelog.connectors.program.rate import Rate
-from tidelog.connectors.program.replayable import Replayable
-from tidelog.connectors.program.stdout import Stdout
+from tidelog.connectors.program.sinks import Callback, Stdout
+from tidelog.connectors.program.sources import Emitter, PushSource, Rate, Replayable
 
 __all__ = ["Callback", "Emitter", "PushSource", "Rate", "Replayable", "Stdout"]

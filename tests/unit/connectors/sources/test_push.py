@@ -18,7 +18,7 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
-from tidelog.connectors.program.push import Emitter, PushSource
+from tidelog.connectors.program import Emitter, PushSource
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.config import UnalignedConfig
 from tidelog.runtime.graph import Job

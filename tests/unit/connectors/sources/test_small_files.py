@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tests.support.pipelines import effects
 from tidelog.connectors.files.lines import TextFiles
-from tidelog.connectors.program.callback import Callback
+from tidelog.connectors.program import Callback
 from tidelog.effects import Effects, InlineOffload, ThreadOffload
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job

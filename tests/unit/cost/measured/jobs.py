@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.support.clock import VirtualClock
 from tests.support.jobs import contents
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program.callback import Callback
+from tidelog.connectors.program import Callback
 from tidelog.effects import Effects, InlineOffload
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.connectors.program.callback import Callback
-from tidelog.connectors.program.replayable import Replayable
+from tidelog.connectors.program import Callback, Replayable
 from tidelog.errors import RestoreError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, Watermark
 from tidelog.runtime.graph import Job, Stream

@@ -1,11 +1,12 @@
-"""Standard output as a sink: at least once.
+"""Standard output and functions as sinks: at least once.
 
-Invariant: what was written before a checkpoint was flushed before it; after a write or flush that
-failed there is no checkpoint any more, because the stream may have dropped what it held.
+Invariants: the function has seen every record, in order, before the checkpoint that holds it; what
+was printed before a checkpoint was flushed before it. After a write or flush that failed there is
+no checkpoint any more, because the stream may have dropped what it held.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -14,6 +15,41 @@ from tidelog.errors import StorageError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.storage import errors
+
+
+class Callback(Sink):
+    """Calls `function(record)` for every record and `flush()` at every checkpoint.
+
+    Both run in the event loop's process and should be short; after a failure, records since the
+    last checkpoint come again. Their exceptions pass through and stop the job.
+    """
+
+    def __init__(
+        self, function: Callable[[Any], object], flush: Callable[[], object] | None = None
+    ) -> None:
+        self._function = function
+        self._flush = flush
+
+    def open(self, context: SinkContext) -> "CallbackWriter":
+        return CallbackWriter(self._function, self._flush)
+
+
+class CallbackWriter(SinkWriter):
+    """Hands records to the function."""
+
+    def __init__(
+        self, function: Callable[[Any], object], flush: Callable[[], object] | None
+    ) -> None:
+        self._function = function
+        self._flush = flush
+
+    def write(self, records: Sequence[Any]) -> None:
+        for record in records:
+            self._function(record)
+
+    def pre_commit(self, checkpoint: CheckpointId) -> None:
+        if self._flush is not None:
+            self._flush()
 
 
 class Stdout(Sink):
@@ -38,13 +74,11 @@ class StdoutWriter(SinkWriter):
         self._failed: StorageError | None = None
 
     def write(self, records: Sequence[Any]) -> None:
-        """Print records."""
         text = self._encode(records).decode()
         with self._failures():
             self._stream.write(text)
 
     def pre_commit(self, checkpoint: CheckpointId) -> None:
-        """Flush."""
         with self._failures():
             self._stream.flush()
 

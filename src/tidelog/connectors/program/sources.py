@@ -1,0 +1,273 @@
+"""Iterables, numbers at a rate and what client libraries push, as sources.
+
+Invariants: a position of an iterable or of numbers is how many records were read, and replay makes
+the same ones again. What a client library pushes is taken only when the task has room for its
+output, so it waits like any source; its position is stored together with its records, and what was
+not taken is pushed again after a restart.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from tidelog.effects import Clock, SystemClock
+from tidelog.errors import ConfigError, RestoreError, require
+from tidelog.runtime.channels.buffers import next_values
+from tidelog.runtime.operators.distinct import Distinct
+from tidelog.runtime.source import Source, SplitReader
+from tidelog.runtime.user_code import each
+
+Records = Sequence[Any] | Callable[[], Iterable[Any]]
+"""A sequence, or a function that makes an iterable over the same records every time."""
+
+_MADE_RECORDS: Final = 1024
+_NUMBERS: Final = 4096
+"""Records of one read."""
+_ENDLESS: Final = 1 << 62
+_LEAST_DELAY_S: Final = 0.01
+"""Waiting shorter than this would hand out buffers of few records at high rates."""
+
+
+class Replayable(Source):
+    """The records of a list, tuple, range or other sequence, or of a function's iterables.
+
+    A mapping from names to these gives several splits. `blocking` says that the iterators wait for
+    I/O: each is read in a thread, and a record goes on as soon as it is there. Raises
+    ConfigError for what cannot be read twice, as a generator.
+    """
+
+    def __init__(self, records: Records | Mapping[str, Records], *, blocking: bool = False) -> None:
+        self._splits = dict(records) if isinstance(records, Mapping) else {"records": records}
+        self.blocking = blocking
+        for name, split in self._splits.items():
+            if not isinstance(split, Sequence) and not callable(split):
+                raise ConfigError(
+                    f"split {name!r}",
+                    expected="a sequence, or a function that makes a fresh iterable",
+                    found=type(split).__name__,
+                    action="pass a list, or `lambda: ...` around what makes the records",
+                )
+
+    def discover(self) -> list[str]:
+        """The splits' names, in the order given."""
+        return list(self._splits)
+
+    def open(self, split: str, position: Any) -> "IterableReader":
+        """Raises RestoreError when the records end before the position, or the split is gone."""
+        if split not in self._splits:
+            raise RestoreError(
+                f"split {split!r}",
+                expected=f"one of {list(self._splits)}",
+                action="name the splits as before, or start without this checkpoint",
+            )
+        records = self._splits[split]
+        iterator = iter(records() if callable(records) else records)
+        made = callable(records)
+        return IterableReader(split, iterator, position or 0, waits=self.blocking, made=made)
+
+
+class IterableReader(SplitReader):
+    """Reads one iterator; exceptions it raises pass through."""
+
+    position: int
+
+    def __init__(
+        self,
+        split: str,
+        iterator: Iterator[Any],
+        position: int,
+        *,
+        waits: bool = False,
+        made: bool = False,
+    ) -> None:
+        """`made`: a function makes the records, so it may change what it has given."""
+        self.trickles = waits
+        self._distinct = Distinct() if made else None
+        self._iterator = iterator
+        self.position = position
+        skipped = sum(1 for _ in islice(iterator, position))
+        if skipped < position:
+            raise RestoreError(
+                f"split {split!r}",
+                expected=f"at least {position} records, as many as were read before",
+                found=f"{skipped}",
+                action="make the iterable give the same records every time",
+            )
+
+    def read(self) -> list[Any] | None:
+        """The next records; None when the iterator has ended."""
+        # Waiting for a second record would hold back the first.
+        records = next_values(self._iterator, 1 if self.trickles else _MADE_RECORDS)
+        if self._distinct is not None:
+            self._distinct.check(records)
+        self.position += len(records)
+        return records or None
+
+    def close(self) -> None:
+        """Close a generator, so that its `finally` clauses run now."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+
+
+class Rate(Source):
+    """`make(n)` for n = start, start + 1, ..., in `limit` records or for ever; without it n alone.
+
+    `records_per_s` is the rate of all splits together; None: as fast as possible. Records that
+    became due while nobody read are made up for. Numbers go to the splits in turn. Raises
+    ConfigError for numbers out of range.
+    """
+
+    def __init__(
+        self,
+        records_per_s: float | None,
+        *,
+        splits: int = 1,
+        limit: int | None = None,
+        start: int = 0,
+        make: Callable[[int], Any] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        slow = records_per_s is not None and records_per_s <= 0
+        require("records_per_s", records_per_s, not slow, "more than 0")
+        require("splits", splits, splits >= 1, "at least 1")
+        require("limit", limit, limit is None or limit >= 0, "at least 0")
+        self._records_per_s = records_per_s
+        self._splits = splits
+        self._limit = limit
+        self._start = start
+        self._make = make
+        self._clock = SystemClock() if clock is None else clock
+
+    def discover(self) -> list[str]:
+        """The splits' numbers."""
+        return list(map(str, range(self._splits)))
+
+    def open(self, split: str, position: Any) -> "RateReader":
+        end = _ENDLESS if self._limit is None else self._start + self._limit
+        numbers = range(self._start + int(split), end, self._splits)
+        rate = None if self._records_per_s is None else self._records_per_s / self._splits
+        return RateReader(numbers, position or 0, rate, self._make, self._clock)
+
+
+class RateReader(SplitReader):
+    """The records of one split, from a position on."""
+
+    position: int
+
+    def __init__(
+        self,
+        numbers: range,
+        position: int,
+        rate: float | None,
+        make: Callable[[int], Any] | None,
+        clock: Clock,
+    ) -> None:
+        self._numbers = numbers
+        self._rate = rate
+        self._make = make
+        self._distinct = Distinct()
+        self._clock = clock
+        self._opened_at = clock.monotonic()
+        self._opened_position = self.position = position
+
+    def read(self) -> list[Any] | None:
+        """The records due by now; exceptions of the user's function pass through."""
+        if not self._numbers[self.position :]:
+            return None
+        end = self.position + _NUMBERS
+        if self._rate is not None:
+            end = min(end, self._due(self._rate))
+        numbers = self._numbers[self.position : end]
+        if self._make is None:
+            records = list(numbers)
+        else:
+            records = next_values(each(self._make, numbers), _NUMBERS)
+            self._distinct.check(records)
+        self.position += len(records)
+        return records
+
+    def _due(self, rate: float) -> int:
+        """The position reached by now at this rate; sets the delay until it moves on."""
+        elapsed = self._clock.monotonic() - self._opened_at
+        due = self._opened_position + int(elapsed * rate)
+        until_next = (due + 1 - self._opened_position) / rate - elapsed
+        self.delay_s = max(until_next, _LEAST_DELAY_S)
+        return due
+
+
+class Emitter:
+    """Takes what a source pushes; one per split, used in the event loop."""
+
+    def __init__(self) -> None:
+        self._offered: deque[tuple[list[Any], Any, asyncio.Future[None]]] = deque()
+        self._listener: Callable[[], None] = lambda: None
+        self._distinct = Distinct()
+
+    async def emit(self, records: Iterable[Any], position: Any) -> None:
+        """Push records; returns when the task has taken them over, not before it had room.
+
+        `position` (of any type that state keeps) is where the split goes on behind them.
+        """
+        records = list(records)
+        self._distinct.check(records)
+        taken = asyncio.get_running_loop().create_future()
+        self._offered.append((records, position, taken))
+        self._listener()
+        await taken
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        """Call this when something was offered."""
+        self._listener = listener
+
+    def take(self) -> tuple[list[Any], Any] | None:
+        """What was offered first."""
+        if not self._offered:
+            return None
+        records, position, taken = self._offered.popleft()
+        if not taken.done():
+            taken.set_result(None)
+        return records, position
+
+
+class PushSource(Source):
+    """Subclasses say what splits there are and push the records of each."""
+
+    @abstractmethod
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        """Push a split's records behind a position (None: all) with `emitter.emit`.
+
+        Returning ends the split; an exception stops the job. Runs in the job's event loop: wait,
+        never block. Threads of a client library hand over with
+        `asyncio.run_coroutine_threadsafe(emitter.emit(...), loop).result()`.
+        """
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _PushReader(self, split, position)
+
+
+class _PushReader(SplitReader):
+    def __init__(self, source: PushSource, split: str, position: Any) -> None:
+        self.position = position
+        self._emitter = Emitter()
+        self._pushing = asyncio.ensure_future(source.push(split, position, self._emitter))
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        self._emitter.notify(listener)
+        self._pushing.add_done_callback(lambda _: listener())
+
+    def read(self) -> list[Any] | None:
+        taken = self._emitter.take()
+        if taken is not None:
+            records, self.position = taken
+            return records
+        if not self._pushing.done():
+            return []
+        self._pushing.result()
+        return None
+
+    def close(self) -> None:
+        self._pushing.cancel()
