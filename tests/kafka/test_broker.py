@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.kafka import reason_without
 from tidelog.errors import ConfigError, StoreUnreachableError
-from tidelog.examples import kafka_jars
-from tidelog.examples.kafka_broker import Broker
+from tidelog.examples.kafka_broker import Broker, kafka_jars
 from tidelog.spark.plugin import toolchain
 
 
@@ -67,7 +66,7 @@ def test_a_missing_maven_is_an_error_that_names_the_ways_out(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("KAFKA_HOME", raising=False)
     with pytest.raises(ConfigError, match=r"apt-get install maven.*KAFKA_HOME.*broker that runs"):
-        kafka_jars.kafka_jars(lambda _: None)
+        kafka_jars(lambda _: None)
 
 
 def test_a_maven_that_fails_is_quoted_and_nothing_is_kept(
@@ -80,7 +79,7 @@ def test_a_maven_that_fails_is_quoted_and_nothing_is_kept(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("KAFKA_HOME", raising=False)
     with pytest.raises(ConfigError, match=r"exit code 1: .ERROR. no route to the repository"):
-        kafka_jars.kafka_jars(lambda _: None)
+        kafka_jars(lambda _: None)
     assert list((tmp_path / "cache" / "kafka").iterdir()) == []
 
 
@@ -89,10 +88,10 @@ def test_the_home_of_a_kafka_counts_if_it_is_one(
 ) -> None:
     monkeypatch.setenv("KAFKA_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=r"KAFKA_HOME.*kafka-server-\*.jar"):
-        kafka_jars.kafka_jars()
+        kafka_jars()
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs" / "kafka-server-4.1.1.jar").touch()
-    assert kafka_jars.kafka_jars() == tmp_path / "libs"
+    assert kafka_jars() == tmp_path / "libs"
 
 
 def test_an_old_or_missing_java_is_an_error(

@@ -11,8 +11,7 @@ from typing import Any
 
 from tidelog.connectors.kafka.client import library
 from tidelog.errors import ConfigError
-from tidelog.examples.kafka_broker import Broker, admin_client
-from tidelog.examples.kafka_jars import kafka_jars
+from tidelog.examples.kafka_broker import Broker, admin_client, kafka_jars
 
 _GIVE_UP_S = 60
 _numbers = count()

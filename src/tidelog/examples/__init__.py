@@ -1,1 +1,13 @@
-"""Jobs to run and to read: `tidelog run wordcount`, `tidelog run sessions`."""
+"""Built-in jobs, and where they write."""
+
+from tidelog.connectors.files.sink import Files
+from tidelog.connectors.program import Stdout
+from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.sink import Sink
+
+
+def output_sink(arguments: JobArguments, fields: tuple[str, ...] | None = None) -> Sink:
+    """JSON lines: exactly once in part files below `--output`, else on standard output."""
+    if arguments.output is None:
+        return Stdout("json", fields=fields)
+    return Files(arguments.output, format="json", fields=fields)

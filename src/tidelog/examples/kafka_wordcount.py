@@ -9,7 +9,6 @@ starts it again, and compares the counts with a plain count of the same text.
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -79,29 +78,20 @@ def texts(megabytes: float) -> Iterator[str]:
 @click.option("--topic", default="tidelog-wordcount", show_default=True, help="A new topic.")
 @click.option("--partitions", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--megabytes", type=click.FloatRange(0.1), default=10.0, show_default=True)
-@click.option("--directory", help="Keep store and counts here; default: a temporary directory.")
-@click.option("--kill/--no-kill", default=True, show_default=True, help="Kill the job once.")
-def main(
-    bootstrap: str | None,
-    topic: str,
-    partitions: int,
-    megabytes: float,
-    directory: str | None,
-    kill: bool,
-) -> None:
+def main(bootstrap: str | None, topic: str, partitions: int, megabytes: float) -> None:
     """Count the words of a Kafka topic, kill the job in between, and check the counts.
 
     Ends with 1 when they are wrong, with 2 when something is missing or set wrong.
     """
     try:
-        with _brokers(bootstrap) as address, _place(directory) as place:
+        with _directory() as directory, _brokers(bootstrap, directory / "broker") as address:
             cluster = Cluster(address)
             expected = _write(cluster, topic, partitions, megabytes)
             try:
-                _count(address, topic, place, kill=kill)
+                _count(address, topic, directory)
             finally:
                 _remove(cluster, topic)
-            right = _compare(expected, place / "counts")
+            right = _compare(expected, directory / "counts")
     except TidelogError as error:
         raise _WrongArguments(str(error)) from error
     except KeyboardInterrupt:
@@ -114,32 +104,22 @@ class _WrongArguments(click.ClickException):
 
 
 @contextmanager
-def _brokers(bootstrap: str | None) -> Iterator[str]:
+def _directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tidelog-kafka-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+@contextmanager
+def _brokers(bootstrap: str | None, directory: Path) -> Iterator[str]:
     """The brokers that the user names, or one that lives as long as this."""
     if bootstrap is not None:
         yield bootstrap
         return
     library()  # what is missing is said before anything is fetched
-    directory = Path(tempfile.mkdtemp(prefix="tidelog-kafka-"))
-    try:
-        broker = Broker(directory / "broker", say=click.echo)
-        click.echo("starting a broker ...")
-        with broker:
-            yield broker.bootstrap
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-@contextmanager
-def _place(directory: str | None) -> Iterator[Path]:
-    """Where the store and the counts go; what an earlier run has left there goes first."""
-    if directory is not None:
-        for name in ("store", "counts"):
-            shutil.rmtree(Path(directory) / name, ignore_errors=True)
-        yield Path(directory)
-        return
-    with tempfile.TemporaryDirectory(prefix="tidelog-kafka-") as made:
-        yield Path(made)
+    broker = Broker(directory, say=click.echo)
+    click.echo("starting a broker ...")
+    with broker:
+        yield broker.bootstrap
 
 
 def _write(cluster: Cluster, topic: str, partitions: int, megabytes: float) -> Counter[str]:
@@ -178,26 +158,24 @@ def _remove(cluster: Cluster, topic: str) -> None:
         admin.delete_topics([topic])[topic].result(_ANSWER_S)
 
 
-def _count(bootstrap: str, topic: str, place: Path, *, kill: bool) -> None:
+def _count(bootstrap: str, topic: str, directory: Path) -> None:
     """Run the job to its end, after a run that is killed when it has a few checkpoints."""
+    store = directory / "store"
     command = [
         *(sys.executable, "-m", "tidelog", "run", "tidelog.examples.kafka_wordcount:job"),
-        *("--store", str(place / "store"), "--output", str(place / "counts")),
+        *("--store", str(store), "--output", str(directory / "counts")),
         *("--checkpoint-interval", "100ms", "--parallelism", "2"),
     ]
     env = {**os.environ, _BOOTSTRAP: bootstrap, _TOPIC: topic}
-    if kill:
-        click.echo("counting, until the job is killed with SIGKILL ...")
-        with _running(command, env) as process:
-            while process.poll() is None and _slots(place / "store") < _KILL_AT:
-                hold_thread(0.02)
-            process.kill()
-        killed = process.returncode == -signal.SIGKILL
-        click.echo(
-            f"killed after {_slots(place / 'store') - 1} checkpoints; it goes on from the last one"
-            if killed
-            else "the job was done before it could be killed: try more --megabytes"
-        )
+    click.echo("counting, until the job is killed with SIGKILL ...")
+    with _running(command, env) as process:
+        while process.poll() is None and _slots(store) < _KILL_AT:
+            hold_thread(0.02)
+        process.kill()
+    if process.returncode == -signal.SIGKILL:
+        click.echo(f"killed after {_slots(store) - 1} checkpoints; it goes on from the last one")
+    else:
+        click.echo("the job was done before it could be killed: try more --megabytes")
     click.echo("counting, to the end ...")
     began = Effects().clock.monotonic()
     with _running(command, env) as process:

@@ -12,23 +12,41 @@ so compare them sorted.
 """
 
 import asyncio
+import os
+import zlib
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
+import msgspec
 
 from tidelog.connectors.files.lines import JsonLines
+from tidelog.connectors.line_encoding import line_encoder
 from tidelog.effects import Effects
-from tidelog.errors import TidelogError
-from tidelog.examples.outages_function import MAX_DELAY_MS, Outages
-from tidelog.examples.outages_made_up import write_readings
-from tidelog.examples.outages_on_spark import run_on_spark
-from tidelog.examples.output import output_sink
+from tidelog.errors import ConfigError, TidelogError
+from tidelog.examples import output_sink
+from tidelog.examples.outages_function import INPUT, MAX_DELAY_MS, OUTPUT, Outages
+from tidelog.examples.spark_check import literal
+from tidelog.examples.spark_wordcount import session
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
+from tidelog.spark.processor.transform import transform
 from tidelog.storage.open import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEVICES: Final = 24
+LINES: Final = 2_400
+FILES: Final = 6
+
+_START_MS: Final = 1_767_225_600_000  # 2026-01-01 in UTC
+_STEP_MS: Final = 250
+_SILENT_ROUNDS: Final = 300
+"""Lines, so 75 s, for which a device speaks or may be silent."""
 
 
 def job(arguments: JobArguments) -> Job:
@@ -62,6 +80,86 @@ def run_embedded(arguments: JobArguments, state: str) -> None:
             click.echo(f"the job in {state} had finished before: nothing to do", err=True)
 
     asyncio.run(run())
+
+
+def run_on_spark(directory: str, state: str, include: str, master: str, partitions: int) -> None:
+    """Read the files there are, one per batch, and print the lines; raises ConfigError."""
+    conf = {
+        "spark.app.name": "tidelog outages",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": str(partitions),
+    }
+    spark = session(master, conf, stock=False)
+    try:
+        query = outages(spark, directory, include).writeStream.outputMode("append")
+        query = query.option("checkpointLocation", state).foreachBatch(_print)
+        query.trigger(availableNow=True).start().awaitTermination()
+    finally:
+        spark.stop()
+
+
+def outages(spark: "SparkSession", directory: str, include: str = "*.jsonl") -> "DataFrame":
+    """The query: outages in the files of a directory, as they appear."""
+    readings = spark.readStream.schema(INPUT).options(
+        mode="FAILFAST", pathGlobFilter=include, maxFilesPerTrigger=1, maxFileAge="36500d"
+    )
+    return transform(
+        readings.json(literal(directory)),
+        Outages,
+        key="device",
+        output_schema=OUTPUT,
+        time_mode="event",
+        event_time="time_ms",
+        max_delay_ms=MAX_DELAY_MS,
+    )
+
+
+def _print(frame: "DataFrame", batch: int) -> None:
+    encode = line_encoder("json")
+    for row in frame.collect():
+        click.echo(encode([row.asDict(recursive=True)]), nl=False)
+
+
+def write_readings(directory: Path) -> None:
+    """Fill a new directory with made-up readings, the same every time; raises ConfigError.
+
+    Files sort by name as by the time of their last change.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise ConfigError(
+            f"--input {directory}",
+            expected="a directory that is empty or does not exist, for made-up readings",
+            found="files in it",
+            action="leave --make out, or name another directory",
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    made = list(readings())
+    size = -(-len(made) // FILES)
+    for number in range(FILES):
+        # Spark reads nothing whose name begins with a dot: a file appears whole.
+        unseen = directory / f".{number:03}"
+        part = made[number * size : (number + 1) * size]
+        unseen.write_bytes(msgspec.json.Encoder().encode_lines(part))
+        os.utime(unseen, (_START_MS // 1000 + number, _START_MS // 1000 + number))
+        unseen.replace(directory / f"readings-{number:03}.jsonl")
+
+
+def readings() -> Iterator[dict[str, Any]]:
+    """Devices speak in turns, a little out of order; some are silent for a while."""
+    for number in range(LINES):
+        device = _drawn(number) % DEVICES
+        if _drawn(number // _SILENT_ROUNDS * DEVICES + device) % 5 == 0:
+            continue
+        delay = _drawn(number + LINES) % MAX_DELAY_MS
+        yield {
+            "device": f"device-{device:02}",
+            "time_ms": _START_MS + MAX_DELAY_MS + number * _STEP_MS - delay,
+            "value": _drawn(number + 2 * LINES) % 1000 / 10,
+        }
+
+
+def _drawn(number: int) -> int:
+    return zlib.crc32(number.to_bytes(8, "big"))
 
 
 @click.command()

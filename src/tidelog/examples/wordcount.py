@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from operator import add, itemgetter
 
 from tidelog.connectors.files.lines import TextFiles
-from tidelog.examples.output import output_sink
+from tidelog.examples import output_sink
 from tidelog.runtime.arguments import JobArguments
 from tidelog.runtime.graph import Job
 

@@ -16,8 +16,7 @@ from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
 from tests.support.depth import more_in_depth
 from tidelog.errors import ConfigError
-from tidelog.examples.outages_made_up import DEVICES, write_readings
-from tidelog.examples.outages_on_spark import outages
+from tidelog.examples.outages import DEVICES, outages, write_readings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
