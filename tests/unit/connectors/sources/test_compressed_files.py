@@ -13,31 +13,18 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
-from tests.support.pipelines import Outside
-from tests.support.pressure import (
-    checkpoints,
-    committed_by,
-    copy_of,
-    outside_as_of,
-    pressed,
-    run_pressed,
-    slowly,
-)
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
 from tests.unit.connectors.sources.test_text_files import CONTENTS, lines_of
 from tidelog import (
     ConfigError,
     CorruptObjectError,
-    Job,
     JsonLines,
     RestoreError,
     StorageError,
     TextFiles,
     TidelogError,
 )
-from tidelog.storage.memory import MemoryStore
 
 SKIPPABLE = (0x184D2A53).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"xyz"
 
@@ -237,29 +224,3 @@ def test_a_window_above_the_limit_is_refused(tmp_path: Path) -> None:
     path.write_bytes(compressor.compress(b"line\n") + compressor.flush())
     with pytest.raises(CorruptObjectError, match="window of at most 128 MiB"):
         read_all(source_of(path))
-
-
-def test_a_job_goes_on_from_every_checkpoint(tmp_path: Path) -> None:
-    expected = [f"{kind} {n}" for kind in ("gzip", "zstd") for n in range(40)]
-    for kind in ("gzip", "zstd"):
-        lines = [f"{line}\n".encode() for line in expected if line.startswith(f"{kind} ")]
-        members = (b"".join(lines[at : at + 4]) for at in range(0, 40, 4))
-        compressed(kind, tmp_path / kind, *members)
-
-    def job(sink: Outside, clock: VirtualClock) -> Job:
-        job = Job("compressed")
-        lines = job.source(TextFiles(tmp_path, chunk_bytes=30), parallelism=2)
-        slowly(lines.rebalance(), clock, 0.2).sink(sink)
-        return job
-
-    store, sink, clock = MemoryStore("memory://compressed"), Outside(), VirtualClock()
-    settings = pressed(channel_buffers=1, buffer_records=2)
-    run_pressed(job(sink, clock), store, settings, clock)
-    taken = checkpoints(store)
-    assert sum(0 < len(committed_by(sink, each)) < len(sink.records) for each in taken) > 3
-    for checkpoint in taken:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        run_pressed(
-            job(again, clock), copy_of(store), settings, clock, restore_slot=checkpoint.slot
-        )
-        assert sorted(again.records) == sorted(expected)

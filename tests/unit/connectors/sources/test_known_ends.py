@@ -5,17 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, config, run
-from tests.support.pressure import (
-    checkpoints,
-    committed_by,
-    copy_of,
-    outside_as_of,
-    pressed,
-    run_pressed,
-    slowly,
-)
 from tidelog import Job
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.storage.memory import MemoryStore
@@ -67,23 +57,3 @@ def test_a_reader_that_knows_its_end_is_not_asked_again(blocking: bool, parallel
     run(job, store, config(parallelism=parallelism))
     assert sorted(sink.records) == sorted(expected())
     assert sorted(asked) == sorted(SPLITS * 2)
-
-
-@pytest.mark.parametrize("blocking", [False, True])
-def test_a_job_goes_on_from_every_checkpoint_of_splits_read_together(blocking: bool) -> None:
-    def job(sink: Outside, clock: VirtualClock) -> Job:
-        job = Job("known")
-        lines = job.source(Known([], blocking=blocking), parallelism=2)
-        slowly(lines.rebalance(), clock, 0.2).sink(sink)
-        return job
-
-    store, sink, clock = MemoryStore("memory://known"), Outside(), VirtualClock()
-    settings = pressed(channel_buffers=1, buffer_records=2)
-    run_pressed(job(sink, clock), store, settings, clock)
-    taken = checkpoints(store)
-    assert any(0 < len(committed_by(sink, each)) < len(sink.records) for each in taken)
-    for checkpoint in taken:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        copy = copy_of(store)
-        run_pressed(job(again, clock), copy, settings, clock, restore_slot=checkpoint.slot)
-        assert sorted(again.records) == sorted(expected())

@@ -15,23 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
-from tests.support.pipelines import Outside
-from tests.support.pressure import (
-    checkpoints,
-    committed_by,
-    copy_of,
-    outside_as_of,
-    pressed,
-    run_pressed,
-    slowly,
-)
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
 from tidelog import (
     ConfigError,
     CorruptObjectError,
-    Job,
     ObjectNotFoundError,
     ParquetFiles,
     Row,
@@ -39,7 +27,6 @@ from tidelog import (
 )
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.objects.encoding import decode_records, encode_records
-from tidelog.storage.memory import MemoryStore
 
 
 def written(path: Path, columns: Mapping[str, Any], **options: Any) -> Path:
@@ -253,30 +240,3 @@ def test_damaged_pages_are_an_error_with_the_file(tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         ParquetFiles("in", **options)
-
-
-def test_a_job_goes_on_from_every_checkpoint_with_more_files_than_are_read_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ParquetFiles, "at_once", 2)
-    expected = []
-    for file in range(7):
-        rows = [f"{file}-{n}" for n in range(8)]
-        written(tmp_path / f"{file:02d}.parquet", {"s": rows}, row_group_size=5)
-        expected += rows
-
-    def job(sink: Outside, clock: VirtualClock) -> Job:
-        job = Job("parquet")
-        rows = job.source(ParquetFiles(tmp_path, batch_rows=2), parallelism=2)
-        slowly(rows.map(lambda row: row.s).rebalance(), clock, 0.2).sink(sink)
-        return job
-
-    store, sink, clock = MemoryStore("memory://parquet"), Outside(), VirtualClock()
-    config = pressed(channel_buffers=1, buffer_records=2)
-    run_pressed(job(sink, clock), store, config, clock)
-    taken = checkpoints(store)
-    assert sum(0 < len(committed_by(sink, each)) < len(sink.records) for each in taken) > 3
-    for checkpoint in taken:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        run_pressed(job(again, clock), copy_of(store), config, clock, restore_slot=checkpoint.slot)
-        assert sorted(again.records) == sorted(expected)

@@ -10,10 +10,6 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, config, run
 from tests.support.pressure import (
-    checkpoints,
-    copy_of,
-    outside_as_of,
-    overtaken,
     pressed,
     run_pressed,
     slowly,
@@ -50,20 +46,6 @@ def pushed(source: Numbers, sink: Outside, clock: VirtualClock) -> Job:
 
 
 EXPECTED = sorted((str(split), number) for split in range(3) for number in range(40))
-
-
-def test_every_checkpoint_of_a_pushed_stream_resumes_with_each_record_once() -> None:
-    source, sink, objects = Numbers(3, 40), Outside(), MemoryStore("memory://pushed")
-    clock = VirtualClock()
-    run_pressed(pushed(source, sink, clock), objects, pressed(), clock)
-    assert sorted(sink.records) == EXPECTED
-    taken = checkpoints(objects)
-    assert any(map(overtaken, taken)), "it pushed until there was no room"
-    for checkpoint in taken[:-1]:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        job = pushed(Numbers(3, 40), again, clock)
-        run_pressed(job, copy_of(objects), pressed(), clock, restore_slot=checkpoint.slot)
-        assert sorted(again.records) == EXPECTED
 
 
 class Counted(Numbers):
@@ -106,25 +88,6 @@ def test_no_split_of_a_task_pushes_without_a_free_buffer_and_all_take_turns(over
     # One at either end of the channel, also where there are buffers to lend.
     assert max(unhandled) == 2
     assert all(max(s.values()) - min(s[str(n)] for n in range(4)) <= 1 for s in shares)
-
-
-def test_every_checkpoint_of_several_splits_in_one_task_resumes_with_each_record_once() -> None:
-    sink, objects, clock = Outside(), MemoryStore("memory://pushed"), VirtualClock()
-    settings = pressed(parallelism=1)
-    expected = sorted((str(split), number) for split in range(4) for number in range(20))
-
-    def same(record: Any) -> Any:
-        return record
-
-    run_pressed(several_splits(Numbers(4, 20), sink, clock, same), objects, settings, clock)
-    assert sorted(sink.records) == expected
-    taken = checkpoints(objects)
-    assert any(map(overtaken, taken))
-    for checkpoint in taken[:-1]:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        job = several_splits(Numbers(4, 20), again, clock, same)
-        run_pressed(job, copy_of(objects), settings, clock, restore_slot=checkpoint.slot)
-        assert sorted(again.records) == expected
 
 
 def test_an_error_while_pushing_stops_the_job_and_the_next_start_goes_on() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.clock import VirtualClock
-from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all
+from tests.unit.connectors.sources.reading import read_all
 from tidelog.connectors.program import Rate
 from tidelog.errors import ConfigError
 
@@ -18,11 +18,6 @@ def test_the_splits_produce_each_number_once(splits: int, limit: int, start: int
     source = Rate(None, splits=splits, limit=limit, start=start)
     assert len(list(source.discover())) == splits
     assert sorted(read_all(source)) == list(range(start, start + limit))
-
-
-def test_a_restart_from_every_position_gives_the_remaining_numbers() -> None:
-    source = Rate(None, splits=2, limit=30_000, start=7)
-    check_every_restart(source, "1", list(range(8, 30_007, 2)))
 
 
 def test_records_are_made_from_their_numbers() -> None:
@@ -82,10 +77,6 @@ def test_one_read_is_bounded_and_an_endless_split_goes_on() -> None:
     assert second is not None
     assert (first[0], second[0]) == (10**12, 10**12 + len(first))
     assert 1000 < len(first) < 10_000
-
-
-def test_a_bounded_split_ends_at_its_position() -> None:
-    assert drain(Rate(None, limit=10).open("0", 10)) == []
 
 
 @pytest.mark.parametrize(

@@ -146,16 +146,6 @@ def test_a_bounded_input_ends_at_the_size_of_the_first_open(tmp_path: Path) -> N
     assert drain(first) == drain(again) == ["one", "two"]
 
 
-def test_an_input_is_bounded_unless_followed(tmp_path: Path) -> None:
-    path = written(tmp_path / "input", b"one\n")
-    assert TextFiles(path).rediscover_s is None
-    assert TextFiles(path, follow=True).rediscover_s is not None
-    reader = TextFiles(path, follow=True).open("input", None)
-    assert (reader.read(), reader.read(), reader.read()) == (["one"], [], [])
-    assert reader.delay_s > 0
-    reader.close()
-
-
 def test_files_that_appear_later_are_found(tmp_path: Path) -> None:
     source = TextFiles(tmp_path, follow=True)
     assert source.discover() == []

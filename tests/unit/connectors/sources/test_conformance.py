@@ -1,0 +1,142 @@
+"""What every source does: whatever checkpoint a job goes on from, it has each record once."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside
+from tests.support.pressure import (
+    checkpoints,
+    committed_by,
+    copy_of,
+    outside_as_of,
+    overtaken,
+    pressed,
+    run_pressed,
+    slowly,
+)
+from tests.unit.connectors.sources.reading import check_every_restart
+from tests.unit.connectors.sources.test_known_ends import Known, expected
+from tests.unit.connectors.sources.test_push import Numbers
+from tidelog import Job, JsonLines, ParquetFiles, Rate, Replayable, Row, TextFiles
+from tidelog.runtime.source import Source
+from tidelog.storage.memory import MemoryStore
+
+Case = tuple[Callable[[], Source], list[Any]]
+"""A source, and all its records in the order of its splits."""
+
+LINES = [[f"{file} {n}" for n in range(40)] for file in range(2)]
+ALL_LINES = [line for lines in LINES for line in lines]
+
+
+def written(directory: Path, suffix: str, compress: Callable[[bytes], bytes] = bytes) -> None:
+    """Two files, of several members each where they are compressed."""
+    for number, lines in enumerate(LINES):
+        members = ("\n".join([*lines[at : at + 8], ""]).encode() for at in range(0, 40, 8))
+        (directory / f"{number}{suffix}").write_bytes(b"".join(map(compress, members)))
+
+
+def text(directory: Path) -> Case:
+    written(directory, ".txt")
+    return lambda: TextFiles(directory, chunk_bytes=30), ALL_LINES
+
+
+def compressed(directory: Path) -> Case:
+    written(directory, ".gz", gzip.compress)
+    (directory / "2.zst").write_bytes(zstandard.ZstdCompressor().compress(b"z 0\nz 1\nz 2"))
+    return lambda: TextFiles(directory, chunk_bytes=30), [*ALL_LINES, "z 0", "z 1", "z 2"]
+
+
+def json_lines(directory: Path) -> Case:
+    rows = [{"n": n, "in": [{"s": "tide"}]} for n in range(40)]
+    (directory / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    records = [Row.of(("n", "in"), (n, [Row.of(("s",), ("tide",))])) for n in range(40)]
+    return lambda: JsonLines(directory, chunk_bytes=90), records
+
+
+def parquet(directory: Path) -> Case:
+    """More files than are read at once."""
+    for number in range(10):
+        table = pa.table({"n": [number * 6 + row for row in range(6)]})
+        pq.write_table(table, directory / f"{number}.parquet", row_group_size=4)
+    return lambda: ParquetFiles(directory, batch_rows=2), [Row.of(("n",), (n,)) for n in range(60)]
+
+
+def replayable(directory: Path) -> Case:
+    return lambda: Replayable({"a": range(40), "b": lambda: iter(range(40, 80))}), list(range(80))
+
+
+def blocking(directory: Path) -> Case:
+    return lambda: Replayable(lambda: iter(range(30)), blocking=True), list(range(30))
+
+
+def rate(directory: Path) -> Case:
+    return lambda: Rate(None, splits=2, limit=60), [*range(0, 60, 2), *range(1, 60, 2)]
+
+
+def pushed(directory: Path) -> Case:
+    return lambda: Numbers(3, 40), [(str(split), n) for split in range(3) for n in range(40)]
+
+
+def known_ends(directory: Path) -> Case:
+    return lambda: Known([], blocking=False), list(expected())
+
+
+def known_blocking_ends(directory: Path) -> Case:
+    return lambda: Known([], blocking=True), list(expected())
+
+
+PUSHED = [pushed]
+READ = [text, compressed, json_lines, parquet, replayable, blocking, rate]
+KNOWN = [known_ends, known_blocking_ends]
+
+
+@pytest.mark.parametrize("case", READ)
+def test_a_reader_goes_on_from_every_position(case: Callable[[Path], Case], tmp_path: Path) -> None:
+    make, records = case(tmp_path)
+    source, seen = make(), 0
+    for split in source.discover():
+        reader = source.open(split, None)
+        of_split = []
+        while (batch := reader.read()) is not None:
+            of_split += batch
+        reader.close()
+        assert of_split == records[seen : seen + len(of_split)]
+        check_every_restart(source, split, of_split)
+        seen += len(of_split)
+    assert seen == len(records)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("case", READ + KNOWN + PUSHED)
+def test_a_job_goes_on_from_every_checkpoint(
+    case: Callable[[Path], Case], parallelism: int, tmp_path: Path
+) -> None:
+    make, records = case(tmp_path)
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("copy")
+        stream = job.source(make(), parallelism=parallelism)
+        slowly(stream.rebalance(), clock, 0.2).sink(sink)
+        return job
+
+    store, sink, clock = MemoryStore("memory://copy"), Outside(), VirtualClock()
+    settings = pressed(channel_buffers=1, buffer_records=2)
+    run_pressed(job(sink, clock), store, settings, clock)
+    assert sorted(sink.records, key=str) == sorted(records, key=str)
+    taken = checkpoints(store)
+    assert any(0 < len(committed_by(sink, each)) < len(sink.records) for each in taken)
+    assert case is not pushed or any(map(overtaken, taken)), "it pushed until there was no room"
+    for checkpoint in taken:
+        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
+        copy, slot = copy_of(store), checkpoint.slot
+        run_pressed(job(again, clock), copy, settings, clock, restore_slot=slot)
+        assert sorted(again.records, key=str) == sorted(records, key=str)
