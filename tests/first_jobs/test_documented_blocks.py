@@ -26,7 +26,7 @@ RUN_ELSEWHERE = {
     "own-loop 5": "tests/process/own_loop_service.py",
     "kafka 0": "tests/kafka/test_guide.py",
     "kafka 1": "tests/kafka/test_guide.py",
-    "kafka 2": "tests/kafka/test_sink_guide.py",
+    "kafka 2": "tests/kafka/test_guide.py",
     "sources 0": "tests/first_jobs/test_killed_outbox.py",
     "sources 2": "tests/first_jobs/test_program_of_the_docs.py",
     "monitoring 0": "tests/unit/runtime/test_status_prometheus.py",

@@ -11,6 +11,7 @@ from tests.first_jobs.programs import rows_of, run
 from tests.support.documentation import BLOCKS
 from tests.support.kafka import Topics
 from tidelog import Job
+from tidelog.connectors.kafka.client import library
 
 MINUTE_MS = 60_000
 
@@ -61,3 +62,23 @@ def test_two_topics_change_one_stock(topics: Topics, here: Path) -> None:
             return [n for (n,) in database.execute("SELECT pieces FROM changes ORDER BY rowid")]
 
     run(job_of("kafka 1", topics), here / "store", lambda: changes()[-1:] == [-8])
+
+
+def test_visits_are_counted_from_topic_to_topic(topics: Topics, here: Path) -> None:
+    topics.write(topics.new(name="visits"), ['{"page": "a"}', '{"page": "b"}', '{"page": "a"}'])
+    kafka = library()
+    settings = {"bootstrap.servers": topics.bootstrap, "group.id": "tests"}
+    reader = kafka.Consumer({**settings, "isolation.level": "read_committed"})
+    totals: dict[bytes, bytes] = {}
+
+    def has_output() -> bool:
+        if "totals" not in topics.admin.list_topics(timeout=60).topics:
+            return False
+        if not reader.assignment():
+            reader.assign([kafka.TopicPartition("totals", each, 0) for each in range(3)])
+        totals.update((message.key(), message.value()) for message in reader.consume(9, 0.2))
+        return totals == {b"a": b"2", b"b": b"1"}
+
+    run(job_of("kafka 2", topics), here / "store", has_output)
+    reader.close()
+    assert len(topics.admin.list_topics(timeout=60).topics["totals"].partitions) == 3

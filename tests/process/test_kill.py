@@ -287,7 +287,7 @@ def test_a_word_count_killed_over_s3_counts_every_word_right(tmp_path: Path, s3:
     assert {record["word"]: record["count"] for record in run.records()} == expected
 
 
-@only_in_depth("jobs are killed over S3, and test_clouds_conform tries what these clouds do")
+@only_in_depth("jobs are killed over S3, and test_conforms tries what these clouds do")
 @pytest.mark.parametrize("server", ["fake_gcs", "azurite"])
 def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
     tmp_path: Path, server: str, request: pytest.FixtureRequest

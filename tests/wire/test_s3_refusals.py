@@ -200,20 +200,6 @@ def test_a_head_that_is_refused_is_no_missing_object(
     asyncio.run(main())
 
 
-def test_a_start_that_is_refused_says_so_and_the_same_command_succeeds_later(
-    job: Jobs, refusing: S3Server, behaviour: Behaviour
-) -> None:
-    run, lines = job(refusing)
-    for refusal in EITHER_KIND:
-        refuse(behaviour, refusal)
-        refused = run.end(run.start())
-        assert refused.returncode == refusal.exit_code, refused.stderr
-        check_told(refused.stderr, refusal)
-        behaviour.error = lambda exchange: None
-        assert run.slots() == 0 and run.lines() == []
-    check_goes_on(run, lines)
-
-
 def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
     job: Jobs, refusing: S3Server, behaviour: Behaviour
 ) -> None:

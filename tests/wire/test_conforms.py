@@ -1,5 +1,6 @@
-"""S3 servers, through real sockets, keep the port's promises."""
+"""Stores of S3, Google Cloud and Azure, through real sockets, keep the port's promises."""
 
+from importlib import import_module
 from itertools import count
 
 import pytest
@@ -12,16 +13,25 @@ from tests.unit.storage.conformance import (
     names,
     run,
 )
-from tests.wire.servers import S3Server
+from tests.wire.servers import CloudServer, S3Server
+from tidelog.effects import Effects
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.s3 import open_s3_store
+
+# Libraries of the clouds are imported where they are used: they take seconds, in every worker.
 
 _prefixes = count()
 
 
-def fresh_opener(server: S3Server) -> Opener:
+def fresh_opener(server: S3Server | CloudServer) -> Opener:
     url = server.url(f"conformance/{next(_prefixes)}")
-    return lambda: open_s3_store(url, server.options)
+    if isinstance(server, S3Server):
+        return lambda: open_s3_store(url, server.options)
+    if server.scheme == "az":
+        azure = import_module("tidelog.storage.azure")
+        return lambda: azure.open_azure_store(url, server.options)
+    gcs = import_module("tidelog.storage.gcs")
+    return lambda: gcs.open_gcs_store(url, Effects(), server.options)
 
 
 class TestS3Store(StoreConformance):
@@ -37,6 +47,12 @@ class TestS3StoreUnderRace(RaceConformance):
     @pytest.fixture
     def opener(self, versitygw: S3Server) -> Opener:
         return fresh_opener(versitygw)
+
+
+class TestClouds(StoreConformance, RaceConformance):
+    @pytest.fixture
+    def opener(self, cloud: CloudServer) -> Opener:
+        return fresh_opener(cloud)
 
 
 def test_a_list_goes_on_after_a_full_page(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,281 @@
+"""Each way in which a store can refuse or fail has its own error, through real sockets: S3, Google
+Cloud Storage and Azure Blob Storage.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.support.cli import tidelog
+from tests.wire.calls import IMPATIENT, OPERATIONS, call
+from tests.wire.proxy import Behaviour, Exchange, proxy
+from tests.wire.servers import CloudServer, S3Server, free_port
+from tidelog.effects import Effects
+from tidelog.errors import (
+    AccessDeniedError,
+    ConditionalPutError,
+    ConfigError,
+    ObjectExistsError,
+    StorageError,
+    StoreFullError,
+    StoreUnreachableError,
+)
+from tidelog.storage.create_once import create_once
+from tidelog.storage.open import open_store
+from tidelog.storage.port import ObjectStore
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import RetryPolicy
+
+Server = S3Server | CloudServer
+
+ALL = ("moto", "fake_gcs", "azurite")
+ONCE = RetryPolicy(attempts=1, hedge_after=None)
+
+_prefixes = count()
+
+
+def run(
+    server: Server,
+    scenario: Callable[[Any], Coroutine[Any, Any, None]],
+    policy: RetryPolicy | None = None,
+    options: dict[str, Any] | None = None,
+) -> None:
+    async def main() -> None:
+        url = server.url(f"errors/{next(_prefixes)}")
+        given = server.options if options is None else options
+        store = open_store(url, Effects(), policy=policy, options=given)
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+def refused_as(
+    kind: type[Exception], match: str, operations: Sequence[str] = OPERATIONS
+) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """Each of the operations raises this error."""
+
+    async def scenario(store: ObjectStore) -> None:
+        for operation in operations:
+            with pytest.raises(kind, match=match):
+                await call(store, operation)
+
+    return scenario
+
+
+@pytest.fixture
+def behaviour() -> Behaviour:
+    return Behaviour()
+
+
+@pytest.fixture(params=ALL)
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+def behind_a_proxy(server: Any, behaviour: Behaviour) -> Iterator[Any]:
+    path = server.endpoint.removeprefix("http://").partition("/")[2]
+    with proxy(server.endpoint, behaviour) as endpoint:
+        yield replace(server, endpoint=f"{endpoint}/{path}".rstrip("/"))
+
+
+@pytest.fixture
+def misbehaving(server: Server, behaviour: Behaviour) -> Iterator[Server]:
+    """A server behind a proxy that does what `behaviour` says."""
+    yield from behind_a_proxy(server, behaviour)
+
+
+@pytest.fixture
+def misbehaving_s3(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
+    yield from behind_a_proxy(moto, behaviour)
+
+
+def test_doctor_passes_a_cloud(cloud: CloudServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in cloud.env.items():
+        monkeypatch.setenv(name, value)
+    result = tidelog("doctor", cloud.url("probed"))
+    assert result.exit_code == 0, result.output
+    assert "one winner in each of" in result.output
+
+
+def test_an_endpoint_where_nobody_listens_is_unreachable(server: Server) -> None:
+    nobody = replace(server, endpoint=f"http://127.0.0.1:{free_port()}")
+    run(nobody, refused_as(StoreUnreachableError, r"name.*check the endpoint"), IMPATIENT)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "operations"),
+    [
+        ({"secret": "guessed"}, OPERATIONS),
+        # Its answer to a HEAD with an unknown key is a bare 404, as for a missing object.
+        ({"key": "stranger"}, [each for each in OPERATIONS if each != "head"]),
+    ],
+)
+def test_wrong_credentials_are_denied(
+    versitygw: S3Server, wrong: dict[str, str], operations: Sequence[str]
+) -> None:
+    async def scenario(store: RetryingStore) -> None:
+        for operation in operations:
+            with pytest.raises(AccessDeniedError, match="credentials"):
+                await call(store, operation)
+            assert getattr(store.request_metrics, operation).attempts == 1
+
+    run(replace(versitygw, **wrong), scenario)
+
+
+def test_a_wrong_key_of_azure_is_denied(azurite: CloudServer) -> None:
+    wrong = {**azurite.credentials, "account_key": "c2VzYW1lLW9wZW4="}
+    run(replace(azurite, credentials=wrong), refused_as(AccessDeniedError, "credentials"))
+
+
+def test_missing_credentials_are_denied(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    scenario = refused_as(AccessDeniedError, "credentials", ("put",))
+    run(moto, scenario, options={"endpoint_url": moto.endpoint})
+
+
+@pytest.mark.parametrize("name", ["moto", "ministack", "versitygw", "azurite"])
+def test_a_missing_bucket_is_a_mistake_in_the_settings(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    server: Server = request.getfixturevalue(name)
+    scenario = refused_as(ConfigError, "bucket", ("put", "create", "get", "list"))
+    run(replace(server, bucket="no-such-bucket"), scenario)
+
+
+def test_a_malformed_endpoint_is_a_mistake_in_the_settings(moto: S3Server) -> None:
+    run(replace(moto, endpoint="nonsense"), refused_as(ConfigError, "nonsense", ("put",)))
+
+
+def test_the_usual_environment_leads_to_the_store(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.env.items():
+        monkeypatch.setenv(name, value)
+
+    async def scenario(store: ObjectStore) -> None:
+        await store.put("name", b"x")
+        assert await store.get("name") == b"x"
+
+    run(s3_server, scenario, options={})
+
+
+ANSWERS = [
+    (400, "BadDigest", StorageError),
+    (401, "Unauthorized", AccessDeniedError),
+    (403, "Forbidden", AccessDeniedError),
+    (408, "RequestTimeout", StoreUnreachableError),
+    (409, "OperationAborted", StoreUnreachableError),
+    (429, "TooManyRequests", StoreUnreachableError),
+    (500, "InternalError", StoreUnreachableError),
+    (503, "ServerBusy", StoreUnreachableError),
+    (507, "InsufficientStorage", StoreFullError),
+]
+OF_ONE = [
+    ("moto", 400, "AuthorizationHeaderMalformed", ConfigError),
+    ("moto", 403, "RequestTimeTooSkewed", AccessDeniedError),
+    ("moto", 409, "ConditionalRequestConflict", StoreUnreachableError),
+    ("moto", 502, "BadGateway", StoreUnreachableError),
+    ("moto", 503, "SlowDown", StoreUnreachableError),
+    ("fake_gcs", 412, "ConditionNotMet", ObjectExistsError),
+    ("azurite", 412, "ConditionNotMet", ObjectExistsError),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code", "expected"),
+    [*((name, *answer) for name in ALL for answer in ANSWERS), *OF_ONE],
+)
+def test_every_answer_has_its_error(
+    name: str,
+    status: int,
+    code: str,
+    expected: type[Exception],
+    behaviour: Behaviour,
+    request: pytest.FixtureRequest,
+) -> None:
+    behaviour.error = lambda exchange: (status, code)
+    operations = ("create",) if expected is ObjectExistsError else ("put", "create", "get")
+
+    async def scenario(store: ObjectStore) -> None:
+        for operation in operations:
+            with pytest.raises((StorageError, ConfigError)) as raised:
+                await call(store, operation)
+            assert type(raised.value) is expected
+            assert expected is ObjectExistsError or code in str(raised.value)
+
+    for server in behind_a_proxy(request.getfixturevalue(name), behaviour):
+        run(server, scenario, ONCE)
+    assert len(behaviour.seen) == len(operations), "one call is one request"
+
+
+@pytest.mark.parametrize(("status", "code"), [(409, "Conflict"), (503, "Busy"), (500, "Internal")])
+def test_a_passing_trouble_is_retried(
+    misbehaving: Server, behaviour: Behaviour, status: int, code: str
+) -> None:
+    behaviour.error = lambda exchange: (status, code) if len(behaviour.seen) <= 2 else None
+
+    async def scenario(store: RetryingStore) -> None:
+        for operation in ("put", "create"):
+            behaviour.seen.clear()
+            await call(store, operation, f"by {operation}")
+            assert await store.get(f"by {operation}") == b"x"
+            assert getattr(store.request_metrics, operation).retries == 2
+
+    run(misbehaving, scenario)
+
+
+def test_a_create_whose_answer_was_lost_is_known_to_be_ours(
+    misbehaving: Server, behaviour: Behaviour
+) -> None:
+    behaviour.lose_answer = lambda exchange: len(behaviour.seen) == 1
+
+    async def scenario(store: RetryingStore) -> None:
+        await create_once(store, "name", b"ours")
+        assert store.request_metrics.create.retries == 1
+        with pytest.raises(ObjectExistsError):
+            await create_once(store, "name", b"theirs")
+        assert await store.get("name") == b"ours"
+
+    run(misbehaving, scenario)
+
+
+def test_a_call_whose_answer_was_lost_is_repeated(
+    misbehaving_s3: S3Server, behaviour: Behaviour
+) -> None:
+    behaviour.lose_answer = lambda exchange: len(behaviour.seen) == 1
+
+    async def scenario(store: RetryingStore) -> None:
+        for operation in ("put", "get", "head", "delete"):
+            behaviour.seen.clear()
+            await call(store, operation)
+            assert getattr(store.request_metrics, operation).retries == 1
+
+    run(misbehaving_s3, scenario)
+
+
+def test_a_server_that_knows_no_conditional_writes_is_refused(
+    misbehaving_s3: S3Server, behaviour: Behaviour
+) -> None:
+    def refusing(exchange: Exchange) -> tuple[int, str] | None:
+        return (501, "NotImplemented") if exchange.conditional else None
+
+    behaviour.error = refusing
+
+    async def scenario(store: ObjectStore) -> None:
+        await store.put("name", b"x")
+        with pytest.raises(ConditionalPutError, match="NotImplemented"):
+            await store.create("other", b"x")
+
+    run(misbehaving_s3, scenario)
