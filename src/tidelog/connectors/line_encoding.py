@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from tidelog.errors import ConfigError, UserFunctionError
+from tidelog.errors import UserFunctionError, require
 from tidelog.state.schema.row import Row
 
 Format = Literal["json", "text"] | Callable[[Any], str]
@@ -29,25 +29,14 @@ def line_encoder(format: Format, fields: Sequence[str] | None = None) -> EncodeL
     tuples, which become objects too, and are arrays without it. The function raises
     UserFunctionError for a record that does not fit; exceptions of a format function pass through.
     """
-    if fields is not None and format != "json":
-        raise ConfigError(
-            "fields",
-            expected="format='json'",
-            found=repr(format),
-            action="leave them out, or write JSON",
-        )
+    require("fields", repr(format), fields is None or format == "json", "format='json'")
     if format == "json":
         return _translated(_json(fields), "a value that JSON has")
     if format == "text":
         return _translated(_text(str), "text in UTF-8")
-    if callable(format):
-        return _text(format)
-    raise ConfigError(
-        "format",
-        expected="'json', 'text' or a function from record to text",
-        found=repr(format),
-        action="pass one of them",
-    )
+    expected = "'json', 'text' or a function from record to text"
+    require("format", repr(format), callable(format), expected)
+    return _text(format)
 
 
 def _text(to_text: Callable[[Any], str]) -> EncodeLines:

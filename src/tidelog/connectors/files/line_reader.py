@@ -15,7 +15,7 @@ import google_crc32c
 
 from tidelog.connectors.files.compressed import MEMBERS, CompressedText
 from tidelog.connectors.files.source import InputFile
-from tidelog.errors import ConfigError, StorageError
+from tidelog.errors import ConfigError, StorageError, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
 
@@ -41,8 +41,7 @@ class LineLimits:
     def __post_init__(self) -> None:
         """Raises ConfigError for sizes out of range."""
         for what, size in (("chunk_bytes", self.chunk), ("max_line_bytes", self.line)):
-            if size < 1:
-                raise ConfigError(what, expected="at least 1", found=str(size), action="raise it")
+            require(what, size, size >= 1, "at least 1")
 
 
 class PlainText:
@@ -132,7 +131,6 @@ class LineReader(SplitReader):
 
     @property
     def at_end(self) -> bool:  # type: ignore[override]  # computed here
-        """All that there is to read is read."""
         end = self._text.ends_at
         return end is not None and self._offset >= end
 
@@ -141,7 +139,6 @@ class LineReader(SplitReader):
         """The records in whole lines that stand at an offset of the text."""
 
     def read(self) -> list[Any] | None:
-        """The records of the next chunk of lines."""
         if self.at_end:
             return None
         data = self._lines(self._offset)

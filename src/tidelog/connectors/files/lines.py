@@ -16,7 +16,7 @@ import msgspec
 
 from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, LineLimits, LineReader
 from tidelog.connectors.files.source import InputFiles
-from tidelog.errors import ConfigError, CorruptObjectError
+from tidelog.errors import CorruptObjectError, require
 from tidelog.state.schema.row import Row, row_maker
 
 OnError = Literal["fail", "skip"]
@@ -110,13 +110,7 @@ class JsonLines(LineFiles):
             chunk_bytes=chunk_bytes,
             max_line_bytes=max_line_bytes,
         )
-        if on_error not in ("fail", "skip"):
-            raise ConfigError(
-                "on_error",
-                expected="'fail' or 'skip'",
-                found=repr(on_error),
-                action="pass one of them",
-            )
+        require("on_error", repr(on_error), on_error in ("fail", "skip"), "'fail' or 'skip'")
         self._skip = on_error == "skip"
 
     def open(self, split: str, position: Any) -> "JsonReader":

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tidelog.connectors.files.arrow_values import Column, column, values
 from tidelog.connectors.files.source import InputFiles, failures
-from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library
+from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
 from tidelog.state.schema.row import Row, row_maker
@@ -53,14 +53,9 @@ class ParquetFiles(InputFiles):
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         super().__init__(path, include, follow=follow)
-        if batch_rows < 1:
-            raise ConfigError(
-                "batch_rows", expected="at least 1", found=str(batch_rows), action="raise it"
-            )
-        if columns is not None and (isinstance(columns, str) or not columns):
-            raise ConfigError(
-                "columns", expected="names of columns", found=repr(columns), action="pass a list"
-            )
+        require("batch_rows", batch_rows, batch_rows >= 1, "at least 1")
+        some = columns is None or (bool(columns) and not isinstance(columns, str))
+        require("columns", repr(columns), some, "a list of names of columns")
         _parquet()
         self._batch_rows = batch_rows
         self._columns = _Columns(None if columns is None else tuple(columns))
@@ -148,7 +143,6 @@ class ParquetReader(SplitReader):
 
     @property
     def at_end(self) -> bool:  # type: ignore[override]  # computed here
-        """All row groups are read."""
         return self.position[0] >= self._end
 
     def read(self) -> list[Any] | None:

@@ -21,7 +21,7 @@ from tidelog.connectors.files.parts import (
 )
 from tidelog.connectors.line_encoding import EncodeLines, Format, line_encoder
 from tidelog.connectors.transactions import those_of
-from tidelog.errors import ConfigError
+from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.storage.disk import sync_directory
@@ -45,13 +45,7 @@ class Files(Sink):
         fields: Sequence[str] | None = None,
         max_part_bytes: int = MAX_PART_BYTES,
     ) -> None:
-        if max_part_bytes < 1:
-            raise ConfigError(
-                "max_part_bytes",
-                expected="at least 1",
-                found=str(max_part_bytes),
-                action="raise it",
-            )
+        require("max_part_bytes", max_part_bytes, max_part_bytes >= 1, "at least 1")
         self._directory = Path(directory).absolute()
         self._encode = line_encoder(format, fields)
         self._extension = ".jsonl" if format == "json" else ".txt"
@@ -130,7 +124,6 @@ class FilesWriter(SinkWriter):
         self._publish(transaction, verify=False)
 
     def close(self) -> None:
-        """Remove the open transaction."""
         while self._parts:
             self._parts.pop().discard()
 

@@ -15,7 +15,7 @@ from fnmatch import translate
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError
+from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError, require
 from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
@@ -85,10 +85,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 def _matcher(include: str) -> Callable[[str], bool]:
     """What `PurePosixPath.match` answers for the pattern, compiled once for many paths."""
     pattern = PurePosixPath(include)
-    if not pattern.parts:
-        raise ConfigError(
-            "include", expected="a glob pattern", found=repr(include), action="pass one, such as *"
-        )
+    require("include", repr(include), bool(pattern.parts), "a glob pattern, such as *")
     if pattern.is_absolute():
         return lambda _: False
     # Whole components from the right, as none of them matches across a slash.

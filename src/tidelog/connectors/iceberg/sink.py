@@ -15,7 +15,7 @@ from tidelog.connectors.iceberg.staged import Staged, ids
 from tidelog.connectors.iceberg.table import LakeTable
 from tidelog.connectors.rows import RowShape
 from tidelog.connectors.transactions import TransactionId
-from tidelog.errors import ConfigError, UserFunctionError
+from tidelog.errors import UserFunctionError, require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.state.schema.row import Row
@@ -33,13 +33,8 @@ class Iceberg(Sink):
     """
 
     def __init__(self, catalog: str | Mapping[str, str], table: str) -> None:
-        if "." not in table:
-            raise ConfigError(
-                "table",
-                expected="a namespace and a name, as in 'lake.counts'",
-                found=repr(table),
-                action="correct it",
-            )
+        expected = "a namespace and a name, as in 'lake.counts'"
+        require("table", repr(table), "." in table, expected)
         self._catalog = catalog if isinstance(catalog, str) else dict(catalog)
         self._table = table
         self._commits = _GroupCommit()
@@ -67,7 +62,6 @@ class IcebergWriter(SinkWriter):
         """The open transaction."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Commit these; remove the files of others that this subtask may abort."""
         table, may_abort = self._table, self._context.may_abort
         for transaction in transactions:
             staged = table.directory.decode(transaction)
@@ -82,7 +76,6 @@ class IcebergWriter(SinkWriter):
             self._batches.append(self._columns.batch(records))
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        """Write the data files."""
         if not self._batches:
             return None
         tx = TransactionId.of(self._context, checkpoint, self._table.sink)
@@ -92,11 +85,9 @@ class IcebergWriter(SinkWriter):
         return transactions.encode(staged)
 
     def commit(self, transaction: bytes) -> None:
-        """Add the files to the table."""
         self._commits.commit(self._table, self._table.directory.decode(transaction))
 
     def close(self) -> None:
-        """Close the catalogue; what was not pre-committed is gone."""
         self._batches = []
         self._table.close()
 

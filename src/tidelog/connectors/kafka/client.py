@@ -23,6 +23,7 @@ from tidelog.errors import (
     StoreUnreachableError,
     TidelogError,
     optional_library,
+    require,
 )
 from tidelog.events import Event
 
@@ -242,10 +243,5 @@ OnError = Literal["fail", "skip"] | DeadLetterTopic
 
 def check_policy(option: str, policy: OnError) -> None:
     """Raises ConfigError for what is none."""
-    if policy not in ("fail", "skip") and not isinstance(policy, DeadLetterTopic):
-        raise ConfigError(
-            option,
-            expected="'fail', 'skip' or DeadLetterTopic('name')",
-            found=repr(policy),
-            action="pass one of them",
-        )
+    known = policy in ("fail", "skip") or isinstance(policy, DeadLetterTopic)
+    require(option, repr(policy), known, "'fail', 'skip' or DeadLetterTopic('name')")

@@ -52,7 +52,6 @@ class Replayable(Source):
                 )
 
     def discover(self) -> list[str]:
-        """The splits' names, in the order given."""
         return list(self._splits)
 
     def open(self, split: str, position: Any) -> "IterableReader":
@@ -98,7 +97,6 @@ class IterableReader(SplitReader):
             )
 
     def read(self) -> list[Any] | None:
-        """The next records; None when the iterator has ended."""
         # Waiting for a second record would hold back the first.
         records = next_values(self._iterator, 1 if self.trickles else _MADE_RECORDS)
         if self._distinct is not None:
@@ -143,7 +141,6 @@ class Rate(Source):
         self._clock = SystemClock() if clock is None else clock
 
     def discover(self) -> list[str]:
-        """The splits' numbers."""
         return list(map(str, range(self._splits)))
 
     def open(self, split: str, position: Any) -> "RateReader":
@@ -175,7 +172,6 @@ class RateReader(SplitReader):
         self._opened_position = self.position = position
 
     def read(self) -> list[Any] | None:
-        """The records due by now; exceptions of the user's function pass through."""
         if not self._numbers[self.position :]:
             return None
         end = self.position + _NUMBERS

@@ -55,10 +55,8 @@ class PostgresOutbox(Source):
     ) -> None:
         for option, value in (("poll", poll), ("batch_rows", batch_rows)):
             require(option, value, value > 0, "more than 0")
-        if columns is not None and (isinstance(columns, str) or not columns):
-            raise ConfigError(
-                "columns", expected="names of columns", found=repr(columns), action="pass a list"
-            )
+        some = columns is None or (bool(columns) and not isinstance(columns, str))
+        require("columns", repr(columns), some, "a list of names of columns")
         self.conninfo = conninfo
         self.table = table
         self.target = quoted(table) if schema is None else f"{quoted(schema)}.{quoted(table)}"
@@ -73,7 +71,6 @@ class PostgresOutbox(Source):
         """The newest position that a completed checkpoint of this run holds."""
 
     def discover(self) -> list[str]:
-        """One split: the table."""
         return [self.table]
 
     def open(self, split: str, position: Any) -> "OutboxReader":

@@ -157,7 +157,6 @@ class StagingWriter(SinkWriter):
         self._rows += map_all(self._tables.row, records)
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        """Put the rows into staging."""
         if not self._rows:
             return None
         tables = self._tables
@@ -192,7 +191,6 @@ class StagingWriter(SinkWriter):
             tables.record(connection, staged.tx)
 
     def close(self) -> None:
-        """Close the connection; what was not pre-committed is gone."""
         self._rows = []
         self._tables.close()
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from tidelog.connectors.kafka.client import Cluster, failures, library
 from tidelog.connectors.kafka.reading.partition import TopicPartition
-from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.errors import ObjectNotFoundError, require
 
 EARLIEST: Final = "earliest"
 """A position: the oldest message that there is."""
@@ -38,14 +38,9 @@ def check_start(start: Start) -> None:
         )
     else:
         fits = start in (EARLIEST, "latest")
-    if not fits:
-        raise ConfigError(
-            "start of a KafkaSource",
-            expected="'earliest', 'latest', a datetime with a time zone, or offsets as "
-            "{('topic', partition): offset}",
-            found=repr(start),
-            action="pass one of them",
-        )
+    expected = "'earliest', 'latest', a datetime with a time zone, or offsets as "
+    expected += "{('topic', partition): offset}"
+    require("start of a KafkaSource", repr(start), fits, expected)
 
 
 def first_offsets(
@@ -58,13 +53,8 @@ def first_offsets(
     """The position at which each partition begins; raises what the cluster answers."""
     if isinstance(start, Mapping):
         unknown = start.keys() - set(places)
-        if unknown:
-            raise ConfigError(
-                "start of a KafkaSource",
-                expected="partitions of the topics that it reads",
-                found=", ".join(map(str, sorted(unknown))),
-                action="correct it",
-            )
+        found = ", ".join(map(str, sorted(unknown)))
+        require("start of a KafkaSource", found, not unknown, "partitions of its topics")
         return {place: start.get(place, EARLIEST) for place in places}
     if isinstance(start, datetime):
         return dict(_offsets(round(start.timestamp() * 1000), places, consumer, cluster, timeout_s))

@@ -20,7 +20,7 @@ from tidelog.connectors.kafka.client import (
 from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.connectors.kafka.writing.producing import Outbox
 from tidelog.effects import Clock
-from tidelog.errors import ConfigError, CorruptObjectError
+from tidelog.errors import CorruptObjectError, require
 from tidelog.events import Event
 from tidelog.runtime.user_code import map_all
 
@@ -137,12 +137,8 @@ def place_of(message: Any) -> str:
 
 
 def _decoder(what: str, decode: Decode) -> Callable[[bytes], Any]:
-    found = _DECODERS.get(decode) if isinstance(decode, str) else decode
-    if found is None or not callable(found):
-        raise ConfigError(
-            f"{what} of a KafkaSource",
-            expected="'bytes', 'text', 'json' or a function of the bytes",
-            found=repr(decode),
-            action="pass one of them",
-        )
-    return found
+    found: Any = _DECODERS.get(decode) if isinstance(decode, str) else decode
+    expected = "'bytes', 'text', 'json' or a function of the bytes"
+    require(f"{what} of a KafkaSource", repr(decode), callable(found), expected)
+    decoder: Callable[[bytes], Any] = found
+    return decoder

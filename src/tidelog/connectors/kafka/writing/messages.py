@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from tidelog.connectors.line_encoding import jsonable
-from tidelog.errors import ConfigError, UserFunctionError, require
+from tidelog.errors import UserFunctionError, require
 
 Format = Literal["json", "text", "raw"] | Callable[[Any], str | bytes | None]
 """JSON, `str` of the record, the record itself, or a function from record to text or bytes."""
@@ -69,13 +69,8 @@ def _encoder(part: str, format: Format) -> Callable[[Any], bytes | None]:
     if callable(format):
         function = format
         return lambda record: _bytes(part, function(record))
-    if format not in _FORMATS:
-        raise ConfigError(
-            f"{part} of a Kafka sink",
-            expected=f"{', '.join(map(repr, _FORMATS))} or a function from record to bytes",
-            found=repr(format),
-            action="pass one of them",
-        )
+    expected = f"{', '.join(map(repr, _FORMATS))} or a function from record to bytes"
+    require(f"{part} of a Kafka sink", repr(format), format in _FORMATS, expected)
     encode = _FORMATS[format]
 
     def checked(record: Any) -> bytes | None:

@@ -105,15 +105,12 @@ class _OutboxWriter(SinkWriter):
         self._outbox = Outbox(cluster)
 
     def full(self) -> bool:
-        """Whether what was sent and not delivered has reached its limit."""
         return self._outbox.full()
 
     def make_room(self) -> None:
-        """Wait until half of it was delivered."""
         self._outbox.make_room()
 
     def close(self) -> None:
-        """Release the client."""
         self._outbox.close()
 
 
@@ -141,7 +138,6 @@ class DirectWriter(_OutboxWriter):
             self._outbox.add(message)
 
     def pre_commit(self, checkpoint: CheckpointId) -> None:
-        """Wait until every record was delivered."""
         self._outbox.flush()
 
 
@@ -199,7 +195,6 @@ class StagingWriter(_OutboxWriter):
             self._staged += 1
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        """Wait until every record is in the staging topic."""
         if self._staged == self._pre_committed:
             return None
         self._targets.check()
