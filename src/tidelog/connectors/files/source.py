@@ -83,21 +83,12 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _matcher(include: str) -> Callable[[str], bool]:
-    """What `PurePosixPath.match` answers for the pattern, compiled once for many paths."""
-    pattern = PurePosixPath(include)
-    require("include", repr(include), bool(pattern.parts), "a glob pattern, such as *")
-    if pattern.is_absolute():
-        return lambda _: False
-    # Whole components from the right, as none of them matches across a slash.
-    parts = [re.compile(translate(part)).match for part in reversed(pattern.parts)]
-
-    def matches(split: str) -> bool:
-        names = split.rsplit("/", len(parts))[::-1]
-        return len(names) >= len(parts) and all(
-            matched(name) for matched, name in zip(parts, names, strict=False)
-        )
-
-    return matches
+    """What `PurePosixPath.match` answers for the pattern, fast for one without a directory."""
+    require("include", repr(include), bool(PurePosixPath(include).parts), "a pattern such as *")
+    if "/" in include:
+        return lambda split: PurePosixPath(split).match(include)
+    matches = re.compile(translate(include)).match
+    return lambda split: matches(split.rpartition("/")[2]) is not None
 
 
 def _storable(split: str) -> str:

@@ -7,7 +7,7 @@ without a look at those that were committed.
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -37,6 +37,10 @@ class StagedFile(msgspec.Struct, frozen=True, array_like=True):
     split_offsets: list[int] | None
 
 
+_STATISTICS: Final = StagedFile.__struct_fields__[4:]
+"""Those that files have under the same names in the library."""
+
+
 class Staged(msgspec.Struct, frozen=True, array_like=True, tag="iceberg"):
     """A pre-committed transaction: its files, and the table and partition spec they are for."""
 
@@ -59,13 +63,7 @@ def described(file: Any, spec: Any, schema: Any) -> StagedFile:
             None if value is None else to_bytes(kind, value)
             for kind, value in zip(kinds, values, strict=True)
         ),
-        file.column_sizes,
-        file.value_counts,
-        file.null_value_counts,
-        file.nan_value_counts,
-        file.lower_bounds,
-        file.upper_bounds,
-        file.split_offsets,
+        *(getattr(file, name) for name in _STATISTICS),
     )
 
 
@@ -89,13 +87,7 @@ def data_file(staged: StagedFile, spec: Any, schema: Any) -> Any:
         equality_ids=None,
         key_metadata=None,
         record_count=staged.records,
-        column_sizes=staged.column_sizes,
-        value_counts=staged.value_counts,
-        null_value_counts=staged.null_value_counts,
-        nan_value_counts=staged.nan_value_counts,
-        lower_bounds=staged.lower_bounds,
-        upper_bounds=staged.upper_bounds,
-        split_offsets=staged.split_offsets,
+        **{name: getattr(staged, name) for name in _STATISTICS},
     )
     file.spec_id = spec.spec_id
     return file
@@ -145,14 +137,11 @@ class SinkDirectory:
             system.delete_dir(path)
         self.settled(tx)
 
-    def sizes(self, files: Sequence[StagedFile]) -> dict[str, int | None]:
-        """The sizes that files have now, None for one that is not there."""
-        found = {}
-        for file in files:
-            system, path = self._at(file.path)
-            [info] = system.get_file_info([path])
-            found[file.path] = info.size
-        return found
+    def size(self, file: StagedFile) -> int | None:
+        """The size that a file has now, None for one that is not there."""
+        system, path = self._at(file.path)
+        size: int | None = system.get_file_info([path])[0].size
+        return size
 
     def decode(self, transaction: bytes) -> Staged:
         """Raises RestoreError for a transaction that this sink did not write."""

@@ -95,14 +95,14 @@ class LakeTable:
         """
         if self.is_committed(self._load(), staged.tx):
             return
-        with self._failures():
-            sizes = self.directory.sizes(staged.files)
         for file in staged.files:
-            if sizes[file.path] != file.size:
+            with self._failures():
+                size = self.directory.size(file)
+            if size != file.size:
                 raise StorageError(
                     f"data file {file.path} of {staged.tx}",
                     expected=f"{file.size} bytes: a checkpoint names it",
-                    found="nothing" if sizes[file.path] is None else f"{sizes[file.path]} bytes",
+                    found="nothing" if size is None else f"{size} bytes",
                     action="bring it back; its records are in no other file",
                     retry_safe=False,
                 )

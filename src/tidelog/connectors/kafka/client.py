@@ -98,19 +98,13 @@ class Cluster:
                 {"bootstrap.servers": self.bootstrap, **settings, **self._settings},
                 logger=_LibraryLog(),
             )
-        except library().KafkaException as error:
+        except (library().KafkaException, TypeError, ValueError) as error:
+            kafkas = isinstance(error, library().KafkaException)
             raise ConfigError(
                 f"the settings of a client of {self}",
                 expected="settings of librdkafka, with values that it takes",
-                found=error.args[0].str(),
+                found=error.args[0].str() if kafkas else str(error),
                 action="correct client=; librdkafka's CONFIGURATION.md lists the settings",
-            ) from error
-        except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"the settings of a client of {self}",
-                expected="settings of librdkafka: texts, numbers and booleans",
-                found=str(error),
-                action="correct client=",
             ) from error
 
 

@@ -186,7 +186,7 @@ def _of_iceberg(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, names in [
         (catalog, ("load_table", "commit_table")),
         (files, ("new_output", "new_input", "delete")),
-        (SinkDirectory, ("announce", "announced", "settled", "remove", "sizes")),
+        (SinkDirectory, ("announce", "announced", "settled", "remove", "size")),
     ]:
         for name in names:
             _guard(trap, owner, name, error, monkeypatch)

@@ -17,11 +17,11 @@ from tidelog.connectors.kafka.reading.offsets import (
     EARLIEST,
     MADE_AGAIN,
     MissingOffset,
-    end_offsets,
+    Offsets,
+    TopicPartition,
     gone,
-    oldest_offset,
 )
-from tidelog.connectors.kafka.reading.partition import PartitionReader, TopicPartition
+from tidelog.connectors.kafka.reading.partition import PartitionReader
 from tidelog.connectors.kafka.reading.records import Decoder
 from tidelog.effects import Clock, daemon_thread
 from tidelog.errors import ObjectNotFoundError, StorageError, StoreUnreachableError, TidelogError
@@ -73,16 +73,18 @@ class SharedConsumer:
         self._kafka = library()
         self._thread = daemon_thread(self._run, "tidelog-kafka")
 
-    def open(self, place: TopicPartition, position: Any, end: int | None) -> PartitionReader:
+    def open(self, partition: TopicPartition, position: Any, end: int | None) -> PartitionReader:
         """In the event loop: read a partition from a position."""
-        reader = PartitionReader(place, position, end, self._taken, self._leave)
+        reader = PartitionReader(partition, position, end, self._taken, self._leave)
         if not reader.at_end:
             self._requests.append(lambda: self._assign(reader))
         return reader
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell the consumer group, for those who watch it; nothing waits for it or reads it."""
-        given = [self._kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
+        """Commit to the consumer group, for those who watch it; nothing here reads it."""
+        given = [
+            self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()
+        ]
         self._requests.append(lambda: self._commit(given))
 
     def away(self) -> None:
@@ -106,7 +108,7 @@ class SharedConsumer:
         try:
             while not self._closing.is_set():
                 self._do_requests()
-                self._hold_back()
+                self._wait_for_room()
                 self._hand_out(self._fetch())
                 self._watch_outage()
             self._do_requests()
@@ -133,8 +135,8 @@ class SharedConsumer:
                 of.setdefault(TopicPartition(message.topic(), message.partition()), []).append(
                     message
                 )
-        for place, some in of.items():
-            reader = self._readers.get(place)
+        for partition, some in of.items():
+            reader = self._readers.get(partition)
             if reader is not None:
                 try:
                     self._take(reader, some)
@@ -174,7 +176,7 @@ class SharedConsumer:
         reader.put(records, position, sum(map(len, wanted)))
 
     def _react(self, reader: PartitionReader, message: Any) -> None:
-        """To what a poll says of a partition in place of a message."""
+        """To what a poll says of a partition instead of a message."""
         error, kinds = message.error(), self._kafka.KafkaError
         if error.code() == kinds._PARTITION_EOF:
             self._back()
@@ -183,26 +185,26 @@ class SharedConsumer:
         elif error.code() == kinds._AUTO_OFFSET_RESET:
             self._find_offset(reader, message.offset(), error)
         else:
-            where = f"{reader.place}, offset {reader.fetched_to}"
+            where = f"{reader.partition}, offset {reader.fetched_to}"
             failure = translated(error, where, self._cluster)
             if not isinstance(failure, StoreUnreachableError):  # after which librdkafka goes on
                 raise failure
 
     def _find_offset(self, reader: PartitionReader, offset: int, error: Any) -> None:
         """The partition has no such offset; raises unless the user wants to go on all the same."""
-        place, ask = reader.place, (self._client, self._cluster, _ASK_S * 10)
+        partition, ask = reader.partition, Offsets(self._client, self._cluster, _ASK_S * 10)
         offset = reader.fetched_to if isinstance(reader.fetched_to, int) else offset
         try:
-            oldest, end = oldest_offset(place, *ask), end_offsets([place], *ask)[place]
+            oldest, end = ask.oldest(partition), ask.ends([partition])[partition]
         except StoreUnreachableError:  # ask again: the same answer comes to the next fetch
             self._unassign(reader)
             self._assign(reader)
             return
         if offset > end:
-            raise gone(place, offset, f"an end at offset {end}: {MADE_AGAIN}", self._cluster)
+            raise gone(partition, offset, f"an end at offset {end}: {MADE_AGAIN}", self._cluster)
         if self._on_missing == "fail" or offset >= oldest:
             raise ObjectNotFoundError(
-                f"{place}, offset {offset} in {self._cluster}",
+                f"{partition}, offset {offset} in {self._cluster}",
                 expected="the message that the job is to read next",
                 found=f"messages from offset {oldest} to {end} ({error.str()})",
                 action="if retention has removed what the job had not read, go on without it: "
@@ -210,7 +212,7 @@ class SharedConsumer:
                 retry_safe=False,
             )
         found = oldest if self._on_missing == EARLIEST else end
-        Event.KAFKA_OFFSET_MISSING.log(logger, where=place, offset=offset, found=found)
+        Event.KAFKA_OFFSET_MISSING.log(logger, where=partition, offset=offset, found=found)
         self._unassign(reader)
         reader.put([], found, 0)
         self._assign(reader)
@@ -219,29 +221,29 @@ class SharedConsumer:
         start = reader.fetched_to
         offset = start if isinstance(start, int) else self._kafka.OFFSET_BEGINNING
         with self._failures(reader):
-            self._client.incremental_assign([self._kafka.TopicPartition(*reader.place, offset)])
-            self._readers[reader.place] = reader
+            self._client.incremental_assign([self._kafka.TopicPartition(*reader.partition, offset)])
+            self._readers[reader.partition] = reader
 
     def _unassign(self, reader: PartitionReader) -> None:
-        if self._readers.pop(reader.place, None) is not None:
+        if self._readers.pop(reader.partition, None) is not None:
             with self._failures(reader):
-                self._client.incremental_unassign([self._kafka.TopicPartition(*reader.place)])
+                self._client.incremental_unassign([self._kafka.TopicPartition(*reader.partition)])
 
     def _give_up(self, reader: PartitionReader, failure: TidelogError) -> None:
         self._unassign(reader)
         reader.fail(failure)
 
     def _failures(self, reader: PartitionReader) -> Any:
-        return failures(f"{reader.place}, offset {reader.fetched_to}", self._cluster)
+        return failures(f"{reader.partition}, offset {reader.fetched_to}", self._cluster)
 
-    def _hold_back(self) -> None:
+    def _wait_for_room(self) -> None:
         """Wait while the job has enough to do of all that there is; pause what it does not read."""
         give_up = self._clock.monotonic() + _PATIENCE_S
         while (full := self._full()) and not self._closing.is_set():
             left = give_up - self._clock.monotonic()
             if left <= 0 or self._starving():
                 for reader in full:
-                    self._client.pause([self._kafka.TopicPartition(*reader.place)])
+                    self._client.pause([self._kafka.TopicPartition(*reader.partition)])
                     reader.paused = True
                 break
             self._taken.clear()
@@ -249,7 +251,7 @@ class SharedConsumer:
                 self._taken.wait(left)
         for reader in self._readers.values():
             if reader.paused and not self._is_full(reader, part=2):
-                self._client.resume([self._kafka.TopicPartition(*reader.place)])
+                self._client.resume([self._kafka.TopicPartition(*reader.partition)])
                 reader.paused = False
 
     def _starving(self) -> bool:

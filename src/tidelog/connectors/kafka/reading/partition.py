@@ -1,7 +1,7 @@
 """One partition while its job reads it: what the consumer's thread has fetched, and the job takes.
 
 Invariants: the thread alone appends, the event loop alone takes; a position belongs to the records
-before it; an error comes behind the records that were fetched before it.
+before it; an error comes after the records that were fetched before it.
 """
 
 import asyncio
@@ -11,21 +11,12 @@ from contextlib import suppress
 from threading import Event
 from typing import Any, Final, NamedTuple
 
+from tidelog.connectors.kafka.reading.offsets import TopicPartition
 from tidelog.connectors.kafka.reading.records import KafkaRecord
 from tidelog.errors import TidelogError
 from tidelog.runtime.source import SplitReader
 
 _BATCH_RECORDS: Final = 4096
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"topic {self.topic!r}, partition {self.partition}"
 
 
 class _Fetched(NamedTuple):
@@ -43,13 +34,13 @@ class PartitionReader(SplitReader):
 
     def __init__(
         self,
-        place: TopicPartition,
+        partition: TopicPartition,
         position: Any,
         end: int | None,
         taken: Event,
         leave: Callable[["PartitionReader"], None],
     ) -> None:
-        self.place = place
+        self.partition = partition
         self.position = position
         self.end = end
         self._taken = taken
@@ -60,7 +51,7 @@ class PartitionReader(SplitReader):
         self._records_in = self._records_out = 0
         self._bytes_in = self._bytes_out = 0
         self.fetched_to = position
-        """Behind what the thread has fetched; its own."""
+        """The position after what the thread has fetched; its own."""
         self.paused = False
         """The thread fetches nothing of the partition; its own."""
         self.at_newest = False
@@ -68,7 +59,7 @@ class PartitionReader(SplitReader):
         self._note_end()
 
     @property
-    def behind(self) -> bool:  # type: ignore[override]  # asked, not told
+    def behind(self) -> bool:  # type: ignore[override]  # computed here
         return not self.at_newest
 
     @property
@@ -103,7 +94,7 @@ class PartitionReader(SplitReader):
         self._leave(self)
 
     def put(self, records: list[KafkaRecord], position: int, size_bytes: int) -> None:
-        """In the thread: records, and where the partition goes on behind them."""
+        """In the thread: records, and where the partition goes on after them."""
         self.fetched_to = position
         self._records_in += len(records)
         self._bytes_in += size_bytes

@@ -96,7 +96,7 @@ class Decoder:
             except Exception as error:
                 if self._on_error == "fail":
                     raise CorruptObjectError(
-                        place_of(message),
+                        where_of(message),
                         expected="a message that `key` and `value` of the source decode",
                         found=f"{type(error).__name__}: {error}",
                         action='correct the decoding, or pass on_error="skip" or '
@@ -115,7 +115,7 @@ class Decoder:
         if self._log_at is None or now >= self._log_at:
             self._log_at = now + _LOG_EVERY_S
             Event.KAFKA_MESSAGES_SKIPPED.log(
-                logger, skipped=self.skipped, where=place_of(message), error=repr(error)
+                logger, skipped=self.skipped, where=where_of(message), error=repr(error)
             )
 
     def _send(self, topic: str, message: Any, error: Exception) -> None:
@@ -131,7 +131,7 @@ class Decoder:
         self._letters.add(Message(topic, message.key(), message.value(), headers))
 
 
-def place_of(message: Any) -> str:
+def where_of(message: Any) -> str:
     """Topic, partition and offset of a message, as errors name it."""
     return f"topic {message.topic()!r}, partition {message.partition()}, offset {message.offset()}"
 

@@ -1,7 +1,8 @@
 """Topics of Kafka as a source: a split is a partition, its position an offset.
 
-Invariants: the checkpoint alone says where a job goes on, the consumer group is told afterwards; a
-partition that was begun and is gone is an error; one that appears later is read from its beginning.
+Invariants: the checkpoint alone says where a job goes on, the consumer group gets its offsets
+afterwards; a partition that was begun and is gone is an error; one that appears later is read from
+its beginning.
 """
 
 import re
@@ -15,13 +16,13 @@ from tidelog.connectors.kafka.reading.offsets import (
     EARLIEST,
     MADE_AGAIN,
     MissingOffset,
+    Offsets,
     Start,
+    TopicPartition,
     check_start,
-    end_offsets,
-    first_offsets,
     gone,
 )
-from tidelog.connectors.kafka.reading.partition import PartitionReader, TopicPartition
+from tidelog.connectors.kafka.reading.partition import PartitionReader
 from tidelog.connectors.kafka.reading.records import Decode, Decoder
 from tidelog.effects import Clock, SystemClock, hold_thread
 from tidelog.errors import StoreUnreachableError, TidelogError, require
@@ -46,7 +47,7 @@ _FIXED: Final = {
 }
 _DEFAULTS: Final = {
     "isolation.level": "read_committed",
-    # What librdkafka holds is fetched again after a pause, and is memory beside the job's.
+    # What librdkafka holds is fetched again after a pause, and is memory besides the job's.
     "queued.max.messages.kbytes": 16_384,
     # By default up to 10 s pass before a broker that is back is found.
     "reconnect.backoff.max.ms": 1_000,
@@ -119,7 +120,7 @@ class KafkaSource(Source):
         self._closing = False
         self._client: Any = None
         self._consumer: SharedConsumer | None = None
-        self._places: list[TopicPartition] = []
+        self._partitions: list[TopicPartition] = []
         self._starts: dict[TopicPartition, int | str] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._trouble: Any = None
@@ -135,32 +136,31 @@ class KafkaSource(Source):
         start, and ObjectNotFoundError for a topic or a partition that is not there.
         """
         with self._looking:
-            return list(map(_split, self._discovered()))
+            return [partition.split for partition in self._discovered()]
 
     def _discovered(self) -> list[TopicPartition]:
-        first = not self._places
+        first = not self._partitions
         if self._client is None:
             self._client = self._new_client()
         try:
-            places = self._known_places(self._connect_s if first else _ANSWER_S, poll=first)
+            partitions = self._known_partitions(self._connect_s if first else _ANSWER_S, poll=first)
             if first:
-                self._find_bounds(places)
+                self._find_bounds(partitions)
         except StoreUnreachableError:
             if first:
                 raise
-            return self._places  # the consumer waits for the brokers, too
-        self._places = places
-        return places
+            return self._partitions  # the consumer waits for the brokers, too
+        self._partitions = partitions
+        return partitions
 
     def open(self, split: str, position: Any) -> PartitionReader:
         """Raises ObjectNotFoundError for a partition that is gone, or not of these topics."""
-        topic, _, number = split.rpartition("/")
-        place = TopicPartition(topic, int(number))
-        if place not in self._places:
-            raise gone(place, position, _count(place, self._places), self._cluster)
-        end = self._ends.get(place)
+        partition = TopicPartition.of(split)
+        if partition not in self._partitions:
+            raise gone(partition, position, _count(partition, self._partitions), self._cluster)
+        end = self._ends.get(partition)
         if end is not None and isinstance(position, int) and position > end:
-            raise gone(place, position, f"an end at offset {end}: {MADE_AGAIN}", self._cluster)
+            raise gone(partition, position, f"an end at offset {end}: {MADE_AGAIN}", self._cluster)
         if self._consumer is None:
             self._consumer = SharedConsumer(
                 self._client,
@@ -170,17 +170,17 @@ class KafkaSource(Source):
                 on_missing=self._on_missing,
                 outage_s=self._outage_s,
             )
-        start = self._starts.get(place, EARLIEST) if position is None else position
-        return self._consumer.open(place, start, end)
+        start = self._starts.get(partition, EARLIEST) if position is None else position
+        return self._consumer.open(partition, start, end)
 
     def checkpointed(self, positions: Mapping[str, Any]) -> None:
         if self._group is None or self._consumer is None:
             return
-        offsets: dict[TopicPartition, int] = {}
-        for split, position in positions.items():
-            topic, _, number = split.rpartition("/")
-            if isinstance(position, int):
-                offsets[TopicPartition(topic, int(number))] = position
+        offsets = {
+            TopicPartition.of(split): position
+            for split, position in positions.items()
+            if isinstance(position, int)
+        }
         if offsets:
             self._consumer.commit(offsets)
 
@@ -213,23 +213,23 @@ class KafkaSource(Source):
             self._consumer.away()
 
     def _committed(self, error: Any, offsets: Any) -> None:
-        """In a poll: the group was told, or not."""
+        """In a poll: offsets were committed to the group, or not."""
         if error is not None and self._consumer is not None:
             self._consumer.not_committed(error)
 
-    def _known_places(self, patience_s: float, *, poll: bool) -> list[TopicPartition]:
+    def _known_partitions(self, patience_s: float, *, poll: bool) -> list[TopicPartition]:
         """All partitions of the topics; waits for brokers, and for topics a little."""
         begun = self._clock.monotonic()
         while True:
             if self._closing:
-                return self._places
+                return self._partitions
             try:
                 found, missing = self._look(poll=poll)
             except library().KafkaException as error:
                 if self._clock.monotonic() - begun < patience_s:
                     continue
                 raise self._unreachable(error.args[0], patience_s) from error
-            lost = next((place for place in self._places if place not in found), None)
+            lost = next((each for each in self._partitions if each not in found), None)
             if missing is None and lost is None:
                 return found
             if self._clock.monotonic() - begun >= _SETTLE_S:
@@ -241,10 +241,10 @@ class KafkaSource(Source):
 
     def _missing(self, topic: str, error: Any) -> TidelogError:
         """The error of a topic that is not there: a topic that was read must not be made again."""
-        place = next((place for place in self._places if place.topic == topic), None)
-        if place is not None:
+        partition = next((each for each in self._partitions if each.topic == topic), None)
+        if partition is not None:
             return gone(
-                place, "any", "no such topic: it was deleted while the job ran", self._cluster
+                partition, "any", "no such topic: it was deleted while the job ran", self._cluster
             )
         return translated(
             error,
@@ -255,14 +255,14 @@ class KafkaSource(Source):
             retry_safe=False,
         )
 
-    def _find_bounds(self, places: list[TopicPartition]) -> None:
+    def _find_bounds(self, partitions: list[TopicPartition]) -> None:
         """Where partitions begin and end; brokers that have just started may not know at once."""
         give_up = self._clock.monotonic() + self._connect_s
-        ask = (self._client, self._cluster, _ANSWER_S)
+        ask = Offsets(self._client, self._cluster, _ANSWER_S)
         while True:
             try:
-                self._starts = first_offsets(self._start, places, *ask)
-                self._ends = end_offsets(places, *ask) if self._stop is not None else {}
+                self._starts = ask.first(self._start, partitions)
+                self._ends = ask.ends(partitions) if self._stop is not None else {}
                 return
             except StoreUnreachableError:
                 if self._closing or self._clock.monotonic() >= give_up:
@@ -297,12 +297,8 @@ class KafkaSource(Source):
         )
 
 
-def _split(place: TopicPartition) -> str:
-    return f"{place.topic}/{place.partition}"
-
-
-def _count(place: TopicPartition, found: Sequence[TopicPartition]) -> str:
-    of_topic = sum(each.topic == place.topic for each in found)
+def _count(partition: TopicPartition, found: Sequence[TopicPartition]) -> str:
+    of_topic = sum(each.topic == partition.topic for each in found)
     if not of_topic:
         return "no such topic among those of the source"
     return f"{of_topic} partition{'s' if of_topic > 1 else ''} of the topic: {MADE_AGAIN}"
