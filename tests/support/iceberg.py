@@ -34,7 +34,7 @@ class Lake:
         self._opened: Any = None
 
     def create(self, table: str, *, required: tuple[str, ...] = (), **columns: str | Any) -> Any:
-        """A table with columns of these types."""
+        """A table with columns of these types, if there is none."""
         types, schemas = import_module("pyiceberg.types"), import_module("pyiceberg.schema")
         fields = [
             types.NestedField(
@@ -47,7 +47,7 @@ class Lake:
         ]
         catalog = self._catalog()
         catalog.create_namespace_if_not_exists(table.partition(".")[0])
-        return catalog.create_table(table, schemas.Schema(*fields))
+        return catalog.create_table_if_not_exists(table, schemas.Schema(*fields))
 
     def table(self, name: str) -> Any:
         return self._catalog().load_table(name)
