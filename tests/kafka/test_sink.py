@@ -13,7 +13,6 @@ from tidelog.connectors.kafka.writing import topics as sink_topics
 from tidelog.errors import (
     FencedError,
     ObjectNotFoundError,
-    StorageError,
     StoreUnreachableError,
     UserFunctionError,
 )
@@ -126,20 +125,6 @@ def test_a_transaction_that_a_dead_process_left_open_is_moved_by_its_successor(j
     assert job.shown() == ["a", "b"]
 
 
-def test_of_two_jobs_with_one_prefix_the_older_is_fenced_and_a_late_one_is_refused(
-    job: Job,
-) -> None:
-    older = job.start(5, attempt="older")
-    token = pre_committed(older, "older")
-    newer = job.start(5, attempt="newer")
-    with pytest.raises(FencedError, match="found start 5-newer"):
-        older.commit(token)
-    with pytest.raises(FencedError, match=r"start 4-late.*another prefix="):
-        job.start(4, attempt="late")
-    newer.commit(pre_committed(newer, "newer"))
-    assert job.shown() == ["newer"]
-
-
 def test_subtasks_that_are_no_more_have_their_records_moved_and_partitions_grow(job: Job) -> None:
     of_three = [job.start(1, subtask=n, parallelism=3) for n in range(3)]
     tokens = [pre_committed(writer, f"of {n}") for n, writer in enumerate(of_three)]
@@ -186,18 +171,6 @@ def test_records_of_topics_that_were_deleted_are_an_error_and_not_silence(job: J
     with pytest.raises(ObjectNotFoundError, match="nothing about that start"):
         job.start(3, token)
     assert job.shown() == []
-
-
-@pytest.mark.parametrize("exactly_once", [True, False])
-def test_what_a_topic_refuses_is_an_error(topics: Topics, exactly_once: bool) -> None:
-    job = Job(topics, topics.new(max_message_bytes="1000"))
-    writer = job.start(1, exactly_once=exactly_once)
-    refusals = (StorageError, UserFunctionError)
-    with pytest.raises(refusals, match=r"max\.message\.bytes of (the )?topic"):
-        writer.write(["x" * 5_000])
-        writer.commit(writer.pre_commit(CheckpointId(1)))
-    assert job.shown() == []
-    job.close()
 
 
 def test_a_record_that_no_client_sends_is_an_error_at_once(job: Job) -> None:

@@ -1,5 +1,6 @@
 """The file sink: what readers of a directory see, whenever they look and whatever crashed."""
 
+import asyncio
 import errno
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
+from tidelog import Effects, JobConfig, JobRunner, open_store
 from tidelog.connectors.files.lines import TextFiles
 from tidelog.connectors.files.sink import Files, FilesWriter
 from tidelog.errors import (
@@ -312,3 +314,25 @@ def test_an_exception_of_the_format_function_passes_through(tmp_path: Path) -> N
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Files("out", **settings)
+
+
+@pytest.mark.parametrize(
+    ("output", "store"),
+    [("file", "store"), ("file/deep", "store"), ("out", "file"), ("out", "file/s")],
+)
+def test_a_file_in_place_of_a_directory_is_told(tmp_path: Path, output: str, store: str) -> None:
+    (tmp_path / "in.txt").write_text("a\nb\n")
+    (tmp_path / "file").write_text("in the way")
+    job = Job("copy")
+    lines = job.source(TextFiles(tmp_path / "in.txt"))
+    lines.map(lambda line: {"line": line}).sink(Files(tmp_path / output))
+    effects = Effects()
+    opened = open_store(str(tmp_path / store), effects)
+    runner = JobRunner(job, opened, JobConfig(parallelism=1), effects)
+    with pytest.raises(StorageError) as refused:
+        asyncio.run(runner.run())
+    effects.offload.close()
+    told = str(refused.value)
+    assert str(tmp_path / "file") in told
+    assert "found a file in one of them" in told and "choose another directory" in told
+    assert (tmp_path / "file").read_text() == "in the way"

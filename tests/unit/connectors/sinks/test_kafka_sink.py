@@ -177,15 +177,6 @@ def test_of_two_jobs_with_one_prefix_the_older_is_fenced_and_the_id_is_named(
         started(sink(), context(2))
 
 
-def test_a_late_start_leaves_its_successor_at_work(kafka: FakeKafka) -> None:
-    successor = started(sink(), context(2))
-    token = pre_committed(successor, "a")
-    with pytest.raises(FencedError):
-        started(sink(), context(1))
-    successor.commit(token)
-    assert shown(kafka) == ["a"]
-
-
 def test_subtasks_that_are_no_more_are_fenced_though_nothing_is_owed(kafka: FakeKafka) -> None:
     zombie = started(sink(), context(1, subtask=3))
     token = pre_committed(zombie, "a")

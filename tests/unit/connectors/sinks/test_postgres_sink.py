@@ -1,21 +1,28 @@
 """The PostgreSQL sink: what readers of a table see, whenever they look and whatever crashed."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tests.first_jobs.programs import run
+from tests.support.clock import VirtualClock
 from tests.support.documentation import BLOCKS
+from tests.support.pipelines import Portions, config
 from tests.support.postgres import Server, query
 from tests.unit.connectors.sinks.job import context
+from tests.unit.connectors.sinks.outputs import output
+from tidelog import Job, JobResult, JobRunner
 from tidelog.connectors.sql import Postgres
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import StagingWriter
+from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -24,6 +31,7 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
+from tidelog.storage.memory import MemoryStore
 
 COLUMNS = {"word": "text", "n": "bigint"}
 TABLES = TableNames("words", COLUMNS)
@@ -103,6 +111,29 @@ class TestFencing:
             successor.result()
         with pytest.raises(FencedError), writer._tables.transaction():
             pass
+
+    def test_a_job_that_finds_a_newer_one_stops(self, request: pytest.FixtureRequest) -> None:
+        out, store, clock = output("postgres", request), MemoryStore(), VirtualClock()
+        numbers = [(n,) for n in range(40)]
+
+        def started(seed: int) -> "asyncio.Task[JobResult]":
+            job = Job("numbers")
+            job.source(Portions({"all": numbers})).sink(out.sink())
+            effects = Effects(clock, Random(seed), InlineOffload())
+            return asyncio.ensure_future(
+                JobRunner(job, store, config(parallelism=1), effects).run()
+            )
+
+        async def scenario() -> None:
+            older = started(1)
+            await clock.sleep(2.5)
+            newer = started(2)
+            with pytest.raises(FencedError, match="newest one that writes to its table"):
+                await older
+            await newer
+
+        asyncio.run(scenario())
+        assert sorted(out.shown()) == [n for (n,) in numbers]
 
     def test_a_job_begun_again_in_a_new_store_does_as_the_message_says(
         self, sink: Postgres, conninfo: str
