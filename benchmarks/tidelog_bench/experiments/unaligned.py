@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program.rate import Rate
+from tidelog.connectors.program import Rate
 from tidelog.runtime.config import UnalignedConfig, UnalignedMode
 from tidelog.runtime.graph import Job
 from tidelog.runtime.status.observe import status_of
