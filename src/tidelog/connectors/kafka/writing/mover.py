@@ -189,6 +189,9 @@ class Mover:
                     self._take_over()
                 return step()
             except kafka_error as error:
+                if self._producer is not None:
+                    with suppress(kafka_error):  # the reason may wait among reports of deliveries
+                        self._producer.poll(0)
                 refusal = self._refusal  # the purge of the rest would make another
                 self._discard()
                 if refusal is not None:
