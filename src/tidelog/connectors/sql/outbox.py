@@ -3,7 +3,7 @@
 Invariants: a row has the id of the transaction that added it, and only rows of transactions older
 than all that still run are read; whatever commits later therefore stands after the position, which
 is the transaction and the row that were read last; rows are deleted only when a completed
-checkpoint is behind them.
+checkpoint covers them.
 """
 
 import logging
@@ -34,7 +34,7 @@ class PostgresOutbox(Source):
     numbers that grow within a transaction; an index on both, in this order, keeps reads cheap.
     `columns` names those that are read, all without it. The table is looked at every `poll`
     seconds, and at once after a NOTIFY on `channel`. With `delete` rows that a completed checkpoint
-    has behind it are removed. Raises ConfigError.
+    covers are removed. Raises ConfigError.
     """
 
     blocking = True
