@@ -81,7 +81,7 @@ def spark_or_skip() -> None:
 
 @pytest.fixture(scope="session")
 def faults(spark_or_skip: None, tmp_path_factory: pytest.TempPathFactory) -> Faults:
-    """The rules of the worker's Spark; tests get it by `faulty`, which leaves none behind."""
+    """The rules of the worker's Spark; tests get it by `faulty`, which leaves none."""
     return Faults(tmp_path_factory.mktemp("faults"))
 
 

@@ -96,7 +96,7 @@ def test_both_sides_of_a_join_are_read(spark: "SparkSession", place: Place) -> N
         given = Counter((one["k"], one["t"]) for one in records(batches, side))
         newest = max(at for _, at in given)
         assert kept <= given
-        # The watermark is 20 s behind: what is newer cannot have been removed.
+        # The watermark trails by 20 s: what is newer cannot have been removed.
         assert kept >= Counter({at: n for at, n in given.items() if at[1] > newest - 20})
         keys = state(spark, place, storeName=f"{side}-keyToNumValues")
         assert keys.count() == len({key for key, _ in kept})

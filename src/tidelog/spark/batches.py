@@ -111,7 +111,7 @@ def _driver(spark: "SparkSession") -> Any:
     if jvm is None:
         raise ConfigError(
             "session for reports of batches",
-            expected="one that runs Spark's driver beside this process",
+            expected="one that runs Spark's driver on this machine",
             found="a client of Spark Connect",
             action="set spark.sql.streaming.streamingQueryListeners to "
             "tidelog.spark.TidelogBatchListener at the server, which logs the same",

@@ -1,4 +1,4 @@
-"""Spark for the commands of tidelog: a session, and its jobs run beside an event loop.
+"""Spark for the commands of tidelog: a session, and jobs that an event loop waits for.
 
 Invariant: a session that was found is left as it was; one that was started is stopped in the end.
 """

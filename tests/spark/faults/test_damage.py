@@ -51,7 +51,7 @@ def roll_up(place: Place) -> Path:
 
 
 def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
-    """Changes a file; the checksum file that Hadoop keeps beside it would only hide the change."""
+    """Changes a file; the checksum file that Hadoop keeps for it would only hide the change."""
     path.write_bytes(change(path.read_bytes()))
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.plugin_only
 USUAL = [
     stories.a_directory_is_removed_and_used_again,
     stories.a_query_is_set_back_by_two_batches,
-    stories.a_copy_goes_on_beside_its_original,
+    stories.a_copy_goes_on_as_well_as_its_original,
 ]
 
 

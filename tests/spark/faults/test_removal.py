@@ -73,7 +73,7 @@ def test_a_reader_whose_batch_is_removed_under_it_reads_the_truth_or_an_error(
     assert TOTALS.result(place.rows()) == TOTALS.expected(BATCHES[:done])
 
 
-def test_a_deleted_changelog_is_gone_for_whoever_deleted_it(
+def test_a_deleted_changelog_is_gone_for_the_reader_that_deleted_it(
     spark: "SparkSession", place: Place
 ) -> None:
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
@@ -102,6 +102,6 @@ def test_a_deleted_changelog_is_gone_for_whoever_deleted_it(
     assert listed() == before[1:]
     with pytest.raises(Exception, match="FileNotFoundException"):
         manager.open(gone)
-    # Another run, or whoever reads a copy that was made before, is not concerned.
+    # Another run, or a reader of a copy that was made before, is not concerned.
     other = package.CheckpointFileManager.create(directory, conf)
     assert other.exists(gone)

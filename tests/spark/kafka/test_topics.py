@@ -39,7 +39,7 @@ def embedded(name: str, topics: Topics, directory: Path) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    ("name", "partitions", "beside"),
+    ("name", "partitions", "embedded_job"),
     [
         ("totals", 3, "totals"),
         ("inner_join_format_3", 1, "pairs"),
@@ -49,7 +49,7 @@ def embedded(name: str, topics: Topics, directory: Path) -> list[Row]:
 def test_topics_give_the_same_on_spark_and_embedded_though_both_are_killed(
     name: str,
     partitions: int,
-    beside: str,
+    embedded_job: str,
     topics: Cluster,
     given: dict[str, str],
     place: Place,
@@ -68,7 +68,7 @@ def test_topics_give_the_same_on_spark_and_embedded_though_both_are_killed(
 
     result = query.result(place.rows())
     assert result and result == query.expected(batches)
-    rows = embedded(beside, read, tmp_path / "embedded")
-    # Spark's join drops what is behind its watermark; the processor has none.
+    rows = embedded(embedded_job, read, tmp_path / "embedded")
+    # Spark's join drops what is older than its watermark; the processor has none.
     assert result == query.result([row for row in rows if row["k"] not in (END, LATE)])
     assert_complete(place.checkpoint)

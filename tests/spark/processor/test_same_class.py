@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidelog.spark
-from tests.spark.processor.functions import NUMBERS, TYPES, Chain, Keeper
+from tests.spark.processor.functions import NUMBERS, Chain, Keeper
 from tests.spark.support.census import assert_complete
 from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
 from tests.support.depth import more_in_depth
-from tidelog.errors import ConfigError
 from tidelog.examples.outages import DEVICES, outages, write_readings
 
 if TYPE_CHECKING:
@@ -202,11 +201,3 @@ def test_timers_that_are_deleted_do_not_fire_and_rows_count_that_are_as_late_as_
     reader = spark.read.format("statestore").option("readRegisteredTimers", "true")
     timers = reader.load(str(place.checkpoint)).collect()
     assert {row.key.k for row in timers} == {"a", "b", "c", "next", "allowed"}
-
-
-def test_a_frame_that_is_no_stream_is_refused_before_there_is_a_query(
-    spark: "SparkSession",
-) -> None:
-    frame = spark.createDataFrame([("a",)], "k string")
-    with pytest.raises(ConfigError, match="readStream"):
-        tidelog.spark.transform(frame, Chain, key="k", output_schema=TYPES)

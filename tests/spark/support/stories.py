@@ -147,7 +147,7 @@ def a_backup_is_brought_back(stage: Stage) -> None:
     query.run(checkpoint, 1)
 
 
-def a_copy_goes_on_beside_its_original(stage: Stage) -> None:
+def a_copy_goes_on_as_well_as_its_original(stage: Stage) -> None:
     checkpoint, other = stage.checkpoint("original"), stage.checkpoint("copy")
     query = stage.query()
     query.run(checkpoint, 3)
@@ -191,7 +191,7 @@ STORIES: list[Callable[[Stage], None]] = [
     a_directory_is_removed_and_used_again,
     a_query_is_set_back_by_two_batches,
     a_backup_is_brought_back,
-    a_copy_goes_on_beside_its_original,
+    a_copy_goes_on_as_well_as_its_original,
     a_checkpoint_moves_and_its_place_is_used_again,
     queries_with_and_without_state_follow_one_another,
 ]

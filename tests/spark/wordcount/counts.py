@@ -147,7 +147,7 @@ class WordCount:
 
 
 def spark_home(directory: Path) -> Path:
-    """The installed Spark at another place, because workers of a cluster write beside it."""
+    """The installed Spark at another place: workers of a cluster write into its directory."""
     directory.mkdir()
     for entry in find_spark().home.iterdir():
         if entry.name != "work":

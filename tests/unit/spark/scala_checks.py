@@ -1,4 +1,4 @@
-"""Compiles the Scala checks of the plug-in with the installed Spark; they lie beside its jar."""
+"""Compiles the Scala checks of the plug-in with the installed Spark, kept by their hash."""
 
 import hashlib
 import json

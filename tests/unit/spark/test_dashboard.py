@@ -48,7 +48,7 @@ def test_the_dashboard_shows_every_figure_of_the_driver() -> None:
         assert any(name.rpartition("_")[0] + "_" == series_of_it for name in shown), metric
 
 
-def test_panels_have_titles_of_their_own_and_lie_beside_one_another() -> None:
+def test_panels_have_titles_of_their_own_and_do_not_overlap() -> None:
     assert len(of_panels()) == len(DASHBOARD["panels"])
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:

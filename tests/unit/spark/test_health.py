@@ -149,7 +149,7 @@ def test_a_truncated_segment_is_seen_by_its_length_and_a_flipped_bit_with_deep(
         assert of(findings(directory), "fail") == {}
 
 
-def test_an_id_that_flipped_in_a_commit_is_told_with_the_one_that_belongs_there(
+def test_an_id_that_flipped_in_a_commit_is_named_with_the_one_that_belongs_there(
     tmp_path: Path,
 ) -> None:
     synthetic = Synthetic(partitions=2).virtual(3)

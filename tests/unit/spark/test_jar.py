@@ -1,6 +1,5 @@
 """The plug-in's jar: found, compiled once, keyed by what made it."""
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.depth import only_in_depth
 from tests.unit.spark.spark_home import fake_spark, installed_spark
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin import jar
@@ -168,43 +166,19 @@ def test_what_the_compiler_says_is_shown_and_no_jar_is_left(tmp_path: Path, cach
     assert list((cache / "spark").iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def compiled_at_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
-    """What two processes say that compile the same at the same time, and their cache."""
-    directory = tmp_path_factory.mktemp("at-once")
-    spark = installed_spark()
-    root = sources_in(directory / "src")
+def test_two_processes_that_compile_at_once_both_get_the_jar(tmp_path: Path, cache: Path) -> None:
+    root = sources_in(tmp_path / "src")
     script = (
         "import sys; from pathlib import Path; from tidelog.spark.plugin.jar import plugin_jar\n"
         "print(plugin_jar(Path(sys.argv[1]), sources=Path(sys.argv[2])))"
     )
-    command = [sys.executable, "-c", script, str(spark.home), str(root)]
-    env = {**os.environ, "TIDELOG_CACHE": str(directory / "cache")}
-    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(2)]
-    said = [run.communicate()[0].strip() for run in runs]
+    command = [sys.executable, "-c", script, str(installed_spark().home), str(root)]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    one, other = (run.communicate()[0].strip() for run in runs)
     assert [run.returncode for run in runs] == [0, 0]
-    return said, directory / "cache"
-
-
-def test_two_processes_that_compile_at_once_both_get_the_jar(
-    compiled_at_once: tuple[list[str], Path],
-) -> None:
-    (one, other), cache = compiled_at_once
     assert one == other
     only = Path(one)
     assert list((cache / "spark").iterdir()) == [only]
     with zipfile.ZipFile(only) as archive:
         assert archive.testzip() is None
         assert {"tiny/Greeting.class", "tiny/Greeting$.class"} <= set(archive.namelist())
-
-
-@only_in_depth("tests/unit/spark/test_scala_core.py runs checks that are compiled against a jar")
-def test_a_compiled_jar_can_stand_on_the_class_path_of_another(
-    compiled_at_once: tuple[list[str], Path], tmp_path: Path
-) -> None:
-    (first, _), _ = compiled_at_once
-    user = tmp_path / "User.scala"
-    user.write_text("object User { def text = tiny.Greeting.text }\n")
-    second = compile_jar([user], [first], tmp_path / "second.jar", spark=installed_spark())
-    with zipfile.ZipFile(second) as archive:
-        assert "User.class" in archive.namelist()

@@ -38,7 +38,7 @@ def modelled(synthetic: Synthetic, since: int = 0) -> Objects:
     return {n.path: data for n, data in synthetic.model.items() if n.version >= since}
 
 
-def beside_a_file() -> Synthetic:
+def after_a_part() -> Synthetic:
     """Another export had ended in the middle."""
     synthetic = Synthetic().virtual(3)
     name, data = next(iter(synthetic.model.items()))
@@ -67,7 +67,7 @@ def with_lost_window() -> Synthetic:
     [
         (Synthetic(operators=2, stores=("default", "left")).virtual(12), 0, 0, 0),
         (Synthetic(piece_bytes=10).virtual(3), 0, 0, 0),
-        (beside_a_file(), 0, 1, 0),
+        (after_a_part(), 0, 1, 0),
         (Synthetic().virtual(25).snapshots(10).snapshots(20).purge(until=15), 10, 0, 18),
         (with_waiting_commits(), 5, 0, 8),
         (with_lost_window(), 0, 0, 0),

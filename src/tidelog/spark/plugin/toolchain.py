@@ -36,7 +36,7 @@ class Spark:
     version: str
     """The full version, such as `4.3.0`."""
     scala: str
-    """Version of the Scala compiler beside it."""
+    """Version of its Scala compiler."""
 
     @property
     def minor(self) -> str:

@@ -23,7 +23,7 @@ END = "~end"
 """Key of the records that only push the watermark beyond all others."""
 
 LATE = "late"
-"""Key of the records that come far behind the watermark."""
+"""Key of the records that come far too late for the watermark."""
 
 FIRST_S = 100
 """Event time of the first batch of `events`, in seconds; Spark's watermark starts at 0."""
@@ -115,7 +115,7 @@ def events(
 ) -> list[list[Row]]:
     """Records of which each batch covers its own ten seconds and ten before, in any order.
 
-    With `ends`, some records come far behind any watermark, and two last batches push the
+    With `ends`, some records come too late for any watermark, and two last batches push the
     watermark beyond all records.
     """
     rng = random.Random(seed)

@@ -39,7 +39,7 @@ class Case:
     key: str
     kept: Callable[[Any], Any]
     ends: bool
-    """Whether it is told of the end of the input, which Spark does not have."""
+    """Whether it gets to know the end of the input, which Spark does not have."""
 
     def record(self, key: int, time: int, value: int) -> Record:
         other = {"value": value / 2} if self.key == "device" else {"page": f"/{value}"}
@@ -134,11 +134,11 @@ def test_rows_per_key_and_final_state_are_the_same_on_both_engines(
     case: Case, moves: Any, ours: list[int], theirs: list[int]
 ) -> None:
     time, records, taken = START_MS, [], set()
-    for key, step, behind, value in moves:
+    for key, step, late, value in moves:
         time += step
-        if (key, time - behind) not in taken or case is OUTAGES:
-            taken.add((key, time - behind))
-            records.append(case.record(key, time - behind, value))
+        if (key, time - late) not in taken or case is OUTAGES:
+            taken.add((key, time - late))
+            records.append(case.record(key, time - late, value))
     assert on_spark(case, cut(records, theirs)) == embedded(case, cut(records, ours))
 
 

@@ -116,7 +116,7 @@ def test_a_timer_deleted_by_a_handler_does_not_fire_though_spark_has_read_it() -
 
 
 class Echo(StatefulProcessor):
-    """Yields what it is told to."""
+    """Yields what it was called with."""
 
     def init(self, handle: Any) -> None:
         pass

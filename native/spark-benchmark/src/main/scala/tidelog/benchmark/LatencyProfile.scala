@@ -8,7 +8,11 @@ import org.apache.hadoop.conf.Configuration
   * @param mbPerS all transfers of this JVM together, up and down; 1 MB is 10^6^ bytes
   * @param connectionMbPerS one transfer alone
   */
-final case class LatencyProfile(latencyMs: Double, seed: Long, mbPerS: Double, connectionMbPerS: Double) {
+final case class LatencyProfile(
+    latencyMs: Double,
+    seed: Long,
+    mbPerS: Double,
+    connectionMbPerS: Double) {
   Seq(latencyMs, mbPerS, connectionMbPerS).foreach { value =>
     require(value >= 0 && !value.isInfinite, s"$this: a value must be finite and at least 0")
   }

@@ -44,9 +44,9 @@ object Network {
       }
     }
 
-  private def reserve(chunk: Long, earliest: Double, profile: LatencyProfile): Double = synchronized {
+  private def reserve(chunk: Long, earliest: Double, link: LatencyProfile): Double = synchronized {
     val start = earliest.max(freeAt)
-    freeAt = start + chunk * profile.linkSeconds
+    freeAt = start + chunk * link.linkSeconds
     start
   }
 
