@@ -38,7 +38,6 @@ RUN_ELSEWHERE = {
     "sinks 2": "tests/first_jobs/test_killed_iceberg.py",
     "sinks 3": "tests/first_jobs/test_killed_iceberg.py",
     "data-source 0": "tests/spark/test_documented_blocks.py",
-    "data-source 1": "tests/spark/test_documented_blocks.py",
     "processor 0": "tests/spark/test_documented_blocks.py",
     "processor 2": "tests/spark/test_documented_blocks.py",
     "spark 0": "tests/spark/test_notebook.py",

@@ -52,7 +52,7 @@ from tidelog.storage.log_store import Partner
 from tidelog.table.frame import decode_rows, encode_rows
 from tidelog.ui.query import query_id
 from tidelog.verify.query.files import check_hadoop, check_spark
-from tidelog.verify.query.snapshot import unzipped
+from tidelog.verify.query.table import unzipped
 
 Sealer = Callable[[bytes], bytes]
 

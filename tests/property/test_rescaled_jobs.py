@@ -26,7 +26,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.source import SplitReader
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.job.structure import structural_findings
+from tidelog.verify.job.store import structural_findings
 
 GROUPS = 32
 KEYS = 11

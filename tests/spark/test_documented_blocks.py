@@ -30,11 +30,6 @@ def test_the_data_source_shows_changes(
     store = {"s3://bucket/jobs/counts": lay_out(tmp_path / "store", filled())}
     names_of("data-source 0", store, spark=spark)
     assert "|operator|subtask|" in capsys.readouterr().out
-    pushdown = "spark.sql.python.filterPushdown.enabled"
-    names_of("data-source 1", store, spark=spark)
-    assert spark.conf.get(pushdown) == "true"
-    spark.conf.unset(pushdown)
-    assert "|operator|" in capsys.readouterr().out
 
 
 def test_a_processor_runs_and_its_state_is_read(

@@ -13,13 +13,14 @@ import msgspec
 
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.checkpoint.slots import list_slots
-from tidelog.cost.measured.analysis import Question, measure
-from tidelog.cost.measured.local import LocalEngine
+from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.report import OperatorReport
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate
 from tidelog.cost.model.settings import Link, Settings
 from tidelog.cost.model.workload import Workload
+from tidelog.effects import Effects
+from tidelog.engines import LocalEngine, WorkerConfig
 from tidelog.storage import object_names
 from tidelog_bench.embedded.checkpoints import KEYED_TABLE, MB, Completed
 from tidelog_bench.embedded.run import Run, RunSpec
@@ -62,7 +63,8 @@ async def _keyed_operators(run: Run, found: Sequence[Completed]) -> list[Operato
     # Its history names what the job retained; the archive has more.
     newest = msgspec.structs.replace(found[-1].entry, history=msgspec.UNSET)
     await store.put(object_names.checkpoint(newest.slot), encode_entry(newest))
-    report = await measure(store, LocalEngine(store), Question())
+    engine = LocalEngine(store, Effects(), WorkerConfig(store.url), jobs=1)
+    report = await measure(store, engine)
     keyed = {o.id for o, state in newest.subtasks() if state.table == KEYED_TABLE}
     return [operator for operator in report.operators if operator.id in keyed]
 

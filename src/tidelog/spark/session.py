@@ -31,9 +31,9 @@ _RAISED: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MU
 
 
 @contextmanager
-def session(master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
-    """The active session; else a new one on `master`, None: on what Spark's own settings say, or
-    on this machine. Raises ConfigError when Spark or Java is missing.
+def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
+    """The active session; else a new one of this name on `master`, None: on what Spark's own
+    settings say, or on this machine. Raises ConfigError when Spark or Java is missing.
     """
     _require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -42,7 +42,7 @@ def session(master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSessi
     if active is not None:
         yield active
         return
-    builder = SparkSession.builder.appName("tidelog verify")
+    builder = SparkSession.builder.appName(name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which knows the master
     if master is not None or not submitted:
         builder = builder.master(master or LOCAL)

@@ -12,7 +12,7 @@ from typing import Literal
 from tidelog.checkpoint.finding import Finding
 from tidelog.spark.checkpoint.location import Layout
 from tidelog.verify.fingerprint import Fingerprint, combined
-from tidelog.verify.unit import Restored, UnitResult
+from tidelog.verify.results import Restored, UnitResult
 
 Verdict = Literal["sound", "doubtful", "unusable", "expired", "gone"]
 

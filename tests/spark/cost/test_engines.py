@@ -1,50 +1,33 @@
 """Spark measures the same overhead as the engine of this process."""
 
-import asyncio
+import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from tests.support.cli import lay_out
+from tests.support.cli import lay_out, tidelog
 from tests.support.damage import last_segment
 from tests.support.jobs import filled
-from tests.unit.cost.measured.jobs import aggregated, windowed
-from tests.unit.cost.measured.measuring import question
-from tidelog.cost.measured.analysis import measure
-from tidelog.cost.measured.engine import Engine
-from tidelog.cost.measured.local import LocalEngine
-from tidelog.cost.measured.report import Report
-from tidelog.cost.measured.spark import SparkEngine
-from tidelog.effects import Effects
-from tidelog.errors import CorruptObjectError, TidelogError
+from tests.unit.cost.measured.jobs import windowed
 from tidelog.storage import object_names
-from tidelog.storage.open import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STORES = {"aggregate": aggregated, "windows": lambda: windowed(5), "every kind": filled}
+
+def measured(location: Path, engine: str) -> dict[str, Any]:
+    """The document of `tidelog overhead`, on the session of these tests."""
+    result = tidelog("overhead", location, "--engine", engine, "--json")
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert document.pop("engine") == engine
+    return document
 
 
-def measured(location: Path, spark: "SparkSession | None" = None) -> Report:
-    effects = Effects()
-    store = open_store(str(location), effects)
-    engine: Engine = LocalEngine(store)
-    if spark is not None:
-        engine = SparkEngine(spark, effects, store.url)
-    return asyncio.run(measure(store, engine, question()))
-
-
-@pytest.mark.parametrize("name", STORES)
-def test_both_engines_report_the_same(name: str, spark: "SparkSession", tmp_path: Path) -> None:
-    location = lay_out(tmp_path, STORES[name]())
-    local = measured(location)
-    assert measured(location, spark) == replace(local, engine="spark")
-    assert local.compared is (name != "every kind")
-    assert any(each.windows is not None for each in local.operators) is (name == "windows")
+def test_both_engines_report_the_same(spark: "SparkSession", tmp_path: Path) -> None:
+    location = lay_out(tmp_path, windowed(5))
+    local = measured(location, "local")
+    assert measured(location, "spark") == local
+    assert any(each["windows"] is not None for each in local["operators"])
 
 
 def last_slot(objects: Mapping[str, bytes]) -> int:
@@ -57,8 +40,9 @@ def test_damage_that_spark_meets_is_an_error_with_the_next_action(
     objects = dict(filled())
     name = last_segment(objects, last_slot(objects))
     whole = objects.pop(name)
-    with pytest.raises(CorruptObjectError, match="tidelog inspect"):
-        measured(lay_out(tmp_path / "missing", objects), spark)
+    command = ("overhead", "--engine", "spark")
+    missing = tidelog(*command, lay_out(tmp_path / "missing", objects))
+    assert missing.exit_code == 1 and "tidelog inspect" in missing.stderr
     objects[name] = whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]
-    with pytest.raises(TidelogError, match=f"{name} is damaged at byte"):
-        measured(lay_out(tmp_path / "damaged", objects), spark)
+    damaged = tidelog(*command, lay_out(tmp_path / "damaged", objects))
+    assert damaged.exit_code == 1 and f"{name} is damaged at byte" in damaged.stderr

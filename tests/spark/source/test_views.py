@@ -8,21 +8,15 @@ import pytest
 
 from tests.spark.source.loading import load, plain, rows
 from tests.support.cli import lay_out
-from tests.support.jobs import config, contents, filled, run, word_count
-from tests.unit.spark import synthetic
+from tests.support.jobs import filled
 from tests.unit.spark.source.changelogs import content_of
 from tests.unit.spark.source.reading import bag, read, request
 from tests.unit.spark.source.reading import planned as parts
 from tests.unit.spark.synthetic import Synthetic
-from tidelog.changelog.upload_config import UploadConfig
 from tidelog.spark import TidelogDataSource
-from tidelog.storage import object_names
-from tidelog.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +31,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def query(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(synthetic, "content_of", content_of)
-        made = Synthetic(operators=2, stores=("default", "left"), piece_bytes=90)
-        made.stock(1).virtual(3).failed_attempt()
+    made = Synthetic(operators=2, stores=("default", "left"), piece_bytes=90, content=content_of)
+    made.stock(1).virtual(3).failed_attempt()
     return lay_out(tmp_path_factory.mktemp("query"), made.objects)
 
 
@@ -65,16 +57,6 @@ def test_a_view_of_a_query_has_the_rows_of_the_reader_without_spark(
     assert bag(rows(load(spark, query, view=view))) == bag(expected(query, view=view))
 
 
-def test_changes_within_manifests_are_read_too(spark: "SparkSession", tmp_path: Path) -> None:
-    memory = MemoryStore()
-    run(memory, word_count(), config(upload=UploadConfig(inline_bytes=600), table="memory"))
-    location = lay_out(tmp_path, contents(memory))
-    options = {"view": "changes", "slot": "all"}
-    found = rows(load(spark, location, **options))
-    assert any(object_names.slot_of(row["object"]) is not None for row in found)
-    assert bag(found) == bag(expected(location, **options))
-
-
 def test_a_task_reads_one_object_or_several_as_asked_for(
     spark: "SparkSession", job: Path, query: Path
 ) -> None:
@@ -95,35 +77,13 @@ def test_columns_are_chosen_by_an_option_or_a_schema(spark: "SparkSession", job:
         assert bag(rows(frame)) == bag(wanted)
 
 
-@pytest.mark.parametrize("enabled", ["true", "false"])
-def test_filters_are_sparks_own_unless_pushdown_is_asked_for(
-    spark: "SparkSession", job: Path, enabled: str
-) -> None:
-    spark.conf.set(PUSHDOWN, enabled)
+def test_filters_are_sparks_own(spark: "SparkSession", job: Path) -> None:
     frame = load(spark, job, view="changes", slot="all")
     wanted = expected(job, view="changes", slot="all")
     for slot in (7, 9):
         found = rows(frame.where(f"slot = {slot} and subtask = 1"))
         assert bag(found) == bag(r for r in wanted if r["slot"] == slot and r["subtask"] == 1)
     assert bag(rows(frame)) == bag(wanted)
-
-
-def test_filters_that_are_pushed_down_leave_out_objects(spark: "SparkSession", job: Path) -> None:
-    spark.conf.set(PUSHDOWN, "true")
-    wanted = expected(job, view="changes", slot="all")
-    condition = "slot in (8, 9) and operator = 'process' and seqno >= 100 and op = 'put'"
-    options = {"view": "changes", "slot": "all", "partitionBytes": "0"}
-    frame = load(spark, job, **options, pushdown="true").where(condition)
-    assert bag(rows(frame)) == bag(
-        row
-        for row in wanted
-        if row["slot"] in (8, 9)
-        and row["operator"] == "process"
-        and row["seqno"] >= 100
-        and row["op"] == "put"
-    )
-    whole = load(spark, job, **options).rdd.getNumPartitions()
-    assert frame.rdd.getNumPartitions() < whole
 
 
 def test_what_matches_nothing_is_empty(spark: "SparkSession", job: Path) -> None:

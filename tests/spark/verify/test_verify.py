@@ -16,13 +16,13 @@ from tests.spark.support.zoo.aggregations import TOTALS
 from tests.support.cli import files, lay_out
 from tests.support.damage import damaged, flipped, last_segment, missing
 from tests.support.depth import more_in_depth
-from tests.support.jobs import filled, store_of, virtual_effects
+from tests.support.jobs import filled
+from tests.unit.verify.stores import verified
 from tidelog.cli import main
 from tidelog.effects import Effects
+from tidelog.engines import SparkEngine, WorkerConfig, Workspace
 from tidelog.errors import AccessDeniedError, RestoreError
-from tidelog.verify.engines import LocalEngine, SparkEngine
-from tidelog.verify.job.verification import verify_store
-from tidelog.verify.unit import UnitResult, WorkerConfig, Workspace
+from tidelog.verify.results import UnitResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,9 +48,7 @@ def test_spark_finds_what_one_process_finds(spark: "SparkSession", tmp_path: Pat
     code, document = verify(spark, directory)
     assert code == 1 and document["engine"] == "spark"
 
-    store, virtual = store_of(objects), virtual_effects()
-    engine = LocalEngine(store, virtual, WorkerConfig(store.url), jobs=1)
-    here = asyncio.run(verify_store(store, engine))
+    here = verified(objects)
     assert [p["where"] for p in document["problems"]] == [p.where for p in here.problems]
     assert [tuple(p["unusable"]) for p in document["problems"]] == [
         p.unusable for p in here.problems
@@ -79,17 +77,17 @@ def test_an_encrypted_store_passes_with_its_key_and_is_refused_without(
 class Failing:
     """A unit that fails in a way nobody expects."""
 
-    label, weight = "failing", 1
+    weight = 1
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def check(self, workspace: Workspace) -> UnitResult:
+    async def run(self, workspace: Workspace) -> UnitResult:
         raise self.error
 
 
 def engine_run(spark: "SparkSession", effects: Effects, error: Exception) -> None:
-    engine = SparkEngine(spark, effects, WorkerConfig("memory://spark-verify"))
+    engine = SparkEngine(spark, effects, WorkerConfig("memory://spark-verify"), "tidelog verify")
     asyncio.run(engine.run([Failing(error)], lambda done, total: None))
 
 

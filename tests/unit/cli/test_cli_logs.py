@@ -59,7 +59,7 @@ def test_other_commands_show_their_records_too(tmp_path: Path) -> None:
     del objects[max(name for name in objects if name.startswith(SEGMENTS))]
     place = lay_out(tmp_path / "store", objects)
     measured = tidelog("--log-level", "info", "overhead", place, "--engine", "local")
-    assert "INFO tidelog.cost.measured.local: a segment is left out" in measured.stderr
+    assert "INFO tidelog.cost.measured.log: a segment is left out" in measured.stderr
 
 
 def test_a_level_that_does_not_exist_is_wrong_usage(tmp_path: Path) -> None:

@@ -1,9 +1,6 @@
 """`tidelog overhead` on stores in directories: tables, JSON, options and errors."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import filled
 from tests.unit.cost.measured.jobs import INTERVAL_S, windowed
-from tidelog.cli.estimate import overhead
+from tidelog.cli.spark import engine
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "cli-json.md").read_text()
 SECTION = DOCUMENT[DOCUMENT.index("## tidelog overhead") :].partition("\n## ")[0]
@@ -82,55 +79,6 @@ def test_a_store_that_cannot_tell_exits_with_1_and_says_why(tmp_path: Path) -> N
     assert result.stderr == ""
 
 
-def test_the_combine_factor_comes_from_what_the_job_reports(store: Path, tmp_path: Path) -> None:
-    lines = [
-        {"event": "progress", "job": "windows", "state": {"updates": 10, "changes": 10}},
-        {"a record": "of the job itself"},
-        {"event": "progress", "job": "windows", "state": {"updates": 90, "changes": 30}},
-    ]
-    status = tmp_path / "status"
-    status.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"event": "prog')
-    assert document(store, "--status", status)["combine"] == {"factor": 3.0, "reason": None}
-    shown = tidelog("overhead", store, "--engine", "local", "--status", status).stdout
-    assert "combine factor: 3.00 updates per logged change" in shown
-
-
-def test_the_output_of_a_real_run_is_a_status(tmp_path: Path) -> None:
-    words = tmp_path / "words"
-    words.write_text("to be or not to be\n" * 200)
-    ran = tidelog(
-        *("run", "wordcount", "--input", words, "--store", tmp_path / "store"),
-        *("--output", tmp_path / "counts", "--json"),
-    )
-    assert ran.exit_code == 0
-    (tmp_path / "status").write_text(ran.stdout)
-    found = document(tmp_path / "store", "--status", tmp_path / "status")
-    state = json.loads(ran.stdout.splitlines()[-1])["state"]
-    assert found["job"] == "wordcount"
-    assert found["combine"]["factor"] == state["updates"] / state["changes"] >= 1
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ("", "no line with an event"),
-        ('{"count": 1}\n', "no line with an event"),
-        (
-            '{"event": "result", "job": "another", "state": {"updates": 1, "changes": 1}}\n',
-            "another",
-        ),
-    ],
-)
-def test_a_file_that_is_no_status_of_the_job_is_refused(
-    content: str, found: str, store: Path, tmp_path: Path
-) -> None:
-    status = tmp_path / "status"
-    status.write_text(content)
-    result = tidelog("overhead", store, "--engine", "local", "--status", status)
-    assert result.exit_code == 2
-    assert "--status" in result.stderr and found in result.stderr and "Next: " in result.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -140,7 +88,6 @@ def test_a_file_that_is_no_status_of_the_job_is_refused(
         (["--conf", "spark.executor.memory=1g"], "--engine spark with them"),
         (["--conf", "nonsense"], "NAME=VALUE"),
         (["--provider", "nobody"], "no price book of that name"),
-        (["--status", "nowhere"], "--status nowhere"),
     ],
 )
 def test_wrong_options_exit_with_2(options: list[str], message: str, store: Path) -> None:
@@ -152,25 +99,9 @@ def test_wrong_options_exit_with_2(options: list[str], message: str, store: Path
 def test_without_spark_the_engine_is_the_local_one(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overhead, "_has_spark", lambda: False)
+    monkeypatch.setattr(engine, "has_spark", lambda: False)
     result = tidelog("overhead", store, "--json")
     assert json.loads(result.stdout)["engine"] == "local"
-
-
-def test_the_local_engine_needs_nothing_of_spark(store: Path, tmp_path: Path) -> None:
-    script = (
-        "import sys\n"
-        "from click.testing import CliRunner\n"
-        "from tidelog.cli import main\n"
-        f"ran = CliRunner().invoke(main, ['overhead', {str(store)!r}, '--engine', 'local'])\n"
-        "assert ran.exit_code == 0, ran.output\n"
-        "print(sorted({'pyspark', 'py4j', 'pyarrow', 'pandas'} & set(sys.modules)))\n"
-    )
-    environment = os.environ | {"TIDELOG_CACHE": str(tmp_path / "cache")}
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, env=environment
-    )
-    assert run.stdout.decode().strip() == "[]"
 
 
 def test_a_store_in_memory_is_not_for_spark() -> None:
@@ -189,5 +120,5 @@ def test_places_without_a_job_are_refused(tmp_path: Path) -> None:
 
 def test_the_command_explains_itself() -> None:
     shown = tidelog("overhead", "--help").stdout
-    for option in ("--engine", "--status", "--window", "--provider", "--json", "--debug"):
+    for option in ("--engine", "--window", "--provider", "--json", "--debug"):
         assert option in shown

@@ -4,7 +4,7 @@ The model is what the state is: every changelog's name and bytes, in the order o
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.support.spark_segments import NewPiece, pack_pieces
@@ -32,6 +32,8 @@ class Synthetic:
     stores: tuple[str, ...] = ("default",)
     executors: int = 2
     piece_bytes: int | None = None
+    content: Callable[[ChangelogName], bytes] = content_of
+    """The bytes of a changelog."""
     objects: dict[str, bytes] = field(default_factory=dict)
     model: dict[ChangelogName, bytes] = field(default_factory=dict)
     documents: dict[int, IndexDocument] = field(default_factory=dict)
@@ -61,8 +63,8 @@ class Synthetic:
             batch = self.next_batch()
             names = list(self.names(batch))
             for name in names:
-                self.model[name] = content_of(name)
-                self.objects[f"state/{name.path}"] = content_of(name)
+                self.model[name] = self.content(name)
+                self.objects[f"state/{name.path}"] = self.content(name)
             self.commit(batch, names, None)
         return self
 
@@ -88,10 +90,10 @@ class Synthetic:
             self.objects[f"_tidelog/segments/{segment}"] = data
             remaining = iter(places)
             for name in mine:
-                pieces = tuple(next(remaining) for _ in self.cut(content_of(name)))
-                entries[name] = IndexEntry(name, len(content_of(name)), pieces)
+                pieces = tuple(next(remaining) for _ in self.cut(self.content(name)))
+                entries[name] = IndexEntry(name, len(self.content(name)), pieces)
                 if model:
-                    self.model[name] = content_of(name)
+                    self.model[name] = self.content(name)
         return entries
 
     def cut(self, content: bytes) -> list[bytes]:
@@ -112,19 +114,16 @@ class Synthetic:
         self.objects[f"commits/{batch}"] = data
 
     def roll_up(self, first: int) -> None:
-        entries = [
-            entry
-            for batch in range(first, first + 10)
-            if batch in self.documents
-            for entry in self.documents[batch].entries
-        ]
-        if entries:
+        batches = [batch for batch in range(first, first + 10) if batch in self.documents]
+        if batches:
+            entries = [entry for batch in batches for entry in self.documents[batch].entries]
             document = self.document(first, first + 9, entries)
             self.objects[roll_up_object(first)] = write_index(document).encode()
 
     def document(self, first: int, last: int, entries: list[IndexEntry]) -> IndexDocument:
         names = {piece.segment for entry in entries for piece in entry.pieces}
-        lengths = {name: len(self.objects[f"_tidelog/segments/{name}"]) for name in names}
+        stored = {name: self.objects.get(f"_tidelog/segments/{name}", b"") for name in names}
+        lengths = {name: len(data) for name, data in stored.items()}
         return IndexDocument(first, last, lengths, tuple(entries))
 
     def snapshots(self, version: int) -> "Synthetic":
@@ -162,7 +161,7 @@ def without_line(commit: bytes) -> bytes:
 def pieces_of(synthetic: Synthetic, names: list[ChangelogName]) -> Iterator[NewPiece]:
     """What a writer hands over for these changelogs."""
     for name in names:
-        parts = synthetic.cut(content_of(name))
+        parts = synthetic.cut(synthetic.content(name))
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             yield NewPiece(name, number, len(parts) if last else 0, part)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from tidelog.checkpoint.manifest import (
     encode_descriptor,
     encode_entry,
 )
+from tidelog.engines import LocalEngine, WorkerConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage import object_names
@@ -24,10 +25,9 @@ from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row, decode_rows, encode_rows
-from tidelog.verify.engines import LocalEngine
-from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.unit import Choice, WorkerConfig
+from tidelog.verify.results import Choice
+from tidelog.verify.verification import verify
 
 Objects = Mapping[str, bytes]
 
@@ -42,9 +42,26 @@ def verified(objects: Objects, chosen: Choice = "all") -> Report:
 
 def report_on(store: ObjectStore, chosen: Choice = "all") -> Report:
     """The report on a store."""
-    effects = virtual_effects()
-    engine = LocalEngine(store, effects, WorkerConfig(store.url), jobs=1)
-    return asyncio.run(verify_store(store, engine, chosen=chosen))
+    return asyncio.run(verify(store, engine_on(store), chosen=chosen))
+
+
+def engine_on(store: ObjectStore) -> LocalEngine:
+    """The engine of this process."""
+    return LocalEngine(store, virtual_effects(), WorkerConfig(store.url), jobs=1)
+
+
+S = TypeVar("S", bound=ObjectStore)
+
+
+def with_objects(store: S, objects: Objects) -> S:
+    """A store that behaves in some way, with these objects in it."""
+
+    async def put() -> None:
+        for name, data in objects.items():
+            await store.put(name, data)
+
+    asyncio.run(put())
+    return store
 
 
 def verdicts(report: Report) -> dict[int, str]:

@@ -11,13 +11,13 @@ from tests.support.damage import damaged, flipped
 from tests.support.jobs import virtual_effects
 from tests.unit.verify.stores import small, verdicts, verified
 from tidelog.effects import Effects
+from tidelog.engines import LocalEngine, WorkerConfig, Workspace, work
 from tidelog.errors import AccessDeniedError, ConfigError, StorageError
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.open import open_store
-from tidelog.verify.engines import LocalEngine, work
-from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.unit import UnitResult, WorkerConfig, Workspace
+from tidelog.verify.results import UnitResult
+from tidelog.verify.verification import verify
 
 
 def verified_by_processes(directory: Path, scratch: Path) -> Report:
@@ -26,7 +26,7 @@ def verified_by_processes(directory: Path, scratch: Path) -> Report:
     place = WorkerConfig(store.url, directory=str(scratch))
     engine = LocalEngine(store, effects, place, jobs=2)
     try:
-        return asyncio.run(verify_store(store, engine))
+        return asyncio.run(verify(store, engine))
     finally:
         effects.offload.close()
 
@@ -47,10 +47,9 @@ def test_processes_find_what_one_process_finds_and_leave_nothing_behind(tmp_path
 class Failing:
     """A unit that meets an error which is no finding."""
 
-    label: str = "failing"
     weight: int = 1
 
-    async def check(self, bench: Workspace) -> UnitResult:
+    async def run(self, workspace: Workspace) -> UnitResult:
         raise AccessDeniedError(
             "object x", expected="to read it", found="403", action="set credentials"
         )
@@ -66,24 +65,20 @@ def test_an_error_in_another_process_is_raised_as_it_was() -> None:
 def test_a_worker_returns_an_error_instead_of_raising_it() -> None:
     found = work(Failing(), WorkerConfig("memory://engines"))
     assert isinstance(found, AccessDeniedError) and isinstance(found, StorageError)
-
-
-def test_a_work_directory_that_is_not_there_is_an_error_that_names_the_option() -> None:
     found = work(Failing(), WorkerConfig("memory://engines", directory="/no/such/directory"))
     assert isinstance(found, ConfigError) and "--work-dir" in found.action
 
 
-def test_progress_is_told_after_every_unit() -> None:
+def test_progress_is_reported_after_every_unit() -> None:
     effects, store = virtual_effects(), MemoryStore()
     seen: list[tuple[int, int]] = []
 
     @dataclass(frozen=True)
     class Nothing:
-        label: str = "nothing"
         weight: int = 0
 
-        async def check(self, bench: Workspace) -> UnitResult:
-            assert list(bench.directory.iterdir()) == []
+        async def run(self, workspace: Workspace) -> UnitResult:
+            assert list(workspace.directory.iterdir()) == []
             return UnitResult()
 
     engine = LocalEngine(store, effects, WorkerConfig(store.url))

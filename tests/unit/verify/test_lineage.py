@@ -1,18 +1,24 @@
 """Two chains are joined only where they are known to tell the same history."""
 
+import pytest
+
 from tidelog.changelog.block import seal
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import MaterializationRef, SubtaskState
 from tidelog.ids import Generation, KeyGroup, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
-from tidelog.verify.job.alternate_history import (
+from tidelog.verify.job.paths import (
     LOG_IS_CUT,
     NO_MATERIALIZATION,
     ONLY_ONE,
     AlternateHistory,
     Chain,
+    Step,
     alternate_history,
+    alternate_path,
+    base_of,
+    direct_path,
 )
 
 
@@ -44,82 +50,105 @@ def chain(
     return Chain(Slot(slot), Generation(generation), state)
 
 
-def meeting(history: AlternateHistory | str) -> tuple[int, int]:
-    """Slot of the older chain, and the change where the newer log takes over."""
+NEWER = chain(4, log(0, 50, 80), seqno=80, upto=50)
+RESUMED = chain(6, log(0, 10, 30), log(5, 30, 80), seqno=80, upto=20, by=0, generation=5)
+
+JOINED = {
+    "a log from the beginning leads to the first materialization": (
+        *(NEWER, [chain(1, log(0, 0, 60), seqno=60)], (1, 50)),
+    ),
+    "a newer log that begins before its materialization fills the gap": (
+        chain(2, log(0, 30, 80), seqno=80, upto=50),
+        [chain(1, log(0, 0, 40), seqno=40)],
+        (1, 40),
+    ),
+    "what an older range holds beyond its checkpoint counts": (
+        *(NEWER, [chain(1, log(0, 0, 55), seqno=40)], (1, 50)),
+    ),
+    "inline blocks are part of the older log": (
+        NEWER,
+        [chain(1, log(0, 0, 30), seqno=50, tail=(inline(30, 50),))],
+        (1, 50),
+    ),
+    "the newest older materialization that leads there is taken": (
+        NEWER,
+        [
+            chain(1, log(0, 0, 60), seqno=60),
+            chain(2, log(0, 20, 60), seqno=60, upto=20),
+            chain(3, log(0, 30, 45), seqno=45, upto=30),
+        ],
+        (2, 50),
+    ),
+    "history before the successor took over is shared": (
+        # Materialized by generation 0 up to 30, and from there on logged by generation 5.
+        chain(6, log(5, 30, 80), seqno=80, upto=30, by=0, generation=5),
+        [chain(1, log(0, 0, 60), seqno=60)],
+        (1, 30),
+    ),
+    "a successor that kept the log joins where it was resumed": (
+        *(RESUMED, [chain(1, log(0, 0, 60), seqno=30)], (1, 20)),
+    ),
+    "the older log may not lead beyond the change that its successor resumed from": (
+        chain(6, log(0, 10, 15), log(5, 15, 80), seqno=80, upto=20, by=5, generation=5),
+        [chain(1, log(0, 0, 60), seqno=30)],
+        (1, 15),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JOINED)
+def test_chains_of_one_history_are_joined(case: str) -> None:
+    newer, others, expected = JOINED[case]
+    history = alternate_history(newer, others)
     assert isinstance(history, AlternateHistory)
     assert history.newer.materialization is not None
     assert history.older.seqno == history.newer.materialization.upto
-    return history.slot, history.older.seqno
+    assert (history.slot, history.older.seqno) == expected
 
 
-def test_a_log_from_the_beginning_leads_to_the_first_materialization() -> None:
-    older = chain(1, log(0, 0, 60), seqno=60)
-    newer = chain(2, log(0, 50, 80), seqno=80, upto=50)
-    assert meeting(alternate_history(newer, [older])) == (1, 50)
+@pytest.mark.parametrize(
+    ("newer", "others", "reason"),
+    [
+        (chain(2, log(0, 0, 9), seqno=9), [chain(1, seqno=5)], NO_MATERIALIZATION),
+        (NEWER, [chain(n, log(0, 50, 60 + n), seqno=60 + n, upto=50) for n in (1, 2)], ONLY_ONE),
+        (NEWER, [chain(1, log(0, 0, 40), seqno=40)], LOG_IS_CUT),
+        # Generation 5 resumed from change 30; generation 0 had gone on to 60.
+        (
+            chain(6, log(5, 50, 80), seqno=80, upto=50, by=5, generation=5),
+            [chain(1, log(0, 0, 60), seqno=60)],
+            LOG_IS_CUT,
+        ),
+    ],
+    ids=["nothing to compare with", "the same one elsewhere", "a gap", "an abandoned generation"],
+)
+def test_where_none_leads_there_the_reason_is_given(
+    newer: Chain, others: list[Chain], reason: str
+) -> None:
+    assert alternate_history(newer, others) == reason
 
 
-def test_without_a_materialization_there_is_nothing_to_compare() -> None:
-    assert (
-        alternate_history(chain(2, log(0, 0, 9), seqno=9), [chain(1, seqno=5)])
-        == NO_MATERIALIZATION
-    )
+A, B, C = log(0, 0, 10), log(0, 10, 20), log(0, 20, 30)
 
 
-def test_the_same_materialization_in_other_slots_is_only_one() -> None:
-    chains = [chain(slot, log(0, 50, 60 + slot), seqno=60 + slot, upto=50) for slot in (1, 2, 3)]
-    assert alternate_history(chains[2], chains[:2]) == ONLY_ONE
+def steps_of(older: Chain, newer: Chain) -> tuple[Step, ...]:
+    history = alternate_history(newer, [older])
+    assert isinstance(history, AlternateHistory)
+    return alternate_path(0, history).steps
 
 
-def test_a_gap_between_the_older_log_and_the_newer_materialization_is_no_way() -> None:
-    older = chain(1, log(0, 0, 40), seqno=40)
-    newer = chain(2, log(0, 50, 80), seqno=80, upto=50)
-    assert alternate_history(newer, [older]) == LOG_IS_CUT
+def test_an_alternate_path_changes_at_the_first_range_that_both_chains_name() -> None:
+    found = steps_of(chain(1, A, B, seqno=20), chain(2, B, C, seqno=30, upto=18))
+    assert found == (Step(A), Step(B), Step(C))
 
 
-def test_a_newer_log_that_begins_before_its_materialization_fills_the_gap() -> None:
-    older = chain(1, log(0, 0, 40), seqno=40)
-    newer = chain(2, log(0, 30, 80), seqno=80, upto=50)
-    assert meeting(alternate_history(newer, [older])) == (1, 40)
+def test_without_a_common_range_the_older_log_counts_up_to_where_the_newer_one_begins() -> None:
+    wide, late = log(0, 0, 25), log(0, 18, 30)
+    found = steps_of(chain(1, wide, seqno=25), chain(2, late, seqno=30, upto=18))
+    assert found == (Step(wide, SeqNo(18)), Step(late))
 
 
-def test_what_an_older_range_holds_beyond_its_checkpoint_counts() -> None:
-    older = chain(1, log(0, 0, 55), seqno=40)
-    newer = chain(2, log(0, 50, 80), seqno=80, upto=50)
-    assert meeting(alternate_history(newer, [older])) == (1, 50)
-
-
-def test_inline_blocks_are_part_of_the_older_log() -> None:
-    older = chain(1, log(0, 0, 30), seqno=50, tail=(inline(30, 50),))
-    newer = chain(2, log(0, 50, 80), seqno=80, upto=50)
-    assert meeting(alternate_history(newer, [older])) == (1, 50)
-
-
-def test_the_newest_older_materialization_that_leads_there_is_taken() -> None:
-    none = chain(1, log(0, 0, 60), seqno=60)
-    first = chain(2, log(0, 20, 60), seqno=60, upto=20)
-    cut = chain(3, log(0, 30, 45), seqno=45, upto=30)
-    newer = chain(4, log(0, 50, 80), seqno=80, upto=50)
-    assert meeting(alternate_history(newer, [none, first, cut])) == (2, 50)
-
-
-def test_what_an_abandoned_generation_logged_is_no_history_of_its_successor() -> None:
-    # Generation 5 resumed from change 30; generation 0 had gone on to 60.
-    abandoned = chain(1, log(0, 0, 60), seqno=60)
-    newer = chain(6, log(5, 50, 80), seqno=80, upto=50, by=5, generation=5)
-    assert alternate_history(newer, [abandoned]) == LOG_IS_CUT
-
-
-def test_history_before_the_successor_took_over_is_shared() -> None:
-    older = chain(1, log(0, 0, 60), seqno=60)
-    # Materialized by generation 0 up to 30, and from there on logged by generation 5.
-    newer = chain(6, log(5, 30, 80), seqno=80, upto=30, by=0, generation=5)
-    assert meeting(alternate_history(newer, [older])) == (1, 30)
-
-
-def test_a_successor_that_kept_the_log_joins_where_it_was_resumed() -> None:
-    older = chain(1, log(0, 0, 60), seqno=30)
-    newer = chain(6, log(0, 10, 30), log(5, 30, 80), seqno=80, upto=20, by=0, generation=5)
-    assert meeting(alternate_history(newer, [older])) == (1, 20)
-    # Materialized later than that: the older log may not lead beyond the change it resumed from.
-    later = chain(6, log(0, 10, 15), log(5, 15, 80), seqno=80, upto=20, by=5, generation=5)
-    assert meeting(alternate_history(later, [older])) == (1, 15)
+def test_checkpoints_that_differ_in_their_log_alone_begin_with_one_table() -> None:
+    one = chain(1, A, seqno=10, upto=0).state
+    other = chain(2, A, B, seqno=20, upto=0).state
+    assert base_of(one) == base_of(other) != base_of(chain(3, B, seqno=20, upto=10).state)
+    assert direct_path(0, one).steps == (Step(A),)

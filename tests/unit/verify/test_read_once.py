@@ -1,16 +1,11 @@
 """What the tables and the logs of several checkpoints share is read once by one worker."""
 
-import asyncio
 from collections import Counter
 
-from tests.support.jobs import virtual_effects
-from tests.unit.verify.stores import Objects, overlapping, small
+from tests.unit.verify.stores import Objects, overlapping, report_on, small, with_objects
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.engines import LocalEngine
-from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.unit import WorkerConfig
 
 
 class CountingStore(MemoryStore):
@@ -27,14 +22,8 @@ class CountingStore(MemoryStore):
 
 
 def counted(objects: Objects) -> tuple[Report, Counter[str]]:
-    async def check() -> Report:
-        for name, data in objects.items():
-            await store.put(name, data)
-        engine = LocalEngine(store, virtual_effects(), WorkerConfig(store.url), jobs=1)
-        return await verify_store(store, engine)
-
-    store = CountingStore()
-    return asyncio.run(check()), store.read
+    store = with_objects(CountingStore(), objects)
+    return report_on(store), store.read
 
 
 def test_files_that_tables_of_several_checkpoints_share_are_read_once() -> None:

@@ -1,4 +1,4 @@
-"""Rows that cannot be where they are found are told by the rule they break."""
+"""Rows that cannot be where they are found are counted to the rule they break."""
 
 import msgspec
 import pytest
@@ -74,19 +74,20 @@ def test_rows_of_other_subtasks_are_counted() -> None:
     assert violation.found.startswith(f"row {min(outside).hex()}, and {len(outside) - 1} rows more")
 
 
-def test_rows_of_states_that_the_manifest_does_not_name_are_told() -> None:
-    (violation,) = scanned([row("value", "state", 1, state=9)], [info("value")]).violations.values()
-    assert violation.expected == "rows of states that the manifest names"
-
-
-def test_a_key_too_short_to_have_a_state_is_told() -> None:
-    (violation,) = scanned([(b"\0\1\0", b"")], [info("value")]).violations.values()
-    assert violation.expected == "row keys of 4 bytes or more"
-
-
-def test_a_map_key_that_is_no_msgpack_is_told() -> None:
-    (violation,) = scanned([(b"\0\0\0\3\xc1", b"")], [info("map")]).violations.values()
-    assert violation.expected == "every key in the key group of its hash"
+@pytest.mark.parametrize(
+    ("found", "kind", "rule"),
+    [
+        (row("value", "state", 1, state=9), "value", "rows of states that the manifest names"),
+        ((b"\0\1\0", b""), "value", "row keys of 4 bytes or more"),
+        ((b"\0\0\0\3\xc1", b""), "map", "every key in the key group of its hash"),
+    ],
+    ids=["unknown state", "too short", "no msgpack"],
+)
+def test_a_row_that_cannot_be_is_counted_to_the_rule_it_breaks(
+    found: Row, kind: str, rule: str
+) -> None:
+    (violation,) = scanned([found], [info(kind)]).violations.values()
+    assert violation.expected == rule
 
 
 def test_a_kind_of_a_newer_release_is_not_looked_into() -> None:

@@ -1,21 +1,16 @@
 """What a running job drops while its store is verified is no damage."""
 
-import asyncio
-
 import pytest
 
-from tests.support.jobs import virtual_effects
-from tests.unit.verify.stores import needed_by, small, verdicts
+from tests.support.jobs import store_of, virtual_effects
+from tests.unit.verify.stores import needed_by, report_on, small, verdicts, with_objects
 from tidelog.checkpoint.manifest import Author, Start, encode_entry
 from tidelog.errors import StoreUnreachableError
 from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
 from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.engines import LocalEngine
-from tidelog.verify.job.verification import verify_store
 from tidelog.verify.report import Report
-from tidelog.verify.unit import WorkerConfig
 
 OLDEST, NEWEST = 5, 8
 
@@ -36,16 +31,9 @@ class Dropping(MemoryStore):
 
 
 def report_while_dropping(*dropped: int) -> Report:
-    objects = small()
-    store, effects = Dropping(), virtual_effects()
+    store = with_objects(Dropping(), small())
     store.dropped = dropped
-
-    async def verify() -> Report:
-        for name, data in objects.items():
-            await store.put(name, data)
-        return await verify_store(store, LocalEngine(store, effects, WorkerConfig(store.url)))
-
-    return asyncio.run(verify())
+    return report_on(store)
 
 
 @pytest.mark.parametrize("dropped", [(5,), (5, 6), (5, 6, 7)])
@@ -78,28 +66,12 @@ class Restarting(MemoryStore):
 
 
 def test_a_job_that_starts_meanwhile_is_no_gap_between_generations() -> None:
-    objects = small()
-    store, effects = Restarting(), virtual_effects()
-
-    async def verify() -> Report:
-        for name, data in objects.items():
-            await store.put(name, data)
-        return await verify_store(store, LocalEngine(store, effects, WorkerConfig(store.url)))
-
-    report = asyncio.run(verify())
+    report = report_on(with_objects(Restarting(), small()))
     assert report.problems == () and report.passed
 
 
 def test_a_store_out_of_reach_is_an_error_and_no_damage() -> None:
-    objects = small()
-    store, effects = MemoryStore(), virtual_effects()
-
-    async def verify() -> Report:
-        for name, data in objects.items():
-            await store.put(name, data)
-        fault = Fault(FaultKind.FAIL, operation="get", prefix="segments/")
-        broken = FaultyStore(store, [fault], effects.clock, effects.rng)
-        return await verify_store(broken, LocalEngine(broken, effects, WorkerConfig(store.url)))
-
+    effects = virtual_effects()
+    fault = Fault(FaultKind.FAIL, operation="get", prefix="segments/")
     with pytest.raises(StoreUnreachableError):
-        asyncio.run(verify())
+        report_on(FaultyStore(store_of(small()), [fault], effects.clock, effects.rng))

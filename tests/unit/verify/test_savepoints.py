@@ -1,21 +1,23 @@
-"""Stores with savepoints: they verify, and their rows are never taken for changes of the job."""
+"""Tools accept stores with savepoints; rows of canonical ones are no changes of the job."""
 
 import asyncio
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cli import lay_out
-from tests.support.jobs import contents, store_of
-from tests.support.pipelines import Outside, config, effects, word_count, words
+from tests.support.cli import lay_out, tidelog
+from tests.support.jobs import config, contents, every_kind, store_of, virtual_effects
+from tests.support.pipelines import Outside, effects, word_count, words
+from tests.support.pipelines import config as quiet_config
 from tests.unit.cost.measured.measuring import measured
 from tests.unit.spark.source.reading import read
-from tests.unit.verify.stores import Objects, verified
+from tests.unit.verify.stores import Objects, verdicts, verified
 from tidelog.catalog.audit import audit
-from tidelog.catalog.inventory import read_slots
-from tidelog.checkpoint.manifest import Savepoint
+from tidelog.cost.measured.history import read_history
+from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 
@@ -26,7 +28,7 @@ def saved(form: Any, changelog: bool, parallelism: int) -> Objects:
 
     async def run() -> MemoryStore:
         store, world = MemoryStore(), effects()
-        settings = config(changelog=changelog, parallelism=parallelism, retain=20)
+        settings = quiet_config(changelog=changelog, parallelism=parallelism, retain=20)
         runner = JobRunner(word_count(words(length=60), Outside()), store, settings, world)
         running = asyncio.ensure_future(runner.run())
         await world.clock.sleep(9.2)
@@ -37,9 +39,39 @@ def saved(form: Any, changelog: bool, parallelism: int) -> Objects:
     return contents(asyncio.run(run()))
 
 
-def slot_of_the_savepoint(objects: Objects) -> int:
-    checkpoints = asyncio.run(read_slots(store_of(objects))).checkpoints
-    return next(slot for slot, each in checkpoints.items() if isinstance(each, Savepoint))
+@cache
+def lived() -> Objects:
+    """A job that took savepoints of both kinds, was stopped with a canonical one, and went on."""
+
+    async def run() -> MemoryStore:
+        store = MemoryStore()
+        settings = config(retain=20, materialize=MaterializeConfig(interval=1.0))
+        world = virtual_effects()
+        runner = JobRunner(every_kind(), store, settings, world)
+        running = asyncio.ensure_future(runner.run())
+        for name, format in (("rows", "canonical"), ("files", "native")):
+            await world.clock.sleep(1.7)
+            await runner.savepoint(name, format)
+        await world.clock.sleep(1.7)
+        await runner.stop("halt", "canonical")
+        await running
+        await JobRunner(every_kind(), store, settings, virtual_effects(3)).run()
+        return store
+
+    return contents(asyncio.run(run()))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return lay_out(tmp_path / "store", lived())
+
+
+def slots(store: Path) -> list[dict[str, Any]]:
+    """What `checkpoints list` says."""
+    listed: list[dict[str, Any]] = json.loads(
+        tidelog("checkpoints", "list", store, "--json").stdout
+    )["slots"]
+    return listed
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
@@ -49,22 +81,76 @@ def test_a_savepoint_verifies_and_contradicts_nothing(
     form: str, changelog: bool, parallelism: int
 ) -> None:
     objects = saved(form, changelog, parallelism)
+    assert_sound(objects)
+    assert asyncio.run(audit(store_of(objects), deep=True)).problems == ()
+
+
+def test_savepoints_and_every_checkpoint_around_them_are_sound(store: Path) -> None:
+    assert_sound(lived())
+    assert tidelog("inspect", store, "--deep").exit_code == 0
+    swept = json.loads(tidelog("sweep", store, "--delete", "--json").stdout)
+    assert tidelog("inspect", store, "--deep").exit_code == 0, swept["garbage"]
+
+
+def assert_sound(objects: Objects) -> None:
     report = verified(objects)
     assert report.problems == () and report.passed
-    assert {checkpoint.verdict for checkpoint in report.checkpoints} == {"sound"}
-    assert asyncio.run(audit(store_of(objects), deep=True)).problems == ()
+    assert set(verdicts(report).values()) == {"sound"}
+
+
+def test_the_list_names_savepoints_and_show_says_what_they_are(store: Path) -> None:
+    savepoints = [row for row in slots(store) if row["kind"] == "savepoint"]
+    found = [(row["name"], row["savepoint_format"]) for row in savepoints]
+    assert found == [("rows", "canonical"), ("files", "native"), ("halt", "canonical")]
+    shown = tidelog("checkpoints", "show", store, str(savepoints[0]["slot"])).stdout
+    assert "savepoint rows, canonical" in shown
+
+
+def test_a_savepoint_is_dropped_by_name_and_only_on_request(store: Path) -> None:
+    said = tidelog("checkpoints", "drop", store, "rows")
+    assert "would be removed" in said.stdout and "nothing was deleted" in said.stdout
+    assert json.loads(tidelog("checkpoints", "drop", store, "rows", "--json").stdout)["objects"]
+    done = tidelog("--log-level", "info", "checkpoints", "drop", store, "rows", "--delete")
+    assert done.exit_code == 0 and "no running job was told of the deletion" in done.stderr
+    gone = tidelog("checkpoints", "drop", store, "rows", "--delete")
+    assert gone.exit_code == 1 and "none of that name or slot" in gone.stderr
+    assert tidelog("inspect", store, "--deep").exit_code == 0
+    objects = json.loads(tidelog("sweep", store, "--delete", "--json").stdout)["garbage"]
+    assert any("-sp-" in info["name"] for info in objects), "its rows went with it"
+    assert tidelog("inspect", store, "--deep").exit_code == 0
+
+
+def test_a_checkpoint_and_the_newest_slot_are_not_dropped(store: Path, tmp_path: Path) -> None:
+    plain = next(row["slot"] for row in slots(store) if row["kind"] == "checkpoint")
+    assert "which the job drops in time" in tidelog("checkpoints", "drop", store, plain).stderr
+    halt = next(row["slot"] for row in slots(store) if row["name"] == "halt")
+    cut = {
+        name: data
+        for name, data in lived().items()
+        if not name.startswith("checkpoints/") or int(name[12:20]) <= halt
+    }
+    store = lay_out(tmp_path / "cut", cut)
+    refused = tidelog("checkpoints", "drop", store, "halt", "--delete")
+    assert refused.exit_code == 1
+    assert "output that is committed would come again" in refused.stderr
+    assert (store / f"checkpoints/{halt:08}.json").exists()
 
 
 def test_the_views_name_savepoints(tmp_path: Path) -> None:
     location = lay_out(tmp_path, saved("canonical", True, 2))
     kinds = {row["slot"]: row["kind"] for row in read(location, view="checkpoints")}
-    slot = slot_of_the_savepoint(saved("canonical", True, 2))
-    assert kinds[slot] == "savepoint" and set(kinds.values()) > {"savepoint", "checkpoint"}
-    rows = [r for r in read(location, view="state", slot="all") if r["slot"] in (slot, slot - 1)]
-    held = {number: {r["key"] for r in rows if r["slot"] == number} for number in (slot, slot - 1)}
-    assert held[slot] >= held[slot - 1] > set()
+    slot = next(slot for slot, kind in kinds.items() if kind == "savepoint")
+    assert set(kinds.values()) > {"savepoint", "checkpoint"}
+    before, rows = (
+        {row["key"] for row in read(location, view="state", slot=each)} for each in (slot - 1, slot)
+    )
+    assert rows >= before > set()
 
 
-def test_the_overhead_leaves_canonical_savepoints_out() -> None:
+def test_the_overhead_and_its_history_leave_canonical_savepoints_out() -> None:
     native, canonical = (measured(saved(form, True, 2)) for form in ("native", "canonical"))
     assert canonical.checkpoints == native.checkpoints - 1
+    history, checkpoints = asyncio.run(read_history(store_of(lived())))
+    names = {getattr(each, "name", None) for each in checkpoints}
+    assert "files" in names and not {"rows", "halt"} & names
+    assert len(history.snapshots) == len(checkpoints)

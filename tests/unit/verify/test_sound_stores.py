@@ -27,7 +27,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.job.alternate_history import LOG_IS_CUT, NO_MATERIALIZATION
+from tidelog.verify.job.paths import LOG_IS_CUT, NO_MATERIALIZATION
 
 OFTEN = MaterializeConfig(interval=1.0)
 
@@ -147,7 +147,7 @@ def test_one_checkpoint_can_be_chosen(chosen: Any, expected: list[int]) -> None:
 
 
 def test_a_checkpoint_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
-    with pytest.raises(ObjectNotFoundError, match="one of 5, 6, 7, 8"):
+    with pytest.raises(ObjectNotFoundError, match="one of 5 to 8"):
         verified(small(), 4)
 
 

@@ -29,7 +29,7 @@ def report_fields(report: Report, bills: Sequence[Fields]) -> Fields:
     return {
         **fields_of(report, "usage"),
         "operators": [_operator(each) for each in report.operators],
-        "combine": fields_of(report.combine, "job"),
+        "combine": fields_of(report.combine),
         "space_amplification": report.space_amplification,
         "objects": [] if report.usage is None else object_fields(report.usage),
         "bills": bills,

@@ -9,7 +9,6 @@ from typing import Concatenate, ParamSpec
 
 import click
 
-from tidelog.cli.options import add_options
 from tidelog.cli.store.options import StoreCommand, on_store
 from tidelog.spark.checkpoint.checkpoint import Checkpoint, read_checkpoint, require_checkpoint
 from tidelog.spark.checkpoint.locate import Located, locate
@@ -70,8 +69,3 @@ conf_option = click.option(
     metavar="NAME=VALUE",
     help="A setting of Spark; may be repeated.",
 )
-on_spark = add_options(
-    click.option("--master", metavar="URL", help="Spark's master; by default local[*]."),
-    conf_option,
-)
-"""Options --master and --conf of commands that start a Spark of their own; `conf` is a dict."""

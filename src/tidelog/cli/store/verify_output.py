@@ -1,10 +1,11 @@
 """What `tidelog verify` prints: a table and the problems, or one JSON document."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tidelog.checkpoint.finding import Finding
-from tidelog.cli.output import Cell, Output, fields_of
+from tidelog.cli.output import Output, Rows, fields_of
 from tidelog.verify.report import CheckpointReport, Report
 
 _SHOWN: Final = 5
@@ -12,21 +13,35 @@ _KINDS: Final = {"job": "slot", "query": "batch"}
 _LAYOUTS: Final = {"job": "tidelog", "query": "spark"}
 
 
-def fields(report: Report) -> dict[str, Any]:
-    """The report as JSON; see docs/reference/cli-json.md."""
-    return {
+def show(output: Output, report: Report) -> None:
+    """Print the report; its JSON is in docs/reference/cli-json.md."""
+    problems = [
+        {**fields_of(problem, "newer_format"), "action": _action(report, problem)}
+        for problem in report.problems
+    ]
+    document = {
         "url": report.url,
         "layout": _LAYOUTS[report.layout],
         "engine": report.engine,
         "passed": report.passed,
         "newest_sound": report.newest_sound,
         "checkpoints": [_checkpoint(each) for each in report.checkpoints],
-        "problems": [_problem(report, problem) for problem in report.problems],
+        "problems": problems,
         "not_checked": [
             {"partition": partition, "reason": reason, "checkpoints": checkpoints}
             for partition, reason, checkpoints in report.unchecked
         ],
     }
+    kind = _KINDS[report.layout]
+    checkpoints = Rows(
+        report.checkpoints,
+        (kind, lambda each: each.checkpoint),
+        ("verdict", _verdict),
+        *("partitions", "rows", "changes"),
+        ("restored in two ways", _two_ways),
+    )
+    shown = [line for problem in problems for line in _problem_lines(problem, kind)]
+    output.show(document, checkpoints, *shown, *_reasons(report), "", _summary(report))
 
 
 def _checkpoint(checkpoint: CheckpointReport) -> dict[str, Any]:
@@ -34,11 +49,7 @@ def _checkpoint(checkpoint: CheckpointReport) -> dict[str, Any]:
     return {**fields_of(checkpoint, *redundancy), "redundancy": redundancy}
 
 
-def _problem(report: Report, problem: Finding) -> dict[str, Any]:
-    return {**fields_of(problem, "newer_format"), "action": action(report, problem)}
-
-
-def action(report: Report, problem: Finding) -> str:
+def _action(report: Report, problem: Finding) -> str:
     """What to do next."""
     if problem.newer_format:
         return "use the tidelog release that wrote it, or a newer one"
@@ -61,53 +72,34 @@ def action(report: Report, problem: Finding) -> str:
     return f"bring the object back from a backup, or {restore}"
 
 
-def show(output: Output, report: Report) -> None:
-    """Print the report for people."""
-    kind = _KINDS[report.layout]
-    output.table(
-        [kind, "verdict", "partitions", "rows", "changes", "restored in two ways"],
-        [_cells(each) for each in report.checkpoints],
-    )
-    for problem in report.problems:
-        _show_problem(output, report, problem, kind)
-    _show_reasons(output, report)
-    output.line()
-    output.line(_summary(report))
-
-
-def _cells(checkpoint: CheckpointReport) -> list[Cell]:
+def _verdict(checkpoint: CheckpointReport) -> str:
     verdict = checkpoint.verdict
+    return verdict.upper() if verdict in {"unusable", "doubtful"} else verdict
+
+
+def _two_ways(checkpoint: CheckpointReport) -> str:
     different = f", {checkpoint.different} DIFFER" if checkpoint.different else ""
-    return [
-        checkpoint.checkpoint,
-        verdict.upper() if verdict in {"unusable", "doubtful"} else verdict,
-        checkpoint.partitions,
-        checkpoint.rows,
-        checkpoint.changes,
-        f"{checkpoint.equal} of {checkpoint.partitions}{different}",
-    ]
+    return f"{checkpoint.equal} of {checkpoint.partitions}{different}"
 
 
-def _show_problem(output: Output, report: Report, problem: Finding, kind: str) -> None:
-    output.line()
-    output.line(f"{problem.where} ({problem.check})")
-    output.line(f"  expected {problem.expected}; found {problem.found}")
-    if problem.partitions:
-        output.line(f"  partition: {_some(problem.partitions)}")
-    if problem.unusable:
-        output.line(f"  makes unusable: {kind} {_some(problem.unusable)}")
-    if problem.doubtful:
-        output.line(f"  makes doubtful: {kind} {_some(problem.doubtful)}")
-    output.line(f"  next: {action(report, problem)}")
+def _problem_lines(problem: dict[str, Any], kind: str) -> Iterator[str]:
+    yield ""
+    yield f"{problem['where']} ({problem['check']})"
+    yield f"  expected {problem['expected']}; found {problem['found']}"
+    if problem["partitions"]:
+        yield f"  partition: {_some(problem['partitions'])}"
+    for effect in ("unusable", "doubtful"):
+        if problem[effect]:
+            yield f"  makes {effect}: {kind} {_some(problem[effect])}"
+    yield f"  next: {problem['action']}"
 
 
-def _show_reasons(output: Output, report: Report) -> None:
+def _reasons(report: Report) -> Iterator[str]:
     partitions: dict[str, list[str]] = defaultdict(list)
     for partition, reason, _ in report.unchecked:
         partitions[reason].append(partition)
     for reason, found in partitions.items():
-        output.line()
-        output.line(f"not checked in two ways: {reason}: {_some(found)}")
+        yield from ("", f"not checked in two ways: {reason}: {_some(found)}")
 
 
 def _summary(report: Report) -> str:
@@ -121,7 +113,7 @@ def _summary(report: Report) -> str:
     return f"{'passed' if report.passed else 'FAILED'}: {sound}{gone}{newest}; {problems}"
 
 
-def _some(items: "tuple[int, ...] | tuple[str, ...] | list[str]") -> str:
+def _some(items: list[Any]) -> str:
     """A few of them; the JSON has all."""
     shown = ", ".join(map(str, items[:_SHOWN]))
     return f"{shown} and {len(items) - _SHOWN} more" if len(items) > _SHOWN else shown

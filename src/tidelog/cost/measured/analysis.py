@@ -7,22 +7,21 @@ law), so before a job has dropped its first checkpoint the bill is too low, neve
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.concurrency import Progress, no_progress
-from tidelog.cost.measured.combining import combine_of
-from tidelog.cost.measured.engine import Engine
-from tidelog.cost.measured.facts import History, Snapshot, Stored
+from tidelog.cost.measured.facts import History, Snapshot, Stored, SubtaskLog
 from tidelog.cost.measured.history import read_history, read_stored, without_dropped
 from tidelog.cost.measured.intervals import contiguous_runs, seconds
-from tidelog.cost.measured.operators import report_operators
-from tidelog.cost.measured.report import Combine, OperatorReport, Report
+from tidelog.cost.measured.log import block_facts, read_log, subtasks_of, written
+from tidelog.cost.measured.operators import combine_of, report_operators
+from tidelog.cost.measured.report import OperatorReport, Report
 from tidelog.cost.measured.windows import Span, fullest_logs, window_states, with_windows
 from tidelog.cost.model.usage import Flow, Reads, Usage
+from tidelog.engines import Engine
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.location import find_layout
 from tidelog.storage.port import ObjectStore
@@ -30,35 +29,27 @@ from tidelog.storage.port import ObjectStore
 _COARSE: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What options say besides the URL."""
-
-    combine: Combine | None = None
-    """What the job has reported; None: its checkpoints are asked."""
-    span: Span | None = None
-    """Size and slide of windows that the states do not describe."""
-
-
 async def measure(
-    store: ObjectStore, engine: Engine, question: Question, progress: Progress = no_progress
+    store: ObjectStore,
+    engine: Engine,
+    span: Span | None = None,
+    progress: Progress = no_progress,
 ) -> Report:
-    """Measure the overhead of the job in a store.
+    """Measure the overhead of the job in a store; `span` are windows that its states do not say.
 
-    Raises ConfigError (the checkpoint of a Spark query, the status of another job),
-    ObjectNotFoundError (no job), RestoreError (no checkpoint, or a Spark job that failed),
-    CorruptObjectError and FormatVersionError, and what the store raises.
+    Raises ConfigError (the checkpoint of a Spark query), ObjectNotFoundError (no job), RestoreError
+    (no checkpoint, or a Spark job that failed), CorruptObjectError and FormatVersionError, and what
+    the store raises.
     """
     await _require_job(store)
     history, checkpoints = await read_history(store)
-    if question.combine is not None:
-        _require_same(history.job, question.combine.job)
     stored = await read_stored(store)
-    blocks = await engine.blocks(checkpoints, progress)
+    states = subtasks_of(checkpoints)
+    blocks = block_facts(await read_log(engine, states, progress))
     history, dropped = await without_dropped(store, history, blocks)
     operators = report_operators(history, blocks)
-    operators = await _windows(engine, question, history, checkpoints, operators, progress)
-    return _report(store.url, engine.name, question, history, stored, operators, dropped)
+    operators = await _windows(engine, span, history, states, operators, progress)
+    return _report(store.url, engine.name, history, stored, operators, dropped)
 
 
 async def _require_job(store: ObjectStore) -> None:
@@ -71,44 +62,33 @@ async def _require_job(store: ObjectStore) -> None:
         )
 
 
-def _require_same(job: str, counted: str | None) -> None:
-    if counted not in (None, job):
-        raise ConfigError(
-            "--status",
-            expected=f"the output of job {job}, which wrote the store",
-            found=f"that of job {counted}",
-            action="pass the file of the right job, or leave the option out",
-        )
-
-
 async def _windows(
     engine: Engine,
-    question: Question,
+    span: Span | None,
     history: History,
-    checkpoints: Sequence[Checkpoint],
+    states: Mapping[SubtaskLog, SubtaskState],
     operators: Sequence[OperatorReport],
     progress: Progress,
 ) -> list[OperatorReport]:
     """The operators, those with windows compared with the rule for windows."""
-    kept = {id: window_states(states, question.span) for id, states in history.states.items()}
+    kept = {id: window_states(infos, span) for id, infos in history.states.items()}
     logs = {
-        interval.peak_log
+        interval.peak_log: states[interval.peak_log]
         for operator in operators
         if kept[operator.id] is not None
         for interval in fullest_logs(operator)
     }
-    written = await engine.changes(checkpoints, logs, progress) if logs else {}
+    rows = written(logs, await read_log(engine, logs, progress, by_state=True)) if logs else {}
     return [
-        operator if states is None else with_windows(operator, states, written)
+        operator if windows is None else with_windows(operator, windows, rows)
         for operator in operators
-        for states in [kept[operator.id]]
+        for windows in [kept[operator.id]]
     ]
 
 
 def _report(
     url: str,
     engine: str,
-    question: Question,
     history: History,
     stored: Stored,
     operators: Sequence[OperatorReport],
@@ -128,7 +108,7 @@ def _report(
         seconds=seconds(found),
         checkpoint_s=checkpoint_s,
         operators=tuple(operators),
-        combine=question.combine or combine_of(found),
+        combine=combine_of(found),
         stored_bytes=stored.bytes,
         table_bytes=sum(point.table_bytes for point in last.points.values()),
         usage=log_usage(found, stored),

@@ -12,7 +12,7 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import SubtaskId
 
 
-class Held(NamedTuple):
+class SubtaskLog(NamedTuple):
     """The log of one subtask in one checkpoint."""
 
     slot: int
@@ -68,7 +68,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Some blocks; `raw_bytes` is their payload before compression, without headers."""
+    """Some blocks, or changes; `raw_bytes` is their payload before compression, without headers."""
 
     blocks: int = 0
     changes: int = 0
@@ -88,7 +88,7 @@ class Tally:
 class BlockFacts:
     """The blocks that retained checkpoints name."""
 
-    held: Mapping[Held, Tally] = field(default_factory=dict)
+    by_log: Mapping[SubtaskLog, Tally] = field(default_factory=dict)
     """The blocks of each subtask in each checkpoint."""
     distinct: Mapping[SubtaskId, Tally] = field(default_factory=dict)
     """The blocks of each subtask, each counted once, however many checkpoints name it."""
@@ -97,20 +97,9 @@ class BlockFacts:
 class Written(NamedTuple):
     """Changes of one state of one subtask in the log of one checkpoint."""
 
-    log: Held
+    log: SubtaskLog
     state_id: int
     deletes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Some changes; `raw_bytes` as in a block before compression."""
-
-    count: int = 0
-    raw_bytes: int = 0
-
-    def __add__(self, other: "Rows") -> "Rows":
-        return Rows(self.count + other.count, self.raw_bytes + other.raw_bytes)
 
 
 @dataclass(frozen=True, slots=True)

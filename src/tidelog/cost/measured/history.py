@@ -7,16 +7,16 @@ the running job dropped it while its blocks were read.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tidelog.catalog.inventory import read_slots
+from tidelog.catalog.inventory import data_sizes, read_slots
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
 from tidelog.checkpoint.slots import list_slots
 from tidelog.cost.measured.facts import (
     BlockFacts,
-    Held,
     History,
     Point,
     Snapshot,
     Stored,
+    SubtaskLog,
     Tally,
 )
 from tidelog.errors import CorruptObjectError, RestoreError
@@ -88,7 +88,7 @@ async def without_dropped(
     short = {
         snapshot.slot: mismatch
         for snapshot in history.snapshots
-        if (mismatch := _first_mismatch(snapshot, blocks.held)) is not None
+        if (mismatch := _first_mismatch(snapshot, blocks.by_log)) is not None
     }
     if not short:
         return history, 0
@@ -114,24 +114,17 @@ async def without_dropped(
 
 
 def _first_mismatch(
-    snapshot: Snapshot, held: Mapping[Held, Tally]
+    snapshot: Snapshot, by_log: Mapping[SubtaskLog, Tally]
 ) -> tuple[SubtaskId, int, int] | None:
     for who, point in snapshot.points.items():
-        found = held.get(Held(snapshot.slot, *who), Tally()).stored_bytes
+        found = by_log.get(SubtaskLog(snapshot.slot, *who), Tally()).stored_bytes
         if found != point.log_bytes:
             return who, point.log_bytes, found
     return None
 
 
 async def read_stored(store: ObjectStore) -> Stored:
-    """The objects of the job, by one LIST per kind; raises what the store raises."""
-    segments = {
-        info.name: info.size
-        async for info in store.list(object_names.SEGMENTS)
-        if object_names.generation_of(info.name) is not None
-    }
-    total = sum(segments.values())
-    for prefix in (object_names.CHECKPOINTS, object_names.TABLES, object_names.MATERIALIZATIONS):
-        async for info in store.list(prefix):
-            total += info.size
-    return Stored(segments, total)
+    """The objects of the job; raises what the store raises."""
+    sizes, slots = await data_sizes(store), await list_slots(store)
+    segments = {n: size for n, size in sizes.items() if n.startswith(object_names.SEGMENTS)}
+    return Stored(segments, sum(sizes.values()) + sum(slots.values()))

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tidelog.cost.measured.facts import (
-    Held,
     Point,
     Snapshot,
+    SubtaskLog,
     Tally,
 )
 from tidelog.ids import SubtaskId
@@ -106,18 +106,18 @@ class Interval:
         return (self.end_ms - self.start_ms) / 1000
 
     @property
-    def peak_log(self) -> Held:
+    def peak_log(self) -> SubtaskLog:
         """The log at its fullest."""
-        return Held(self.peak_slot, *self.who)
+        return SubtaskLog(self.peak_slot, *self.who)
 
 
 def intervals(
-    who: SubtaskId, points: Sequence[Point], held: Mapping[Held, Tally]
+    who: SubtaskId, points: Sequence[Point], by_log: Mapping[SubtaskLog, Tally]
 ) -> list[Interval]:
     """The intervals of a subtask that lie within a run, oldest first."""
     found = cuts(points)
     return [
-        _interval(who, points[start.first : end.first], held, start, end)
+        _interval(who, points[start.first : end.first], by_log, start, end)
         for start, end in pairwise(found)
         if start.at_ms is not None and end.at_ms is not None and end.at_ms > start.at_ms
     ]
@@ -147,10 +147,14 @@ def _passed_ms(points: Sequence[Point], seqno: int) -> float | None:
 
 
 def _interval(
-    who: SubtaskId, points: Sequence[Point], held: Mapping[Held, Tally], start: Cut, end: Cut
+    who: SubtaskId,
+    points: Sequence[Point],
+    by_log: Mapping[SubtaskLog, Tally],
+    start: Cut,
+    end: Cut,
 ) -> Interval:
     assert start.at_ms is not None and end.at_ms is not None
-    sizes = {p.slot: held.get(Held(p.slot, *who), Tally()).stored_bytes for p in points}
+    sizes = {p.slot: by_log.get(SubtaskLog(p.slot, *who), Tally()).stored_bytes for p in points}
     # Of equals the last one: it is nearest to the end of the interval.
     peak = max(points, key=lambda point: (sizes[point.slot], point.slot))
     return Interval(

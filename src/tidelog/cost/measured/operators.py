@@ -8,16 +8,12 @@ subtasks can tell is not made up for others.
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from math import ceil
 from operator import add
 from statistics import fmean
+from typing import Final
 
-from tidelog.cost.measured.facts import (
-    BlockFacts,
-    History,
-    Point,
-    Snapshot,
-    Tally,
-)
+from tidelog.cost.measured.facts import BlockFacts, History, Point, Snapshot, Tally
 from tidelog.cost.measured.intervals import (
     Interval,
     Rate,
@@ -27,10 +23,33 @@ from tidelog.cost.measured.intervals import (
     intervals,
     points_of,
 )
-from tidelog.cost.measured.missing import no_change, no_log, no_time, too_few
-from tidelog.cost.measured.report import BytesPerChange, Comparison, OperatorReport, SubtaskReport
+from tidelog.cost.measured.report import (
+    BytesPerChange,
+    Combine,
+    Comparison,
+    OperatorReport,
+    SubtaskReport,
+)
 from tidelog.cost.model.formulas import log_peak_bytes
+from tidelog.cost.model.settings import Settings
 from tidelog.ids import SubtaskId
+
+WANTED_INTERVALS: Final = 3
+"""Intervals that the retained checkpoints should span: one or two are complete then."""
+
+NO_CHANGE: Final = "nothing was changed while these checkpoints were written"
+NO_LOG: Final = (
+    "these checkpoints name no log: every one of them is a table of its own, as with "
+    "`--no-changelog`"
+)
+NO_TIME: Final = (
+    "expected two checkpoints in a row, written at different times; found none. "
+    "Next: keep more of them with `tidelog run ... --retain N`, and try again"
+)
+NOT_COUNTED: Final = (
+    "these checkpoints do not count the updates that their changes combine: an older release "
+    "wrote them. Next: run the job with this release"
+)
 
 
 def report_subtask(
@@ -40,7 +59,7 @@ def report_subtask(
     by_run = [points for run in found if (points := points_of(run, who))]
     rate = change_rate(by_run)
     per_change = bytes_per_change(blocks.distinct.get(who, Tally()))
-    seen = tuple(each for points in by_run for each in intervals(who, points, blocks.held))
+    seen = tuple(each for points in by_run for each in intervals(who, points, blocks.by_log))
     peak = _peak(rate, per_change, seen)
     return SubtaskReport(
         subtask=who.subtask,
@@ -77,14 +96,26 @@ def _missing(
     rate: Rate, per_change: BytesPerChange | None, by_run: Sequence[Sequence[Point]]
 ) -> str:
     if not rate.seconds:
-        return no_time()
+        return NO_TIME
     if not rate.count:
-        return no_change()
+        return NO_CHANGE
     if per_change is None:
-        return no_log()
+        return NO_LOG
     within = [sum(cut.at_ms is not None for cut in cuts(points)) for points in by_run]
     pairs = sum(len(points) - 1 for points in by_run)
-    return too_few(max(within), rate.seconds, rate.seconds / pairs)
+    return _too_few(max(within), rate.seconds, rate.seconds / pairs)
+
+
+def _too_few(materializations: int, seconds: float, checkpoint_s: float) -> str:
+    """Fewer than two materializations within the retained checkpoints of a run."""
+    default_s = Settings().materialize.interval
+    return (
+        "expected two materializations or more within the retained checkpoints; found "
+        f"{materializations} in {seconds:.1f} s. Next: let them span {WANTED_INTERVALS} "
+        "materialization intervals: `tidelog run ... --retain N` with a larger N, "
+        f"{ceil(WANTED_INTERVALS * default_s / checkpoint_s)} for the interval of {default_s:g} s "
+        f"that is the default and a checkpoint every {checkpoint_s:.1f} s as here"
+    )
 
 
 def report_operators(history: History, blocks: BlockFacts) -> list[OperatorReport]:
@@ -136,10 +167,12 @@ def _sizes(
 ) -> tuple[list[int], list[int]]:
     """Log and table of these subtasks in each checkpoint."""
     snapshots = [snapshot for run in found for snapshot in run]
-    held = [[each.points[who] for who in whos if who in each.points] for each in snapshots]
+    points_of_each = [
+        [each.points[who] for who in whos if who in each.points] for each in snapshots
+    ]
     return (
-        [sum(point.log_bytes for point in points) for points in held],
-        [sum(point.table_bytes for point in points) for points in held],
+        [sum(point.log_bytes for point in points) for points in points_of_each],
+        [sum(point.table_bytes for point in points) for points in points_of_each],
     )
 
 
@@ -155,4 +188,24 @@ def _sum(peaks: Iterable[Comparison | None]) -> Comparison | None:
 def _reason_of(subtasks: Sequence[SubtaskReport]) -> str:
     """The reason of a subtask that had changes, if any had."""
     reasons = [each.missing for each in subtasks if each.missing is not None]
-    return next((reason for reason in reasons if reason != no_change()), reasons[0])
+    return next((reason for reason in reasons if reason != NO_CHANGE), reasons[0])
+
+
+def combine_of(found: Sequence[Sequence[Snapshot]]) -> Combine:
+    """How many updates the write buffer makes one logged change of, or why that is not known.
+
+    Updates and changes are those between the same two checkpoints of a run, so it does not matter
+    since when updates are counted.
+    """
+    pairs = [
+        (run[0].points[who], last)
+        for run in found
+        if len(run) > 1
+        for who, last in run[-1].points.items()
+        if who in run[0].points
+    ]
+    changes = sum(last.seqno - first.seqno for first, last in pairs)
+    updates = sum(last.updates - first.updates for first, last in pairs)
+    if not changes:
+        return Combine(None, NO_CHANGE if pairs else NO_TIME)
+    return Combine(updates / changes, None) if updates else Combine(None, NOT_COUNTED)

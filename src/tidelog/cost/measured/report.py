@@ -1,6 +1,6 @@
 """The report: what was measured of a job's log, and what the formulas predict.
 
-Invariant: a figure that cannot be known from what is retained is None, and a reason beside it says
+Invariant: a figure that cannot be known from what is retained is None, and a reason next to it says
 why and what to do. Times are seconds unless named `_ms`, sizes bytes, rates per second.
 """
 
@@ -12,7 +12,7 @@ from tidelog.cost.model.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A prediction beside what was measured."""
+    """A prediction, and what was measured."""
 
     predicted_bytes: float
     measured_bytes: float
@@ -43,7 +43,7 @@ class SubtaskReport:
     interval_s: float | None
     """Between two materializations, on average."""
     peak: Comparison | None
-    """rate x bytes x interval, beside the mean of the intervals' fullest logs."""
+    """rate x bytes x interval, and the mean of the intervals' fullest logs."""
     highest_peak_bytes: int | None
     missing: str | None
     """Why there is no comparison."""
@@ -128,8 +128,6 @@ class Combine:
 
     factor: float | None
     reason: str | None
-    job: str | None = None
-    """The job whose status says so; None: the factor is from the checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from tidelog.checkpoint.manifest import StateInfo
-from tidelog.cost.measured.facts import Held, Rows, Written
+from tidelog.cost.measured.facts import SubtaskLog, Tally, Written
 from tidelog.cost.measured.intervals import Interval, Rate
 from tidelog.cost.measured.report import Comparison, OperatorReport, WindowReport
 from tidelog.cost.model.formulas import window_log_peak_bytes
@@ -67,7 +67,7 @@ def fullest_logs(report: OperatorReport) -> list[Interval]:
 
 
 def with_windows(
-    report: OperatorReport, kept: WindowStates, written: Mapping[Written, Rows]
+    report: OperatorReport, kept: WindowStates, written: Mapping[Written, Tally]
 ) -> OperatorReport:
     """The report of an operator with the rule checked."""
     size, slide = (kept.span.size_ms, kept.span.slide_ms) if kept.span else (None, None)
@@ -110,27 +110,27 @@ class _Fired(NamedTuple):
 
 
 def _fired(
-    kept: WindowStates, written: Mapping[Written, Rows], whole: Sequence[Interval]
+    kept: WindowStates, written: Mapping[Written, Tally], whole: Sequence[Interval]
 ) -> _Fired | None:
     """What the windows that fired had; None when no window fired."""
     logs = {interval.peak_log for interval in whole}
     put = _total(written, logs, kept.windows, deletes=False)
     deleted = _total(written, logs, kept.windows, deletes=True)
-    if not deleted.count:
+    if not deleted.changes:
         return None
     timers = _total(written, logs, kept.timers)
     each_once = _total(written, logs, kept.by_time)
     return _Fired(
         slices_per_s=_deleted_per_s(kept.windows, written, whole),
         timers_per_s=_deleted_per_s(kept.by_time, written, whole),
-        slice_bytes=(put + deleted).raw_bytes / (put + deleted).count,
-        timer_bytes=timers.raw_bytes / each_once.count if each_once.count else 0.0,
-        writes=put.count / deleted.count,
+        slice_bytes=(put + deleted).raw_bytes / (put + deleted).changes,
+        timer_bytes=timers.raw_bytes / each_once.changes if each_once.changes else 0.0,
+        writes=put.changes / deleted.changes,
     )
 
 
 def _deleted_per_s(
-    states: Collection[int], written: Mapping[Written, Rows], whole: Sequence[Interval]
+    states: Collection[int], written: Mapping[Written, Tally], whole: Sequence[Interval]
 ) -> float:
     """Rows deleted a second, summed over the subtasks."""
     total = 0.0
@@ -139,26 +139,26 @@ def _deleted_per_s(
         deleted = _total(written, {each.peak_log for each in own}, states, deletes=True)
         # Windows fire in bursts, so the last moment of a log may be far from typical.
         covered = sum(each.seconds * each.peak_changes / each.changes for each in own)
-        total += Rate(deleted.count, covered).per_s or 0.0
+        total += Rate(deleted.changes, covered).per_s or 0.0
     return total
 
 
 def _total(
-    written: Mapping[Written, Rows],
-    logs: Collection[Held],
+    written: Mapping[Written, Tally],
+    logs: Collection[SubtaskLog],
     states: Collection[int],
     *,
     deletes: bool | None = None,
-) -> Rows:
+) -> Tally:
     """Changes of some states in some logs; with `deletes`, only the deletes or only the puts."""
     found = (
-        rows
-        for key, rows in written.items()
+        tally
+        for key, tally in written.items()
         if key.log in logs and key.state_id in states and deletes in (None, key.deletes)
     )
-    return sum(found, Rows())
+    return sum(found, Tally())
 
 
-def _read(written: Mapping[Written, Rows], interval: Interval) -> int:
+def _read(written: Mapping[Written, Tally], interval: Interval) -> int:
     """Changes that were read of an interval's fullest log; fewer when it was dropped meanwhile."""
-    return sum(rows.count for key, rows in written.items() if key.log == interval.peak_log)
+    return sum(tally.changes for key, tally in written.items() if key.log == interval.peak_log)

@@ -8,8 +8,9 @@ and carry the name that was asked for.
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
@@ -122,27 +123,8 @@ class ChangelogReader:
         self._segments: OrderedDict[str, asyncio.Task[bytes]] = OrderedDict()
 
     async def read(self, entry: IndexEntry) -> bytes:
-        """The content of a changelog.
-
-        Raises RestoreError (a segment is gone), CorruptObjectError (truncated, damaged, or of
-        another changelog), FormatVersionError, and what the store raises.
-        """
-        parts = []
-        for number, piece in enumerate(entry.pieces):
-            data = await self._segment(piece.segment, entry)
-            block = data[piece.offset : piece.offset + piece.length]
-            pieces = len(entry.pieces) if number == len(entry.pieces) - 1 else 0
-            parts.append(read_content(block, entry.name, number, pieces, _where(piece)))
-        content = b"".join(parts)
-        if len(content) != entry.bytes:
-            raise CorruptObjectError(
-                f"changelog {entry.name.path} in {', '.join(map(_where, entry.pieces))}",
-                expected=f"{entry.bytes} bytes, as its index entry says",
-                found=f"{len(content)}",
-                action="run `tidelog spark rebuild-index`",
-                retry_safe=False,
-            )
-        return content
+        """The content of a changelog; raises as `content_of`, RestoreError for a lost segment."""
+        return await content_of(entry, partial(self._block, entry))
 
     async def close(self) -> None:
         """End what is being read."""
@@ -151,7 +133,8 @@ class ChangelogReader:
         await asyncio.gather(*self._segments.values(), return_exceptions=True)
         self._segments.clear()
 
-    async def _segment(self, segment: str, entry: IndexEntry) -> bytes:
+    async def _block(self, entry: IndexEntry, piece: Piece) -> bytes:
+        segment = piece.segment
         task = self._segments.get(segment)
         if task is None:
             task = asyncio.ensure_future(self._store.get(SEGMENTS + segment))
@@ -168,7 +151,7 @@ class ChangelogReader:
                 retry_safe=False,
             ) from cause
         self._evict()
-        return data
+        return data[piece.offset : piece.offset + piece.length]
 
     def _evict(self) -> None:
         read = {
@@ -182,6 +165,29 @@ class ChangelogReader:
                 return
             del self._segments[name]
             excess -= size
+
+
+async def content_of(entry: IndexEntry, read: Callable[[Piece], Awaitable[bytes]]) -> bytes:
+    """The content of a changelog; `read` gets the bytes of its pieces.
+
+    Raises CorruptObjectError (truncated, damaged, or of another changelog), FormatVersionError, and
+    what `read` raises.
+    """
+    parts = []
+    for number, piece in enumerate(entry.pieces):
+        block = await read(piece)
+        pieces = len(entry.pieces) if number == len(entry.pieces) - 1 else 0
+        parts.append(read_content(block, entry.name, number, pieces, _where(piece)))
+    content = b"".join(parts)
+    if len(content) != entry.bytes:
+        raise CorruptObjectError(
+            f"changelog {entry.name.path} in {', '.join(map(_where, entry.pieces))}",
+            expected=f"{entry.bytes} bytes, as its index entry says",
+            found=f"{len(content)}",
+            action="run `tidelog spark rebuild-index`",
+            retry_safe=False,
+        )
+    return content
 
 
 def _where(piece: Piece) -> str:

@@ -20,25 +20,23 @@ _PLACES: Final[dict[Layout, tuple[str, ...]]] = {
 _S3: Final = ("s3a://", "s3n://")
 
 
-async def find_layout(store: ObjectStore, chosen: Layout | None = None) -> Layout:
-    """The layout at a store's root, or `chosen` if that is there.
+async def find_layout(store: ObjectStore) -> Layout:
+    """The layout at a store's root.
 
     A job has slots: other objects in the folder of its checkpoints make no job. Raises
     ObjectNotFoundError for anything else, so a mistyped URL is never an empty store, ConfigError
     for an application with a store for each partition, and what the store raises.
     """
-    for layout in _PLACES if chosen is None else (chosen,):
-        for prefix in _PLACES[layout]:
+    for layout, prefixes in _PLACES.items():
+        for prefix in prefixes:
             async for info in store.list(prefix):
                 if layout == "query" or object_names.slot_of(info.name) is not None:
                     return layout
     await refuse_application(store)
     raise ObjectNotFoundError(
         f"location {store.url}",
-        expected="checkpoints/ of a tidelog job, or commits/ and offsets/ of a Spark query"
-        if chosen is None
-        else f"{' or '.join(_PLACES[chosen])} (option layout is {chosen})",
-        found="neither" if chosen is None else "nothing there",
+        expected="checkpoints/ of a tidelog job, or commits/ and offsets/ of a Spark query",
+        found="neither",
         action="check the URL; the first checkpoint makes it readable",
     )
 

@@ -1,4 +1,4 @@
-"""Which rows of a view are read: the sum of options and of filters that Spark hands down.
+"""Which rows of a view the options ask for.
 
 Invariants: narrowing is a conjunction, so its order does not matter and it never brings rows back;
 the spans of a set of numbers are closed, ascending, disjoint and never adjacent, so equal sets are
@@ -80,14 +80,6 @@ class Filter:
 
     numbers: Mapping[str, Intervals] = field(default_factory=dict)
     texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-    def with_numbers(self, column: str, numbers: Intervals) -> "Filter":
-        """Rows that also have a number of `numbers` in this column."""
-        return Filter({**self.numbers, column: self.of(column) & numbers}, self.texts)
-
-    def with_texts(self, column: str, texts: frozenset[str]) -> "Filter":
-        """Rows that also have a text of `texts` in this column."""
-        return Filter(self.numbers, {**self.texts, column: self.texts.get(column, texts) & texts})
 
     def of(self, column: str) -> Intervals:
         """The numbers that a column may have."""

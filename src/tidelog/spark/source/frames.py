@@ -69,7 +69,7 @@ def constants(length: int, **values: int | str) -> Arrays:
 
 
 def where(batch: "pa.RecordBatch", numbers: "pa.Array", wanted: Intervals) -> "pa.RecordBatch":
-    """The rows whose number, in an array beside the batch, is wanted."""
+    """The rows whose number, in an array of its own, is wanted."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeVar, cast
 
 from tidelog.errors import ConfigError
 from tidelog.options.kinds import KeyPlace
-from tidelog.spark.checkpoint.location import Layout, store_url
+from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.options import bytes_of
 from tidelog.spark.source.filters import Filter, Intervals
 from tidelog.spark.source.views import VIEWS, View
@@ -37,8 +37,8 @@ NARROWING: Final = {
 """Options that narrow what is read, and the column each is about."""
 
 _NAMES: Final = (
-    *("path", "view", "layout", *NARROWING, "columns", "decode"),
-    *("pushdown", "partitionBytes", "workDir", "endpoint", "encryptionKey"),
+    *("path", "view", *NARROWING, "columns", "decode"),
+    *("partitionBytes", "workDir", "endpoint", "encryptionKey"),
 )
 _OF_A_SLOT: Final = ("changes", "state")
 """Views that are of a checkpoint, and so of the newest one unless another is named."""
@@ -50,14 +50,11 @@ class Options:
 
     url: str
     view: View
-    layout: Layout | None
-    """What the location must hold; None when either will do."""
     slots: Slots
     """Which checkpoints; `these` are the slots that `filter` has."""
     filter: Filter
     columns: tuple[str, ...] | None
     decode: bool
-    pushdown: bool
     partition_bytes: BundleBytes
     """Objects are read together up to this size; 0: each is read on its own."""
     work_dir: str | None
@@ -72,21 +69,16 @@ def read_options(given: Mapping[str, str]) -> Options:
     return Options(
         url=_url(texts),
         view=view,
-        layout=_layout(texts),
         slots=_slots(texts, view),
         filter=_filter(texts, view),
         columns=_listed(texts["columns"]) if "columns" in texts else None,
-        decode=_value(texts, "decode", "false", _flag, _FLAG),
-        pushdown=_value(texts, "pushdown", "false", _flag, _FLAG),
+        decode=_value(texts, "decode", "false", _flag, "true or false"),
         partition_bytes=_value(
             texts, "partitionBytes", "auto", _bundle_bytes, "auto or bytes, such as 8m"
         ),
         work_dir=texts.get("workdir"),
         access=StoreAccess(texts.get("endpoint"), _encryption_key(texts)),
     )
-
-
-_FLAG: Final = "true or false"
 
 
 def _check_names(given: Mapping[str, str]) -> None:
@@ -108,14 +100,6 @@ def _url(texts: Texts) -> str:
     return store_url(texts["path"])
 
 
-def _layout(texts: Texts) -> Layout | None:
-    def layout(text: str) -> str | None:
-        return text if text in ("auto", "job", "query") else None
-
-    found = _value(texts, "layout", "auto", layout, "auto, job or query")
-    return None if found == "auto" else cast("Layout", found)
-
-
 def _slots(texts: Texts, view: View) -> Slots:
     text = texts.get("slot", "latest" if view.name in _OF_A_SLOT else "all")
     words = ("latest", "all") if view.name in _OF_A_SLOT else ("all",)
@@ -123,21 +107,21 @@ def _slots(texts: Texts, view: View) -> Slots:
 
 
 def _filter(texts: Texts, view: View) -> Filter:
-    found = Filter()
+    numbers: dict[str, Intervals] = {}
+    names: dict[str, frozenset[str]] = {}
     for option, column in NARROWING.items():
         if option.lower() not in texts:
             continue
         _check_effect(option, column, view)
         if option == "operator":
-            found = found.with_texts(column, frozenset(_listed(texts[option])))
+            names[column] = frozenset(_listed(texts[option]))
         elif option != "slot" or _slots(texts, view) == "these":
             expected = "numbers such as 3 or 0,4-6 or 100-"
             if option == "slot":
                 words = "latest, all" if view.name in _OF_A_SLOT else "all"
                 expected = f"{words}, or {expected}"
-            numbers = _value(texts, option, "", Intervals.parse, expected)
-            found = found.with_numbers(column, numbers)
-    return found
+            numbers[column] = _value(texts, option, "", Intervals.parse, expected)
+    return Filter(numbers, names)
 
 
 def _check_effect(option: str, column: str, view: View) -> None:

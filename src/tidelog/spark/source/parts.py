@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from tidelog.effects import Effects
 from tidelog.errors import ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.spark.source import frames
-from tidelog.spark.source.filters import Filter
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.options import Options
 from tidelog.spark.source.views import Column
@@ -55,11 +54,10 @@ def connected(url: str, access: StoreAccess = PLAIN) -> Iterator[Session]:
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be read: the options, the columns, and the filter on the rows."""
+    """What is to be read."""
 
     options: Options
     columns: tuple[Column, ...]
-    filter: Filter
 
     def asks_for(self, *names: str) -> bool:
         """Whether one of these columns is to be read."""
@@ -68,7 +66,8 @@ class Request:
     def kept(self, rows: Iterable[Row]) -> list[Row]:
         """The rows that pass the filter; each has a value in all columns that narrow it."""
         names = self.options.view.narrowed_by
-        return [row for row in rows if self.filter.accepts(**{name: row[name] for name in names})]
+        accepts = self.options.filter.accepts
+        return [row for row in rows if accepts(**{name: row[name] for name in names})]
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.location import Layout, find_layout
-from tidelog.spark.source.job import blocks as job_blocks
 from tidelog.spark.source.job import changes as job_changes
-from tidelog.spark.source.job import checkpoints as job_checkpoints
-from tidelog.spark.source.job import objects as job_objects
+from tidelog.spark.source.job import listings as job_listings
 from tidelog.spark.source.job import state as job_state
 from tidelog.spark.source.options import BundleBytes
 from tidelog.spark.source.parts import Part, Request, Task
-from tidelog.spark.source.query import blocks as query_blocks
 from tidelog.spark.source.query import changes as query_changes
-from tidelog.spark.source.query import checkpoints as query_checkpoints
-from tidelog.spark.source.query import objects as query_objects
+from tidelog.spark.source.query import listings as query_listings
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -28,14 +24,14 @@ if TYPE_CHECKING:
 _Planner = Callable[[ObjectStore, Request], Awaitable[Sequence[Part]]]
 
 _PLANNERS: Final[Mapping[tuple[Layout, str], _Planner]] = {
-    ("job", "checkpoints"): job_checkpoints.plan,
-    ("job", "objects"): job_objects.plan,
-    ("job", "blocks"): job_blocks.plan,
+    ("job", "checkpoints"): job_listings.plan_checkpoints,
+    ("job", "objects"): job_listings.plan_objects,
+    ("job", "blocks"): job_listings.plan_blocks,
     ("job", "changes"): job_changes.plan,
     ("job", "state"): job_state.plan,
-    ("query", "checkpoints"): query_checkpoints.plan,
-    ("query", "objects"): query_objects.plan,
-    ("query", "blocks"): query_blocks.plan,
+    ("query", "checkpoints"): query_listings.plan_checkpoints,
+    ("query", "objects"): query_listings.plan_objects,
+    ("query", "blocks"): query_listings.plan_blocks,
     ("query", "changes"): query_changes.plan,
 }
 
@@ -47,7 +43,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     does not have, the errors of what is damaged, and what the store raises.
     """
     options = request.options
-    layout = await find_layout(store, options.layout)
+    layout = await find_layout(store)
     planner = _PLANNERS.get((layout, options.view.name))
     if planner is None:
         raise ConfigError(

@@ -75,7 +75,7 @@ VIEWS: Final[Mapping[str, View]] = {
                 "generation bigint, referenced_by array<bigint>, time timestamp, id string, "
                 "piece int, pieces int"
             ),
-            frozenset({"operator", "subtask", "first_seqno", "end_seqno"}),
+            frozenset({"operator", "subtask"}),
         ),
         View(
             "changes",

@@ -8,31 +8,36 @@ paths that begin at one table are in one unit.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heapreplace
 from typing import Final
 
 from tidelog.catalog.inventory import Inventory
-from tidelog.changelog.segment import LogRange
+from tidelog.catalog.uses import range_uses
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState, is_canonical
+from tidelog.engines import Unit
 from tidelog.ids import Slot, SubtaskId
-from tidelog.verify.job.alternate_history import AlternateHistory, Chain, alternate_history
-from tidelog.verify.job.partition import Base, Partition, PartitionUnit
-from tidelog.verify.job.restore_path import (
+from tidelog.verify.job.partition import Partition
+from tidelog.verify.job.paths import (
+    AlternateHistory,
+    Chain,
     RestorePath,
+    alternate_history,
     alternate_path,
     base_of,
     direct_path,
     table_of,
 )
-from tidelog.verify.job.segments import RangeUse, SegmentUnit
-from tidelog.verify.unit import Unit
+from tidelog.verify.job.replay import Base, PartitionUnit
+from tidelog.verify.results import UnitResult
+from tidelog.verify.segments import SegmentUnit, check_job_segment
 
 _UNEVEN: Final = 1.25
 """The worker with the most work may have so many times the mean before units are divided."""
 
-Place = tuple[str, int, int, int, str, Slot | None]
-"""Operator, subtask, its key groups, kind of table: chains of one place can be compared."""
+_ChainKey = tuple[str, int, int, int, str, Slot | None]
+"""Operator, subtask, its key groups, kind of table: chains of one key can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Plan:
     """What is restored, and the units that do it, largest first."""
 
     partitions: tuple[Partition, ...]
-    units: tuple[Unit, ...]
+    units: tuple[Unit[UnitResult], ...]
 
 
 def plan(
@@ -54,8 +59,12 @@ def plan(
     checkpoints = inventory.slots.checkpoints
     sound = {slot: checkpoint for slot, checkpoint in checkpoints.items() if broken.allows(slot)}
     partitions = tuple(_partitions(inventory, sound, broken, chosen))
-    units: list[Unit] = list(_partition_units(partitions, workers))
-    units += _segments(inventory, {slot: sound[slot] for slot in sound if slot in chosen})
+    units: list[Unit[UnitResult]] = list(_partition_units(partitions, workers))
+    units += (
+        SegmentUnit(name, inventory.sizes[name], partial(check_job_segment, uses))
+        for name, uses in range_uses(c for slot, c in sound.items() if slot in chosen).items()
+        if name in inventory.sizes
+    )
     return Plan(partitions, tuple(sorted(units, key=lambda unit: unit.weight, reverse=True)))
 
 
@@ -87,20 +96,20 @@ def _partitions(
     broken: _Broken,
     chosen: Collection[Slot],
 ) -> Iterator[Partition]:
-    chains: dict[Place, list[Chain]] = defaultdict(list)
-    owners: dict[Place, dict[Slot, OperatorState]] = defaultdict(dict)
+    chains: dict[_ChainKey, list[Chain]] = defaultdict(list)
+    owners: dict[_ChainKey, dict[Slot, OperatorState]] = defaultdict(dict)
     for slot, checkpoint in checkpoints.items():
         for operator, state in checkpoint.subtasks():
             if broken.allows(slot, SubtaskId(operator.id, state.index)):
-                place = _place(checkpoint, operator, state)
-                chains[place].append(Chain(slot, checkpoint.author.generation, state))
-                owners[place][slot] = operator
-    for place, found in chains.items():
+                key = _chain_key(checkpoint, operator, state)
+                chains[key].append(Chain(slot, checkpoint.author.generation, state))
+                owners[key][slot] = operator
+    for key, found in chains.items():
         for same in _alike(chain for chain in found if chain.slot in chosen):
-            yield _partition(inventory, owners[place][same[0].slot], same, found)
+            yield _partition(inventory, owners[key][same[0].slot], same, found)
 
 
-def _place(checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState) -> Place:
+def _chain_key(checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState) -> _ChainKey:
     # The log of a canonical savepoint is no part of the history that the others share.
     apart = checkpoint.slot if is_canonical(checkpoint) else None
     groups = state.first_key_group, state.last_key_group
@@ -194,29 +203,3 @@ def _bases(partitions: Iterable[Partition]) -> list[Base]:
             path = alternate_path(number, each.alternate)
             add(each, each.alternate.older, each.older_files, path)
     return [replace(base, paths=tuple(paths[key])) for key, base in begun.items()]
-
-
-def _segments(
-    inventory: Inventory, checkpoints: Mapping[Slot, Checkpoint]
-) -> Iterator[SegmentUnit]:
-    uses: dict[tuple[LogRange, SubtaskId], list[Slot]] = defaultdict(list)
-    for slot, checkpoint in checkpoints.items():
-        for use in _ranges(checkpoint):
-            found_in = uses[use]
-            if slot not in found_in:
-                found_in.append(slot)
-    by_segment: dict[str, list[RangeUse]] = defaultdict(list)
-    for (part, owner), slots in uses.items():
-        by_segment[part.segment].append(RangeUse(part, owner, tuple(slots)))
-    for name, found in by_segment.items():
-        if name in inventory.sizes:
-            yield SegmentUnit(name, inventory.sizes[name], tuple(found))
-
-
-def _ranges(checkpoint: Checkpoint) -> Iterator[tuple[LogRange, SubtaskId]]:
-    """The log ranges that a checkpoint needs, each with the subtask that wrote it."""
-    for operator, state in checkpoint.subtasks():
-        for layer in state.layers:
-            yield from ((part, SubtaskId(operator.id, layer.subtask)) for part in layer.log)
-        if state.in_flight is not None:
-            yield from ((part, SubtaskId(operator.id, state.index)) for part in state.in_flight.log)

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 import google_crc32c
@@ -18,7 +19,7 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import KeyGroup
 from tidelog.state.key_groups import KeyGroupRange, first_value, key_group
 from tidelog.verify.fingerprint import AT_ONCE, Fingerprint, combined, of_columns
-from tidelog.verify.unit import RowViolation
+from tidelog.verify.results import RowViolation
 
 Row = tuple[bytes, bytes]
 
@@ -100,7 +101,7 @@ class RowScan:
         self, user_key: Callable[[bytes], bytes], keys: Sequence[bytes], group: KeyGroup
     ) -> list[bytes]:
         """The keys that belong into another key group than this one."""
-        if user_key is _whole:
+        if user_key is _WHOLE:
             # Almost always the answer for all keys, and twice as fast.
             crc, groups = google_crc32c.value, self.key_groups
             if {crc(key[ROW_PREFIX_BYTES:]) % groups for key in keys} == {group}:
@@ -133,37 +134,23 @@ def _prefix(row_key: bytes) -> bytes:
     return row_key[:ROW_PREFIX_BYTES]
 
 
+_WHOLE: Final = itemgetter(slice(None))
+_WITHOUT_NUMBER: Final = itemgetter(slice(None, -_NUMBER_BYTES))
+_WITHOUT_TWO_NUMBERS: Final = itemgetter(slice(None, -2 * _NUMBER_BYTES))
+_AFTER_NUMBER: Final = itemgetter(slice(_NUMBER_BYTES, None))
+
+
 def _user_key(info: StateInfo) -> Callable[[bytes], bytes] | None:
     """How to cut the user's key out of a state's own key; None for kinds of a newer release."""
     match info.kind:
         case "value" | "aggregate" | "splits":
-            return _whole
+            return _WHOLE
         case "list" | "window-aggregate":
-            return _without_number
+            return _WITHOUT_NUMBER
         case "window-records":
-            return _without_two_numbers
+            return _WITHOUT_TWO_NUMBERS
         case "map":
-            return _first
+            return lambda own: first_value(own)[0]
         case "timers":
-            return _behind_number if info.name.endswith("-by-time") else _without_number
+            return _AFTER_NUMBER if info.name.endswith("-by-time") else _WITHOUT_NUMBER
     return None
-
-
-def _whole(own: bytes) -> bytes:
-    return own
-
-
-def _without_number(own: bytes) -> bytes:
-    return own[:-_NUMBER_BYTES]
-
-
-def _without_two_numbers(own: bytes) -> bytes:
-    return own[: -2 * _NUMBER_BYTES]
-
-
-def _behind_number(own: bytes) -> bytes:
-    return own[_NUMBER_BYTES:]
-
-
-def _first(own: bytes) -> bytes:
-    return first_value(own)[0]

@@ -1,29 +1,37 @@
-"""Files of a Spark checkpoint, checked by the checksums that lie beside them.
+"""Files and changelogs of a Spark checkpoint, every checksum verified.
 
 Invariants: a file is returned whole and right as far as anything says what it should be: the hidden
-checksum file that Hadoop keeps on local disks, and the one that Spark keeps for state files.
+checksum file that Hadoop keeps on local disks, and the one that Spark keeps for state files. A
+changelog is returned decoded, wherever it lies, or an error names it.
 """
 
 import struct
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import google_crc32c
 import msgspec
 
+from tidelog.effects import Offload
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.checkpoint.checkpoint import sidecar
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, STATE, sidecar
+from tidelog.spark.checkpoint.locate import content_of
+from tidelog.spark.format.changelog import Changelog, read_changelog
 from tidelog.spark.format.damage import damaged
+from tidelog.spark.format.index import IndexEntry, Piece
 from tidelog.storage.port import ObjectStore
+
+Version = tuple[int, str]
+"""A version of a state store, and the checkpoint id of the attempt that counts."""
 
 _HADOOP_MAGIC: Final = b"crc\x00"
 _HADOOP_HEAD: Final = struct.Struct(">4sI")
 
 
 class _Checksum(msgspec.Struct, rename="camel"):
-    """What Spark writes beside a state file."""
+    """What Spark writes next to a state file."""
 
     algorithm: str
     value: int
@@ -32,26 +40,59 @@ class _Checksum(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class CheckedFiles:
-    """Reads files; `beside` are the names of the checksum files there are."""
+    """Reads files; `checksums` are the names of the checksum files there are."""
 
     store: ObjectStore
-    beside: Collection[str]
+    checksums: Collection[str]
 
     async def read(self, name: str) -> bytes:
         """A file's bytes; raises RestoreError when it is missing, CorruptObjectError when it is
         not what its checksums say.
         """
         data = await self._get(name)
-        if sidecar(name) in self.beside:
+        if sidecar(name) in self.checksums:
             check_hadoop(data, await self._get(sidecar(name)), name)
         own = f"{name}.crc"
-        if own in self.beside:
+        if own in self.checksums:
             check_spark(data, await self.read(own), name)
         return data
 
     async def _get(self, name: str) -> bytes:
         try:
             return await self.store.get(name)
+        except ObjectNotFoundError as cause:
+            raise missing(name) from cause
+
+
+@dataclass(frozen=True, slots=True)
+class Changelogs:
+    """Reads the changelogs of one state store by version and id; None stands for a file."""
+
+    files: CheckedFiles
+    offload: Offload
+    directory: str
+    known: Mapping[Version, IndexEntry | None]
+
+    def where(self, version: Version) -> str:
+        """The name of a changelog as Spark sees it."""
+        return f"{STATE}{self.directory}/{version[0]}_{version[1]}.changelog"
+
+    async def read(self, version: Version) -> Changelog:
+        """A changelog, decoded.
+
+        Raises RestoreError when it is nowhere, and as `read_changelog`.
+        """
+        name = self.where(version)
+        if version not in self.known:
+            raise missing(name)
+        entry = self.known[version]
+        data = await (self.files.read(name) if entry is None else content_of(entry, self._block))
+        return await self.offload.run(read_changelog, data, name)
+
+    async def _block(self, piece: Piece) -> bytes:
+        name = SEGMENTS + piece.segment
+        try:
+            return await self.files.store.get(name, piece.offset, piece.length)
         except ObjectNotFoundError as cause:
             raise missing(name) from cause
 

@@ -12,7 +12,7 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.errors import TidelogError
 from tidelog.spark.format.changelog import UnreadableCodecError
-from tidelog.verify.findings import Check, finding_of
+from tidelog.verify.results import Check, finding_of
 
 FALL_BACK: Final = (
     "bring the object back from a backup; until then Spark has to fall back to an older snapshot"

@@ -1,114 +1,83 @@
-"""The work that a Spark checkpoint makes.
+"""The units of a Spark checkpoint: its state stores, and the commits and offsets of its batches.
 
-Invariant: a pure function of what was read and listed; every id that the commit of a retained
-batch names belongs to a state store that is checked, or a finding says that it is nowhere, or it
-lies below what Spark keeps.
+Invariant: a pure function of what was read and listed.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from tidelog.checkpoint.finding import Finding
+from tidelog.checkpoint.finding import UNREADABLE
+from tidelog.engines import Workspace
 from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, STATE, Checkpoint, sidecar
 from tidelog.spark.checkpoint.commits import Commit
 from tidelog.spark.checkpoint.locate import Located
 from tidelog.spark.format.index import IndexEntry
-from tidelog.verify.query.changelogs import Version
-from tidelog.verify.query.segments import FilesUnit, SparkSegmentUnit
+from tidelog.verify.query.files import CheckedFiles, Version
 from tidelog.verify.query.state_store import StateStoreUnit
-from tidelog.verify.query.structure import Homes, Listed, first_sight, homes_of, place_of
-from tidelog.verify.unit import Unit
+from tidelog.verify.query.structure import Homes, Listed, key_of
+from tidelog.verify.results import UnitResult, finding_of
 
 ROW_CHECKSUMS: Final = "rows carry checksums that only Spark can read"
 _ROW_CHECKSUM: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 
 
-@dataclass(frozen=True, slots=True)
-class QueryWork:
-    """What is to be read, and what is known without reading."""
+@dataclass(frozen=True)
+class StateStores:
+    """The state stores that the commits of the chosen batches name."""
 
-    units: list[Unit]
-    """Largest first."""
-    findings: list[Finding]
-    expired: frozenset[int]
-    """Batches that have lost state to Spark's own clean-up."""
+    checkpoint: Checkpoint
+    located: Located
+    listed: Listed
+    commits: Mapping[int, Commit]
+    homes: Homes
 
-
-def plan(
-    checkpoint: Checkpoint, located: Located, listed: Listed, chosen: Collection[int]
-) -> QueryWork:
-    """The work for the chosen batches."""
-    commits = {n: c for n, c in checkpoint.retained.items() if n in chosen}
-    homes = homes_of(checkpoint, located.known)
-    findings = list(first_sight(checkpoint, located, listed, homes, chosen))
-    units: list[Unit] = []
-    cleaned_up = _cleaned_up(located, listed, commits, homes)
-    units += _stores(checkpoint, located, listed, commits, homes, cleaned_up)
-    units += (
-        SparkSegmentUnit(name, checkpoint.segments[name])
-        for name in sorted(located.assessment.live_segments())
-    )
-    if commits:
-        units.append(_files(listed, commits))
-    units.sort(key=lambda unit: unit.weight, reverse=True)
-    return QueryWork(units, findings, frozenset(batch for batch, _ in cleaned_up))
-
-
-def _cleaned_up(
-    located: Located,
-    listed: Listed,
-    commits: Mapping[int, Commit],
-    homes: Homes,
-) -> set[tuple[int, str]]:
-    """Batches and state stores where the batch lies below all that Spark keeps of the store."""
-    named = (
-        (batch, each) for batch in listed.expirable & commits.keys() for each in commits[batch].ids
-    )
-    found = ((batch, homes.get(place_of(batch, each))) for batch, each in named)
-    stores = located.assessment.stores
-    return {
-        (batch, home)
-        for batch, home in found
-        if home is not None and batch + 1 < stores[home].floor
-    }
-
-
-def _stores(
-    checkpoint: Checkpoint,
-    located: Located,
-    listed: Listed,
-    commits: Mapping[int, Commit],
-    homes: Homes,
-    cleaned_up: Collection[tuple[int, str]],
-) -> Iterator[StateStoreUnit]:
-    wanted: dict[str, list[Version]] = defaultdict(list)
-    for batch, commit in commits.items():
-        for named in commit.ids:
-            home = homes.get(place_of(batch, named))
-            if home is not None and (batch, home) not in cleaned_up:
-                wanted[home].append((batch + 1, named.id))
-    changelogs: dict[str, dict[Version, IndexEntry | None]] = defaultdict(dict)
-    for name in checkpoint.changelogs:
-        changelogs[name.directory][name.version, name.id] = None
-    for name, entry in located.known.items():
-        changelogs[name.directory][name.version, name.id] = entry
-    snapshots: dict[str, list[Version]] = defaultdict(list)
-    for snapshot in checkpoint.snapshots:
-        if snapshot.id is not None:
-            snapshots[snapshot.directory].append((snapshot.version, snapshot.id))
-    sizes = _by_directory(listed.sizes, wanted)
-    checksums = str(listed.conf.get(_ROW_CHECKSUM)).lower() == "true"
-    for directory, versions in wanted.items():
-        yield StateStoreUnit(
-            directory=directory,
-            wanted=tuple(sorted(versions)),
-            changelogs=tuple(changelogs[directory].items()),
-            snapshots=tuple(snapshots[directory]),
-            sizes=tuple(sizes[directory]),
-            unfollowable=ROW_CHECKSUMS if checksums else None,
+    @cached_property
+    def cleaned_up(self) -> frozenset[tuple[int, str]]:
+        """Batches and state stores where the batch lies below all that Spark keeps of the store."""
+        stores = self.located.assessment.stores
+        return frozenset(
+            (batch, home)
+            for batch, home, _ in self._named()
+            if batch in self.listed.expirable and batch + 1 < stores[home].floor
         )
+
+    def units(self) -> Iterator[StateStoreUnit]:
+        """A unit per state store of which something is left."""
+        wanted: dict[str, list[Version]] = defaultdict(list)
+        for batch, home, id in self._named():
+            if (batch, home) not in self.cleaned_up:
+                wanted[home].append((batch + 1, id))
+        changelogs: dict[str, dict[Version, IndexEntry | None]] = defaultdict(dict)
+        for name in self.checkpoint.changelogs:
+            changelogs[name.directory][name.version, name.id] = None
+        for name, entry in self.located.known.items():
+            changelogs[name.directory][name.version, name.id] = entry
+        snapshots: dict[str, list[Version]] = defaultdict(list)
+        for snapshot in self.checkpoint.snapshots:
+            if snapshot.id is not None:
+                snapshots[snapshot.directory].append((snapshot.version, snapshot.id))
+        sizes = _by_directory(self.listed.sizes, wanted)
+        checksums = str(self.listed.conf.get(_ROW_CHECKSUM)).lower() == "true"
+        for directory, versions in wanted.items():
+            yield StateStoreUnit(
+                directory=directory,
+                wanted=tuple(sorted(versions)),
+                changelogs=tuple(changelogs[directory].items()),
+                snapshots=tuple(snapshots[directory]),
+                sizes=tuple(sizes[directory]),
+                unfollowable=ROW_CHECKSUMS if checksums else None,
+            )
+
+    def _named(self) -> Iterator[tuple[int, str, str]]:
+        """Batch, directory and id of every version that commits name and that has a home."""
+        for batch, commit in self.commits.items():
+            for named in commit.ids:
+                home = self.homes.get(key_of(batch, named))
+                if home is not None:
+                    yield batch, home, named.id
 
 
 def _by_directory(
@@ -123,8 +92,35 @@ def _by_directory(
     return found
 
 
-def _files(listed: Listed, commits: Mapping[int, Commit]) -> FilesUnit:
+@dataclass(frozen=True, slots=True)
+class FilesUnit:
+    """Commits and offsets of retained batches."""
+
+    files: tuple[tuple[str, int], ...]
+    """Names, and the batch that each belongs to."""
+    checksums: frozenset[str]
+    """The checksum files there are."""
+
+    @property
+    def weight(self) -> int:
+        """About a kilobyte each."""
+        return len(self.files) << 10
+
+    async def run(self, workspace: Workspace) -> UnitResult:
+        """Read all these files; raises errors that are no finding."""
+        reader = CheckedFiles(workspace.store, self.checksums)
+        findings = []
+        for name, batch in self.files:
+            try:
+                await reader.read(name)
+            except UNREADABLE as error:
+                findings.append(finding_of(error, [name], unusable=(batch,)))
+        return UnitResult(findings=tuple(findings))
+
+
+def files_unit(listed: Listed, commits: Iterable[int]) -> FilesUnit:
+    """The commits and offsets of these batches, as far as there are some."""
     names = ((f"{folder}{batch}", batch) for batch in commits for folder in (COMMITS, OFFSETS))
     there = [(name, batch) for name, batch in names if name in listed.sizes]
-    beside = {sidecar(name) for name, _ in there}
-    return FilesUnit(tuple(there), frozenset(beside & listed.sizes.keys()))
+    checksums = {sidecar(name) for name, _ in there}
+    return FilesUnit(tuple(there), frozenset(checksums & listed.sizes.keys()))

@@ -24,12 +24,12 @@ from tidelog.spark.checkpoint.commits import NamedId
 from tidelog.spark.checkpoint.locate import Located
 from tidelog.spark.format.damage import BRING_BACK
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP, roll_up_name
-from tidelog.verify.findings import Check, finding_of
+from tidelog.verify.results import Check, finding_of
 
-Place = tuple[int, int, int, str]
+VersionKey = tuple[int, int, int, str]
 """Operator, partition, version and id."""
 
-Homes = Mapping[Place, str]
+Homes = Mapping[VersionKey, str]
 """Directories of state stores, such as `0/3`, by the versions they have."""
 
 
@@ -49,7 +49,7 @@ class Listed:
 
 def homes_of(checkpoint: Checkpoint, known: Entries) -> Homes:
     """All versions of which something is stored; `known` are the changelogs in the log."""
-    homes: dict[Place, str] = {}
+    homes: dict[VersionKey, str] = {}
     for name in (*known, *checkpoint.changelogs):
         homes[name.operator, name.partition, name.version, name.id] = name.directory
     for snapshot in checkpoint.snapshots:
@@ -58,7 +58,7 @@ def homes_of(checkpoint: Checkpoint, known: Entries) -> Homes:
     return homes
 
 
-def place_of(batch: int, named: NamedId) -> Place:
+def key_of(batch: int, named: NamedId) -> VersionKey:
     """Where the commit of a batch says that a version is."""
     return named.operator, named.partition, batch + 1, named.id
 
@@ -85,8 +85,8 @@ def _damaged(checkpoint: Checkpoint, chosen: Collection[int]) -> Iterator[Findin
         batch = int(name.removeprefix(COMMITS)) if name.startswith(COMMITS) else None
         # Of a commit that is no longer retained, or can be read itself, the index alone is lost.
         if batch is not None and batch in chosen and batch not in checkpoint.commits:
-            told = None if error.action == BRING_BACK else error.action
-            yield replace(finding_of(error, [name], unusable=(batch,)), action=told)
+            action = None if error.action == BRING_BACK else error.action
+            yield replace(finding_of(error, [name], unusable=(batch,)), action=action)
         else:
             yield replace(finding_of(error, [name]), action=_REBUILD)
 
@@ -125,10 +125,10 @@ def _absent(name: str, batch: int) -> Finding:
 
 def _index(checkpoint: Checkpoint, located: Located) -> Iterator[Finding]:
     """Live changelogs that no index names: found by the footers of segments, which is slow."""
-    told = checkpoint.indexed
+    named = checkpoint.indexed
     found: dict[str, int] = defaultdict(int)
     for entry in located.assessment.live:
-        if entry.name not in told:
+        if entry.name not in named:
             found[_index_of(entry.name.version - 1, checkpoint)] += 1
     for name, count in sorted(found.items()):
         if name not in checkpoint.damaged:
@@ -146,7 +146,7 @@ def _index_of(batch: int, checkpoint: Checkpoint) -> str:
 def _nowhere(checkpoint: Checkpoint, homes: Homes, chosen: Collection[int]) -> Iterator[Finding]:
     for batch, commit in checkpoint.commits.items():
         for named in commit.ids if batch in chosen else ():
-            if place_of(batch, named) not in homes:
+            if key_of(batch, named) not in homes:
                 partition = f"{named.operator}/{named.partition}"
                 yield Finding(
                     Check.LOST,

@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.errors import TidelogError
 from tidelog.spark.format.changelog import LineageItem
-from tidelog.verify.query.changelogs import Version
+from tidelog.verify.query.files import Version
 
 ONLY_ONE: Final = "only one snapshot"
 INTERRUPTED: Final = "what lies between the snapshot before and this one is not all there"

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.cost.measured.facts import (
     BlockFacts,
-    Held,
     History,
     Point,
     Snapshot,
+    SubtaskLog,
     Tally,
 )
 from tidelog.ids import SubtaskId
@@ -43,7 +43,7 @@ def blocks(snapshots: Iterable[Snapshot]) -> BlockFacts:
     for each in snapshots:
         point = each.points[WHO]
         changes = point.seqno - point.upto
-        held[Held(each.slot, *WHO)] = Tally(1, changes, 2 * point.log_bytes, point.log_bytes)
+        held[SubtaskLog(each.slot, *WHO)] = Tally(1, changes, 2 * point.log_bytes, point.log_bytes)
     most = max(held.values(), key=lambda tally: tally.changes)
     return BlockFacts(held, {WHO: most})
 

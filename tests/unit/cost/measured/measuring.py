@@ -4,22 +4,17 @@ import asyncio
 from collections.abc import Mapping
 
 from tests.support.jobs import store_of
-from tidelog.cost.measured.analysis import Question, measure
-from tidelog.cost.measured.local import LocalEngine
+from tests.unit.verify.stores import engine_on
+from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.report import OperatorReport, Report
 from tidelog.cost.measured.windows import Span
 from tidelog.storage.port import ObjectStore
 
 
-def question(span: Span | None = None) -> Question:
-    """What a user asks without options, or with those for windows."""
-    return Question(span=span)
-
-
 def measured(objects: Mapping[str, bytes] | ObjectStore, span: Span | None = None) -> Report:
     """The report on a store with these objects."""
     store = store_of(objects) if isinstance(objects, Mapping) else objects
-    return asyncio.run(measure(store, LocalEngine(store), question(span)))
+    return asyncio.run(measure(store, engine_on(store), span))
 
 
 def operator(report: Report, id: str) -> OperatorReport:

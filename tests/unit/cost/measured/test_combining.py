@@ -10,9 +10,9 @@ from tests.support.jobs import config, run, run_until_break, word_count
 from tests.unit.cost.measured.facts import WHO, snapshot
 from tests.unit.cost.measured.jobs import AGGREGATED_PER_S, KEYS, TICK_S, aggregated
 from tests.unit.cost.measured.measuring import measured
-from tidelog.cost.measured.combining import combine_of
 from tidelog.cost.measured.facts import Snapshot
 from tidelog.cost.measured.history import read_history
+from tidelog.cost.measured.operators import combine_of
 from tidelog.cost.model.workload import expected_distinct
 from tidelog.storage.memory import MemoryStore
 
@@ -36,7 +36,7 @@ def test_only_what_lies_between_checkpoints_counts() -> None:
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        ([[counted(1, 10, 0), counted(2, 20, 0)]], "an older release wrote them. Next: pass"),
+        ([[counted(1, 10, 0), counted(2, 20, 0)]], "an older release wrote them. Next: "),
         ([[counted(1, 10, 5), counted(2, 10, 5)]], "nothing was changed"),
         ([[counted(1, 10, 5)]], "expected two checkpoints in a row"),
         ([], "expected two checkpoints in a row"),

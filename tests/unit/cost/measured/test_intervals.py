@@ -31,7 +31,7 @@ def test_a_materialization_before_the_first_checkpoint_has_no_date() -> None:
 
 def test_the_interval_before_the_first_and_after_the_last_materialization_are_left_out() -> None:
     history = steady(35, 10)
-    found = intervals(WHO, points_of(history, WHO), blocks(history).held)
+    found = intervals(WHO, points_of(history, WHO), blocks(history).by_log)
     assert [(each.start_ms, each.end_ms) for each in found] == [
         (10_000, 20_000),
         (20_000, 30_000),
@@ -46,7 +46,7 @@ def test_the_interval_before_the_first_and_after_the_last_materialization_are_le
 
 def test_one_materialization_makes_no_interval() -> None:
     history = steady(15, 10)
-    assert intervals(WHO, points_of(history, WHO), blocks(history).held) == []
+    assert intervals(WHO, points_of(history, WHO), blocks(history).by_log) == []
 
 
 def test_a_pause_without_changes_belongs_to_the_interval_in_which_it_lies() -> None:
@@ -55,7 +55,7 @@ def test_a_pause_without_changes_belongs_to_the_interval_in_which_it_lies() -> N
     history = [
         snapshot(at, at, *figures) for at, figures in enumerate(zip(seqnos, uptos, strict=True))
     ]
-    (found,) = intervals(WHO, points_of(history, WHO), blocks(history).held)
+    (found,) = intervals(WHO, points_of(history, WHO), blocks(history).by_log)
     assert (found.start_ms, found.end_ms, found.changes) == (1_000, 5_000, 20)
 
 
@@ -106,7 +106,7 @@ def test_intervals_follow_each_other_within_their_stretch(
     figures: list[tuple[float, int, int]],
 ) -> None:
     history = [snapshot(slot, *each) for slot, each in enumerate(figures)]
-    found = intervals(WHO, points_of(history, WHO), blocks(history).held)
+    found = intervals(WHO, points_of(history, WHO), blocks(history).by_log)
     assert len(found) <= max(0, len({upto for _, _, upto in figures}) - 1)
     for each in found:
         assert history[0].created_ms <= each.start_ms < each.end_ms <= history[-1].created_ms

@@ -2,25 +2,27 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.support.damage import last_segment
-from tests.support.jobs import contents, every_kind, filled, store_of, word_count
+from tests.support.jobs import contents, every_kind, filled, store_of, virtual_effects, word_count
 from tests.support.jobs import run as run_words
 from tests.unit.cost.measured.facts import WHO, blocks, history, snapshot, steady
 from tests.unit.cost.measured.jobs import aggregate, aggregated, run, windowed
-from tests.unit.cost.measured.measuring import measured, operator, question
-from tidelog.checkpoint.manifest import Checkpoint
+from tests.unit.cost.measured.measuring import measured, operator
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.concurrency import Progress
 from tidelog.cost.measured.analysis import log_usage, measure
 from tidelog.cost.measured.facts import BlockFacts, Stored
+from tidelog.cost.measured.history import read_history
 from tidelog.cost.measured.intervals import contiguous_runs
-from tidelog.cost.measured.local import LocalEngine
 from tidelog.cost.measured.operators import report_operators
+from tidelog.cost.measured.report import Report
 from tidelog.cost.measured.windows import Span
-from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, RestoreError
+from tidelog.engines import LocalEngine, WorkerConfig
+from tidelog.errors import CorruptObjectError, RestoreError
 from tidelog.ids import Slot
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -106,36 +108,43 @@ def test_a_missing_segment_is_damage_not_a_smaller_log() -> None:
         measured(objects)
 
 
-class Dropping:
-    """The engine of this process, while the job drops its oldest checkpoints."""
+class Dropping(LocalEngine):
+    """The engine of this process, while the job drops its oldest checkpoints and their log."""
 
-    name = "local"
+    gone: ClassVar[list[str]] = []
 
-    def __init__(self, store: MemoryStore, slots: list[Slot]) -> None:
-        self.store = store
-        self.slots = slots
-        self.changes = LocalEngine(store).changes
-
-    async def blocks(self, checkpoints: list[Checkpoint], progress: Progress) -> BlockFacts:
-        gone = [each for each in checkpoints if each.slot in self.slots]
-        left = [each for each in checkpoints if each.slot not in self.slots]
-        for each in gone:
-            await self.store.delete(object_names.checkpoint(each.slot))
-        return await LocalEngine(self.store).blocks(left, progress)
+    async def run(self, units: Any, progress: Progress) -> list[Any]:
+        for name in self.gone:
+            await self.store.delete(name)
+        return await super().run(units, progress)
 
 
 def test_checkpoints_that_are_dropped_meanwhile_are_left_out() -> None:
-    objects = aggregated()
-    slots = sorted(slot for name in objects if (slot := object_names.slot_of(name)))
-    store = store_of(objects)
-    report = asyncio.run(measure(store, Dropping(store, slots[:5]), question()))  # type: ignore[arg-type]
-    assert report.checkpoints == len(slots) - 5
-    assert report.first_slot == slots[5]
-    assert "left out: 5 checkpoints" in report.notes[0]
-    assert operator(report, "sum").compared == 2
-    store = store_of(objects)
+    store = store_of(aggregated())
+    _, checkpoints = asyncio.run(read_history(store))
+    log = {
+        each.slot: {part.segment for _, state in each.subtasks() for part in state.log}
+        for each in checkpoints
+    }
+    newest = log[checkpoints[-1].slot]
+    left = [slot for slot, segments in log.items() if segments <= newest]
+    dropped = set(log) - set(left)
+    assert dropped and len(left) > 1
+
+    def measured_while_dropping(*slots: int) -> Report:
+        store = store_of(aggregated())
+        engine = Dropping(store, virtual_effects(), WorkerConfig(store.url))
+        Dropping.gone = [object_names.checkpoint(Slot(slot)) for slot in slots]
+        Dropping.gone += {name for slot in slots for name in log[Slot(slot)]} - (
+            newest if checkpoints[-1].slot not in slots else set()
+        )
+        return asyncio.run(measure(store, engine))
+
+    report = measured_while_dropping(*dropped)
+    assert (report.checkpoints, report.first_slot) == (len(left), left[0])
+    assert f"left out: {len(dropped)} checkpoints" in report.notes[0]
     with pytest.raises(RestoreError, match="retain"):
-        asyncio.run(measure(store, Dropping(store, slots), question()))  # type: ignore[arg-type]
+        measured_while_dropping(*log)
 
 
 def test_windows_that_a_processor_keeps_need_the_options() -> None:
@@ -180,10 +189,3 @@ def test_space_amplification_is_what_is_stored_over_the_newest_tables() -> None:
     assert report.stored_bytes == stored
     assert report.space_amplification == stored / report.table_bytes
     assert report.table_bytes > 0
-
-
-def test_a_query_of_spark_and_an_empty_place_are_refused() -> None:
-    with pytest.raises(ConfigError, match="has no materializations"):
-        measured({"commits/0": b"v1\n{}"})
-    with pytest.raises(ObjectNotFoundError, match="Next: check the URL"):
-        measured({})

@@ -3,10 +3,8 @@
 import struct
 from typing import Any
 
-import pytest
 import zstandard
 
-from tests.unit.spark import synthetic
 from tests.unit.spark.synthetic import Synthetic
 from tidelog.spark.format.names import ChangelogName
 
@@ -33,11 +31,6 @@ def content_of(name: ChangelogName) -> bytes:
         body += bytes([_CODES[op]]) + struct.pack(">i", len(key)) + key
         body += struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
     return zstandard.compress(body + b"\0")
-
-
-@pytest.fixture(autouse=True)
-def real_changelogs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synthetic, "content_of", content_of)
 
 
 def expected(made: Synthetic) -> list[Row]:

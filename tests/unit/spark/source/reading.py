@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tidelog.spark.source.filters import Filter
 from tidelog.spark.source.frames import schema
 from tidelog.spark.source.options import read_options
 from tidelog.spark.source.parts import Part, Request, Task, connected
@@ -23,7 +22,7 @@ def request(location: Path | str, **options: object) -> Request:
     """What a load with these options asks for."""
     given = {name: str(value) for name, value in options.items()}
     read = read_options({"path": str(location), **given})
-    return Request(read, chosen(read.view, read.columns, decode=read.decode), read.filter)
+    return Request(read, chosen(read.view, read.columns, decode=read.decode))
 
 
 def planned(asked: Request) -> list[Part]:
@@ -53,12 +52,6 @@ def rows_of(asked: Request, parts: Iterable[Part]) -> list[Row]:
 def read(location: Path | str, **options: object) -> list[Row]:
     """All rows of a load."""
     asked = request(location, **options)
-    return rows_of(asked, planned(asked))
-
-
-def narrowed(asked: Request, wanted: Filter) -> list[Row]:
-    """The rows of a request when filters have narrowed it."""
-    asked = Request(asked.options, asked.columns, wanted)
     return rows_of(asked, planned(asked))
 
 

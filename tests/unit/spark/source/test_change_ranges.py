@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 
-from tests.support.damage import checkpoint_in
-from tests.support.jobs import filled
 from tidelog.changelog.block import seal
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import LogRange
@@ -71,15 +68,3 @@ def test_changes_after_the_barrier_are_no_part_of_the_checkpoint() -> None:
 def test_a_log_that_lacks_changes_is_damage(log: tuple[LogRange, ...]) -> None:
     with pytest.raises(CorruptObjectError, match=r"00000003.*count-0.*expected changes 0 to 8"):
         ranges(0, 9, log)
-
-
-def test_real_checkpoints_have_all_their_changes() -> None:
-    for slot in (7, 8, 9):
-        checkpoint = checkpoint_in(filled(), slot)
-        for operator, state in checkpoint.subtasks():
-            found = list(ranges_of(checkpoint, operator, state))
-            assert sum(one.end - one.start for one in found) == state.seqno - state.upto
-            torn = msgspec.structs.replace(state, log=())
-            if found and not state.inline:
-                with pytest.raises(CorruptObjectError):
-                    list(ranges_of(checkpoint, operator, torn))

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -67,16 +66,6 @@ def test_an_empty_plan_is_a_partition_without_rows(tmp_path: Path) -> None:
     reader = made.reader(struct(made))
     (partition,) = reader.partitions()
     assert list(reader.read(partition)) == []
-
-
-def test_a_reader_takes_filters_only_if_it_is_told_to(tmp_path: Path) -> None:
-    location = lay_out(tmp_path, filled())
-    plain, narrowing = (
-        source(location, pushdown=flag).reader(struct(source(location)))
-        for flag in ("false", "true")
-    )
-    assert plain.pushFilters.__func__ is DataSourceReader.pushFilters
-    assert narrowing.pushFilters.__func__ is not DataSourceReader.pushFilters
 
 
 def test_a_stream_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ from pyspark.sql.datasource import InputPartition
 from tests.support.cli import lay_out
 from tests.support.damage import damaged, flipped
 from tests.support.jobs import filled, store_of
-from tests.unit.spark import synthetic
 from tests.unit.spark.source.changelogs import content_of
 from tests.unit.spark.source.reading import planned, request
 from tests.unit.spark.synthetic import Synthetic
 from tests.unit.verify.stores import needed_by, small
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.spark.source.datasource import read_part
-from tidelog.spark.source.job import objects as job_objects
+from tidelog.spark.source.job.listings import plan_objects
 from tidelog.spark.source.parts import Listing, Request
 from tidelog.storage.memory import MemoryStore
 
@@ -45,21 +44,19 @@ def test_a_checkpoint_dropped_since_the_plan_says_so(
     assert "load again" in (raised.value.action or "") and "--retain" in str(raised.value)
 
 
-def test_a_batch_dropped_since_the_plan_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(synthetic, "content_of", content_of)
-    location = lay_out(tmp_path, Synthetic(operators=1).stock(1).virtual(2).objects)
+def test_a_batch_dropped_since_the_plan_says_so(tmp_path: Path) -> None:
+    objects = Synthetic(content=content_of).stock(1).virtual(2).objects
+    location = lay_out(tmp_path, objects)
     for gone in ("**/*.seg", "**/*.changelog"):
         names = [str(path.relative_to(location)) for path in location.glob(gone)]
         assert names
         with pytest.raises(RestoreError, match="has dropped it since") as raised:
             read_after(location, request(location, view="changes"), *names)
         assert "minBatchesToRetain" in str(raised.value)
-        lay_out(location, Synthetic(operators=1).stock(1).virtual(2).objects)
+        lay_out(location, objects)
 
 
-def test_damage_is_told_as_damage(tmp_path: Path) -> None:
+def test_damage_is_reported_as_damage(tmp_path: Path) -> None:
     segments = [name for name in filled() if name.startswith("segments/")]
     objects = filled()
     for name in segments:
@@ -98,6 +95,6 @@ def test_a_descriptor_that_a_retained_checkpoint_lacks_is_an_error(tmp_path: Pat
 async def listed(store: MemoryStore, location: Path, *, fill: bool = True) -> list[dict]:  # type: ignore[type-arg]
     for name, data in small().items() if fill else ():
         await store.put(name, data)
-    (part,) = await job_objects.plan(store, request(location, view="objects"))
+    (part,) = await plan_objects(store, request(location, view="objects"))
     assert isinstance(part, Listing)
     return await part.rows(store)

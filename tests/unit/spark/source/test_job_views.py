@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.cli import lay_out, tidelog
 from tests.support.damage import (
-    a_table_file,
     checkpoint_in,
     damaged,
     flipped,
@@ -32,6 +31,7 @@ from tests.support.jobs import (
     word_count,
 )
 from tests.unit.spark.source.reading import Row, bag, planned, read, request
+from tests.unit.verify.stores import needed_by
 from tidelog.catalog.inventory import read_slots
 from tidelog.catalog.sweep import plan_sweep
 from tidelog.changelog.segment import read_footer
@@ -39,7 +39,6 @@ from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
-from tidelog.spark.source.job.objects import kind_of
 from tidelog.spark.source.parts import Task
 from tidelog.spark.source.planning import bundled
 from tidelog.storage import object_names
@@ -92,23 +91,17 @@ def without(rows: Iterable[Mapping[str, Any]], *names: str) -> Counter[str]:
 
 
 def test_checkpoints_are_what_the_command_lists(store: Path) -> None:
-    (listed,) = printed_document("checkpoints", "list", store)
+    listed = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["slots"]
     found = read(store, view="checkpoints")
     same = ["slot", "kind", "generation", "checkpoint_id", "job", "final", "manifest_bytes"]
     same += ["log_bytes", "materialized_bytes", "inline_bytes"]
-    assert bag(found, same) == bag(listed["slots"], same)
-    created = {row["slot"]: row["created_ms"] for row in listed["slots"]}
+    assert bag(found, same) == bag(listed, same)
+    created = {row["slot"]: row["created_ms"] for row in listed}
     assert {row["slot"]: row["created"].timestamp() * 1000 for row in found} == created
     checkpoint = checkpoint_in(filled(), 9)
     (newest,) = read(store, view="checkpoints", slot=9)
     assert newest["operators"] == len(checkpoint.operators)
     assert newest["subtasks"] == len(list(checkpoint.subtasks()))
-
-
-def printed_document(*arguments: str | Path) -> list[dict[str, Any]]:
-    result = tidelog(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return [json.loads(result.stdout)]
 
 
 def test_a_slot_that_cannot_be_read_is_a_row_that_says_so(tmp_path: Path) -> None:
@@ -119,22 +112,15 @@ def test_a_slot_that_cannot_be_read_is_a_row_that_says_so(tmp_path: Path) -> Non
     assert rows[9]["kind"] == "checkpoint" and rows[9]["error"] is None
 
 
-def test_objects_are_all_that_is_stored(store: Path) -> None:
+def test_objects_are_all_that_is_stored_with_the_checkpoints_that_need_it(store: Path) -> None:
     found = {row["name"]: row for row in read(store, view="objects")}
     assert {name: row["bytes"] for name, row in found.items()} == {
         name: len(data) for name, data in filled().items()
     }
-    assert Counter(row["kind"] for row in found.values()) == Counter(map(kind_of, filled()))
     assert {"slot", "segment", "table", "materialization"} <= {r["kind"] for r in found.values()}
-
-
-def test_an_object_names_the_checkpoints_that_need_it(store: Path) -> None:
-    found = {row["name"]: row["referenced_by"] for row in read(store, view="objects")}
-    for slot in CHECKPOINTS:
-        for _, state in checkpoint_in(filled(), slot).subtasks():
-            for part in state.log:
-                assert slot in found[part.segment]
-    assert 9 in found[a_table_file(filled(), 9)]
+    for name, row in found.items():
+        if row["kind"] != "slot":
+            assert set(row["referenced_by"]) == needed_by(filled(), name)
 
 
 def test_orphans_are_what_a_sweep_would_delete(tmp_path: Path) -> None:
@@ -205,9 +191,8 @@ def test_without_what_headers_say_only_footers_are_read(store: Path, tmp_path: P
 
 
 def test_a_block_names_the_checkpoints_that_need_it(store: Path) -> None:
-    found = read(store, view="blocks")
     created = {slot: checkpoint_in(filled(), slot).created_ms for slot in CHECKPOINTS}
-    for row in found:
+    for row in read(store, view="blocks"):
         expected = [
             slot
             for slot in CHECKPOINTS
@@ -233,17 +218,15 @@ def test_blocks_within_manifests_are_blocks_too(inline_store: Path) -> None:
         assert row["offset"] is None
 
 
-@pytest.mark.parametrize("slot", CHECKPOINTS)
-def test_changes_are_what_the_log_command_prints(store: Path, slot: int) -> None:
-    found = read(store, view="changes", slot=slot, decode="true")
-    log = printed("log", store, "--slot", str(slot))
-    assert {line["encoding"] for line in log} == {"decoded"}
-    assert found
-    rows = [
-        {**decoded(row), "slot": row["slot"], "seqno": row["seqno"], "op": row["op"]}
-        for row in found
-    ]
-    assert bag(rows) == without(log, "encoding")
+def test_changes_are_what_the_log_command_prints(store: Path) -> None:
+    for slot in CHECKPOINTS:
+        found = read(store, view="changes", slot=slot, decode="true")
+        log = printed("log", store, "--slot", str(slot))
+        assert found and {line["encoding"] for line in log} == {"decoded"}
+        rows = [
+            decoded(row) | {name: row[name] for name in ("slot", "seqno", "op")} for row in found
+        ]
+        assert bag(rows) == without(log, "encoding")
 
 
 def test_changes_within_manifests_are_changes_too(inline_store: Path) -> None:
@@ -267,23 +250,16 @@ def test_a_delete_is_a_change_without_a_value(tmp_path: Path) -> None:
     assert bag(deletes, ["seqno", "subtask"]) == bag(log, ["seqno", "subtask"])
 
 
-@pytest.mark.parametrize("slot", CHECKPOINTS)
-def test_state_is_what_a_restore_writes(store: Path, slot: int, tmp_path: Path) -> None:
-    to = tmp_path / "state"
-    command = ("restore", store, "--to", to, "--format", "jsonl", "--slot", str(slot))
-    assert tidelog(*command).exit_code == 0
-    lines = [json.loads(line) for file in to.iterdir() for line in file.read_text().splitlines()]
-    rows = read(store, view="state", slot=slot, decode="true")
-    assert rows and {row["slot"] for row in rows} == {slot}
-    assert bag(map(decoded, rows)) == without(lines, "encoding")
-
-
-def test_state_of_memory_tables_is_read_as_well(inline_store: Path, tmp_path: Path) -> None:
-    to = tmp_path / "state"
-    assert tidelog("restore", inline_store, "--to", to, "--format", "jsonl").exit_code == 0
-    lines = [json.loads(line) for file in to.iterdir() for line in file.read_text().splitlines()]
-    rows = read(inline_store, view="state", decode="true")
-    assert bag(map(decoded, rows)) == without(lines, "encoding")
+def test_state_is_what_a_restore_writes(store: Path, inline_store: Path, tmp_path: Path) -> None:
+    """Of tables of RocksDB, and of tables in memory."""
+    for number, (location, slot) in enumerate([(store, 7), (store, 9), (inline_store, "latest")]):
+        to = tmp_path / str(number)
+        command = ("restore", location, "--to", to, "--format", "jsonl", "--slot", str(slot))
+        assert tidelog(*command).exit_code == 0
+        files = [file.read_text() for file in to.iterdir()]
+        lines = [json.loads(line) for text in files for line in text.splitlines()]
+        rows = read(location, view="state", slot=slot, decode="true")
+        assert rows and bag(map(decoded, rows)) == without(lines, "encoding")
 
 
 def test_the_raw_key_and_value_are_the_stored_bytes(store: Path) -> None:
@@ -379,8 +355,6 @@ def test_a_slot_that_is_not_there_is_an_error(store: Path) -> None:
 def test_a_location_without_checkpoints_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ObjectNotFoundError, match="expected checkpoints/ of a tidelog job"):
         read(tmp_path, view="checkpoints")
-    with pytest.raises(ObjectNotFoundError, match="option layout is query"):
-        read(lay_out(tmp_path, filled()), view="checkpoints", layout="query")
 
 
 @pytest.mark.parametrize("damage", [flipped, truncated, missing])

@@ -15,7 +15,7 @@ def options(**given: str) -> Options:
 
 def test_without_options_the_log_of_the_newest_checkpoint_is_read() -> None:
     found = options()
-    assert (found.view.name, found.slots, found.layout) == ("changes", "latest", None)
+    assert (found.view.name, found.slots) == ("changes", "latest")
     assert found.partition_bytes == "auto"
 
 
@@ -64,7 +64,6 @@ def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
         ({"subtask": "a"}, "option subtask .*expected numbers such as"),
         ({"view": "state", "seqno": "3"}, "option seqno .*expected its use with view changes"),
         ({"view": "objects", "operator": "a"}, "option operator .*view blocks or changes or state"),
-        ({"layout": "stock"}, "option layout .*expected auto, job or query"),
         ({"partitionBytes": "many"}, "option partitionBytes"),
         ({"decode": "yes"}, "option decode .*expected true or false"),
         ({"path": ""}, "location to load"),

@@ -4,7 +4,6 @@ Changelogs are of Spark's version 4, snapshots are RocksDB databases with their 
 them, and the model knows what every version of every state store holds.
 """
 
-import asyncio
 import io
 import json
 import shutil
@@ -19,19 +18,9 @@ import google_crc32c
 import zstandard
 from rocksdict import Checkpoint, Options, Rdict
 
-from tests.support.jobs import store_of, virtual_effects
-from tests.support.spark_segments import NewPiece, pack_pieces
-from tests.unit.spark.synthetic import RUN, commit_lines, offsets, roll_up_object
-from tidelog.changelog.segment import SegmentAuthor
-from tidelog.ids import Generation
+from tests.unit.spark.synthetic import RUN, Synthetic
 from tidelog.spark.format.changelog import Record, RecordKind
-from tidelog.spark.format.index import IndexDocument, IndexEntry, write_index
 from tidelog.spark.format.names import ChangelogName, segment_name
-from tidelog.storage.port import ObjectStore
-from tidelog.verify.engines import LocalEngine
-from tidelog.verify.query.verification import verify_query
-from tidelog.verify.report import Report
-from tidelog.verify.unit import Choice, WorkerConfig
 
 Rows = dict[bytes, bytes]
 
@@ -72,13 +61,19 @@ class SparkStore:
 
     work: Path
     directories: tuple[str, ...] = ("0/0", "0/1")
-    objects: dict[str, bytes] = field(default_factory=dict)
     models: dict[str, Rows] = field(default_factory=dict)
     versions: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     """Of every state store, in order."""
     lineage_from: dict[str, int] = field(default_factory=dict)
-    documents: dict[int, IndexDocument] = field(default_factory=dict)
-    attempt: str = "a"
+    changelogs: dict[ChangelogName, bytes] = field(default_factory=dict)
+    made: Synthetic = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.made = Synthetic(executors=1, content=self.changelogs.__getitem__)
+
+    @property
+    def objects(self) -> dict[str, bytes]:
+        return self.made.objects
 
     @property
     def next_batch(self) -> int:
@@ -99,47 +94,26 @@ class SparkStore:
 
     def batch(self, changes: Mapping[str, list[Record]], *, virtual: bool = True) -> None:
         """Commit a batch; with `virtual` its changelogs go to a segment, else to files."""
-        batch = self.next_batch
-        named = {}
+        batch, names = self.next_batch, []
         for directory, records in changes.items():
             versions = self.versions.setdefault(directory, [])
-            version = batch + 1, f"{self.attempt}{directory.replace('/', '.')}-{batch + 1}"
+            version = batch + 1, f"a{directory.replace('/', '.')}-{batch + 1}"
             since = self.lineage_from.get(directory, 0)
             lineage = [each for each in versions if each[0] >= since]
             name = ChangelogName.of(directory, *version)
             assert name is not None
-            named[name] = changelog(records, lineage)
+            names.append(name)
+            self.changelogs[name] = changelog(records, lineage)
             versions.append(version)
             self.models[directory] = applied(self.models.get(directory, {}), records)
-        self.objects[f"offsets/{batch}"] = offsets(batch)
-        line = b""
-        if virtual:
-            self.documents[batch] = self._segment(batch, named)
-            line = b"\n" + write_index(self.documents[batch]).encode()
-        else:
-            self.objects |= {f"state/{name.path}": data for name, data in named.items()}
-        self.objects[f"commits/{batch}"] = commit_lines(list(named)) + line
-        if batch % 10 == 9 and virtual:
-            self._roll_up(batch - 9)
-
-    def _segment(self, batch: int, named: Mapping[ChangelogName, bytes]) -> IndexDocument:
-        segment = segment_name(RUN, "driver", batch)
-        author = SegmentAuthor(Generation(1_700_000_000_000), f"{RUN}-driver"[:16], batch)
-        pieces = [NewPiece(name, 0, 1, data) for name, data in named.items()]
-        data, places = pack_pieces(author, segment, pieces)
-        self.objects[f"_tidelog/segments/{segment}"] = data
-        entries = tuple(
-            IndexEntry(name, len(content), (place,))
-            for (name, content), place in zip(named.items(), places, strict=True)
-        )
-        return IndexDocument(batch, batch, {segment: len(data)}, entries)
-
-    def _roll_up(self, first: int) -> None:
-        documents = [self.documents[n] for n in range(first, first + 10) if n in self.documents]
-        entries = tuple(entry for document in documents for entry in document.entries)
-        segments = {n: size for document in documents for n, size in document.segments.items()}
-        document = IndexDocument(first, first + 9, segments, entries)
-        self.objects[roll_up_object(first)] = write_index(document).encode()
+        if not virtual:
+            self.objects.update({f"state/{name.path}": self.changelogs[name] for name in names})
+            self.made.commit(batch, names, None)
+            return
+        self.made.counter = batch - 1
+        self.made.commit(batch, names, self.made.write_segments(names))
+        if batch % 10 == 9:
+            self.made.roll_up(batch - 9)
 
     def snapshot(self, *directories: str, rows: Rows | None = None) -> "SparkStore":
         """Snapshots of the newest version; with `rows` they hold these instead."""
@@ -147,7 +121,7 @@ class SparkStore:
             version, id_ = self.versions[directory][-1]
             held = self.models[directory] if rows is None else rows
             name = f"state/{directory}/{version}_{id_}.zip"
-            self.objects |= snapshot_files(self.work, directory, name, held)
+            self.objects.update(snapshot_files(self.work, directory, name, held))
             self.lineage_from[directory] = version
         return self
 
@@ -165,13 +139,12 @@ class SparkStore:
         for version, id_ in self.versions[directory]:
             if version < below:
                 self.objects.pop(f"state/{directory}/{version}_{id_}.zip", None)
-                segment = segment_name(RUN, "driver", version - 1)
-                self.objects.pop(f"_tidelog/segments/{segment}", None)
-                document = self.documents[version - 1]
+                self.objects.pop(segment_of(version - 1), None)
+                document = self.made.documents[version - 1]
                 kept = [e for e in document.entries if e.name.directory != directory]
-                self.documents[version - 1] = replace(document, entries=tuple(kept))
+                self.made.documents[version - 1] = replace(document, entries=tuple(kept))
         for first in range(0, self.next_batch - 9, 10):
-            self._roll_up(first)
+            self.made.roll_up(first)
         return self
 
     def with_checksums(self) -> "SparkStore":
@@ -183,6 +156,11 @@ class SparkStore:
             folder, _, leaf = name.rpartition("/")
             self.objects[f"{folder}/.{leaf}.crc"] = hadoop_checksum(data)
         return self
+
+
+def segment_of(batch: int) -> str:
+    """The segment of a batch."""
+    return f"_tidelog/segments/{segment_name(RUN, '0', batch)}"
 
 
 def applied(rows: Rows, records: Iterable[Record]) -> Rows:
@@ -233,14 +211,3 @@ def spark_checksum(data: bytes) -> bytes:
 def hadoop_checksum(data: bytes) -> bytes:
     sums = [zlib.crc32(data[at : at + 512]) for at in range(0, len(data), 512)]
     return b"crc\0" + struct.pack(">I", 512) + b"".join(each.to_bytes(4, "big") for each in sums)
-
-
-def report_on(store: ObjectStore, chosen: Choice = "all") -> Report:
-    effects = virtual_effects()
-    engine = LocalEngine(store, effects, WorkerConfig(store.url), jobs=1)
-    return asyncio.run(verify_query(store, engine, chosen=chosen))
-
-
-def verified(objects: Mapping[str, bytes], chosen: Choice = "all") -> Report:
-    """The report on a checkpoint with these objects."""
-    return report_on(store_of(objects), chosen)

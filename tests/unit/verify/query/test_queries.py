@@ -1,13 +1,11 @@
 """Every retained batch of a Spark query is restored, and what breaks it is named."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.damage import damaged, flipped, missing, truncated
-from tests.support.jobs import virtual_effects
 from tests.unit.spark.synthetic import PROVIDER, roll_up_object
 from tests.unit.verify.query.spark_store import (
     SparkStore,
@@ -17,20 +15,17 @@ from tests.unit.verify.query.spark_store import (
     delete_range,
     merge,
     put,
+    segment_of,
     snapshot_files,
-    verified,
 )
-from tests.unit.verify.stores import verdicts
+from tests.unit.verify.stores import report_on, verdicts, verified, with_objects
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import STATE
 from tidelog.spark.format.changelog import Record
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo
-from tidelog.verify.engines import LocalEngine
 from tidelog.verify.fingerprint import fingerprint
-from tidelog.verify.query.verification import verify_query
 from tidelog.verify.report import Report
-from tidelog.verify.unit import WorkerConfig
 
 
 @pytest.fixture
@@ -93,7 +88,7 @@ def test_stores_of_a_join_are_told_apart(tmp_path: Path) -> None:
     report = verified(store.objects)
     assert report.passed
     assert {content.operator for content in report.checkpoints[-1].contents} == {"0", "1"}
-    segment = next(name for name in store.objects if "segments" in name and "00004" in name)
+    segment = segment_of(4)
     hurt = verified(damaged(store.objects, segment, missing))
     assert unusable(hurt) == {4}
     assert {p for problem in hurt.problems for p in problem.partitions} == set(sides)
@@ -104,7 +99,7 @@ def test_a_damaged_segment_costs_the_batches_up_to_the_next_snapshot(
     query: SparkStore, damage: Callable[[bytes], bytes | None]
 ) -> None:
     for batch in sorted(ALL):
-        name = f"_tidelog/segments/0a1b2c3d-driver-{batch:08d}.seg"
+        name = segment_of(batch)
         report = verified(damaged(query.objects, name, damage))
         assert not report.passed
         assert {problem.where for problem in report.problems} == {name}
@@ -137,7 +132,7 @@ def test_without_an_older_way_a_damaged_snapshot_costs_its_batches_and_is_all_th
 def test_changelogs_before_a_damaged_snapshot_may_be_cleaned_up(tmp_path: Path) -> None:
     store = SparkStore(tmp_path / "rocksdb").batches(4).snapshot().batches(2).purge(3)
     # Version 2 is deleted, while the index and the other segments still have versions 1 and 3.
-    del store.objects["_tidelog/segments/0a1b2c3d-driver-00000001.seg"]
+    del store.objects[segment_of(1)]
     sst = next(name for name in store.objects if "state/0/1/SSTs" in name)
     assert verified(store.objects).passed
     report = verified(damaged(store.objects, sst, flipped))
@@ -250,7 +245,7 @@ def test_state_that_only_spark_can_follow_is_said_to_be_so(tmp_path: Path) -> No
     appended = ("0/0", "it appends to values, which only Spark can follow", (1, 2, 3))
     assert appended in report.unchecked
     assert [c.rows for c in report.checkpoints[1:]] == [None, None, None]
-    segment = next(name for name in store.objects if "segments" in name and "00003" in name)
+    segment = segment_of(3)
     assert unusable(verified(damaged(store.objects, segment, flipped))) == {3}
 
 
@@ -326,7 +321,7 @@ def test_a_checkpoint_of_format_1_cannot_be_verified_and_says_so() -> None:
 
 
 def test_a_header_of_another_segment_is_found(query: SparkStore) -> None:
-    one, other = (f"_tidelog/segments/0a1b2c3d-driver-{n:08d}.seg" for n in (6, 7))
+    one, other = (segment_of(n) for n in (6, 7))
     swapped = {
         **query.objects,
         one: query.objects[other],
@@ -363,7 +358,7 @@ def test_a_chosen_batch_whose_snapshot_contradicts_what_came_before_is_doubtful(
 def test_damage_before_the_snapshot_of_a_chosen_batch_costs_only_the_comparison(
     query: SparkStore,
 ) -> None:
-    name = "_tidelog/segments/0a1b2c3d-driver-00000004.seg"
+    name = segment_of(4)
     report = verified(damaged(query.objects, name, missing), "latest")
     assert report.checkpoints[0].verdict == "sound"
     reason = "what lies between the snapshot before and this one is not all there"
@@ -372,7 +367,7 @@ def test_damage_before_the_snapshot_of_a_chosen_batch_costs_only_the_comparison(
 
 def test_one_batch_can_be_chosen(query: SparkStore) -> None:
     assert list(verdicts(verified(query.objects, "latest"))) == [7]
-    segment = "_tidelog/segments/0a1b2c3d-driver-00000007.seg"
+    segment = segment_of(7)
     assert verified(damaged(query.objects, segment, missing), 5).passed
     with pytest.raises(ObjectNotFoundError, match="one of 0 to 7"):
         verified(query.objects, 8)
@@ -383,84 +378,51 @@ def test_a_query_without_a_batch_is_an_error() -> None:
         verified({"offsets/0": b"v1\n{}\n1"})
 
 
-class Purging(MemoryStore):
-    """A query goes on and purges while it is verified."""
+class Losing(MemoryStore):
+    """Loses objects when the newest offsets are read, or with `listed` after state was listed."""
 
     gone: tuple[str, ...] = ()
+    listed = False
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         data = await super().get(name, start, length)
-        if name == "offsets/7":
-            for each in self.gone:
-                await self.delete(each)
+        if name == "offsets/7" and not self.listed:
+            await self._lose()
         return data
-
-
-def test_batches_that_are_purged_meanwhile_are_gone(query: SparkStore) -> None:
-    store, effects = Purging(), virtual_effects()
-    store.gone = (
-        *(f"offsets/{batch}" for batch in range(3)),
-        *(f"_tidelog/segments/0a1b2c3d-driver-{batch:08d}.seg" for batch in range(3)),
-    )
-
-    async def verify() -> Report:
-        for name, data in query.objects.items():
-            await store.put(name, data)
-        return await verify_query(store, LocalEngine(store, effects, WorkerConfig(store.url)))
-
-    report = asyncio.run(verify())
-    assert report.problems == () and report.passed
-    assert verdicts(report) == {n: "gone" if n < 3 else "sound" for n in ALL}
-
-
-def test_state_that_spark_cleans_up_meanwhile_is_gone(query: SparkStore) -> None:
-    """Its maintenance runs on while no batch comes."""
-    store, effects = Purging(), virtual_effects()
-    third = [name for name in query.objects if "/3_" in name or "/1_" in name]
-    store.gone = (
-        *third,
-        *(f"_tidelog/segments/0a1b2c3d-driver-{batch:08d}.seg" for batch in range(4)),
-    )
-
-    async def verify() -> Report:
-        for name, data in query.objects.items():
-            await store.put(name, data)
-        return await verify_query(store, LocalEngine(store, effects, WorkerConfig(store.url)))
-
-    report = asyncio.run(verify())
-    assert report.problems == () and report.passed
-    assert verdicts(report) == {n: "gone" if n < 5 else "sound" for n in ALL}
-
-
-class CleanedUp(MemoryStore):
-    """State of these names goes when the state was listed for the first time."""
-
-    gone: tuple[str, ...] = ()
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         async for info in super().list(prefix, start_after):
             yield info
-        if prefix == STATE:
-            for name in self.gone:
-                await self.delete(name)
-            self.gone = ()
+        if prefix == STATE and self.listed:
+            await self._lose()
+
+    async def _lose(self) -> None:
+        for name in self.gone:
+            await self.delete(name)
+        self.gone = ()
 
 
-def test_a_snapshot_that_spark_cleans_up_before_it_is_looked_for_is_no_damage(
-    query: SparkStore,
+@pytest.mark.parametrize(
+    ("patterns", "segments", "listed", "gone"),
+    [
+        (("offsets/0", "offsets/1", "offsets/2"), 3, False, 3),
+        (("/3_", "/1_"), 4, False, 5),
+        (("/6_",), 0, True, 0),
+    ],
+    ids=["purged", "cleaned up between two batches", "cleaned up before it is looked for"],
+)
+def test_what_spark_removes_meanwhile_is_gone_and_no_damage(
+    query: SparkStore, patterns: tuple[str, ...], segments: int, listed: bool, gone: int
 ) -> None:
-    store, effects = CleanedUp(), virtual_effects()
-    store.gone = tuple(name for name in query.objects if "/6_" in name)
-    assert store.gone
-
-    async def verify() -> Report:
-        for name, data in query.objects.items():
-            await store.put(name, data)
-        return await verify_query(store, LocalEngine(store, effects, WorkerConfig(store.url)))
-
-    report = asyncio.run(verify())
+    store = with_objects(Losing(), query.objects)
+    store.listed = listed
+    store.gone = (
+        *(name for name in query.objects if any(each in name for each in patterns)),
+        *(segment_of(batch) for batch in range(segments)),
+    )
+    report = report_on(store)
     assert report.problems == () and report.passed
-    assert set(verdicts(report).values()) == {"sound"}
+    assert verdicts(report) == {n: "gone" if n < gone else "sound" for n in ALL}
 
 
 def test_the_model_of_these_tests_is_that_of_spark() -> None:

@@ -18,8 +18,7 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState, StateInfo, Su
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
 from tidelog.spark.source import frames
-from tidelog.spark.source.job.checkpoints import chosen
-from tidelog.spark.source.job.rows import StoredRows
+from tidelog.spark.source.job.rows import StoredRows, chosen
 from tidelog.spark.source.parts import Part, Request, Task
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
@@ -37,7 +36,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     by_object: dict[str, list[ChangeRange]] = defaultdict(list)
     for checkpoint in await chosen(store, request):
         for operator, state in checkpoint.subtasks():
-            if not request.filter.accepts(operator=operator.id, subtask=state.index):
+            if not request.options.filter.accepts(operator=operator.id, subtask=state.index):
                 continue
             # All of the log is looked at, so that a missing part is noticed whatever is wanted.
             for each in ranges_of(checkpoint, operator, state):
@@ -77,9 +76,9 @@ def ranges_of(
         if first > at or at >= state.seqno:
             break
         end = min(last, state.seqno)
-        held = log.segment if isinstance(log, LogRange) else name
+        stored_in = log.segment if isinstance(log, LogRange) else name
         yield ChangeRange(
-            operator.id, state.index, operator.states, at, end, held, log, checkpoint.slot
+            operator.id, state.index, operator.states, at, end, stored_in, log, checkpoint.slot
         )
         at = end
     if at < state.seqno:
@@ -100,11 +99,11 @@ def _pieces(state: SubtaskState, what: str) -> list[tuple[SeqNo, SeqNo, LogRange
 
 
 def _is_wanted(change_range: ChangeRange, request: Request) -> bool:
-    if not any(request.filter.of("seqno").within(change_range.start, change_range.end)):
+    if not any(request.options.filter.of("seqno").within(change_range.start, change_range.end)):
         return False
     if isinstance(change_range.log, bytes):
         return True
-    groups = request.filter.of("key_group").within(
+    groups = request.options.filter.of("key_group").within(
         change_range.log.key_group_min, change_range.log.key_group_max + 1
     )
     return any(groups)
@@ -130,10 +129,10 @@ class LogPart:
         blocks = dict(zip(stored, read, strict=True))
         for change_range in self.ranges:
             log = change_range.log
-            held = (
+            own = (
                 [open_block(log, 0, change_range.object)] if isinstance(log, bytes) else blocks[log]
             )
-            wanted = (block for block in held if _has_wanted(task.request, change_range, block))
+            wanted = (block for block in own if _has_wanted(task.request, change_range, block))
             for run in _runs(wanted):
                 yield from _changes(task.request, change_range, run)
 
@@ -146,8 +145,10 @@ def _has_wanted(request: Request, change_range: ChangeRange, block: Block) -> bo
     start, end = max(change_range.start, block.first), min(change_range.end, block.end)
     if block.kind != BlockKind.CHANGES or start >= end:
         return False
-    groups = request.filter.of("key_group").within(block.key_group_min, block.key_group_max + 1)
-    return any(request.filter.of("seqno").within(start, end)) and any(groups)
+    groups = request.options.filter.of("key_group").within(
+        block.key_group_min, block.key_group_max + 1
+    )
+    return any(request.options.filter.of("seqno").within(start, end)) and any(groups)
 
 
 def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
@@ -171,12 +172,12 @@ def _changes(
     begin = run[0].first
     start, end = max(change_range.start, begin), min(change_range.end, run[-1].end)
     columns = record_batch(run)
-    for first, last in request.filter.of("seqno").within(start, end):
+    for first, last in request.options.filter.of("seqno").within(start, end):
         part = columns.slice(first - begin, last - first)
         batch = _batch(request, change_range, part, first)
-        if request.filter.narrows("key_group"):
+        if request.options.filter.narrows("key_group"):
             key_groups = part.column("key_group")
-            batch = frames.where(batch, key_groups, request.filter.of("key_group"))
+            batch = frames.where(batch, key_groups, request.options.filter.of("key_group"))
         if batch.num_rows:
             yield batch
 

@@ -1,7 +1,7 @@
-"""Rows of state as Arrow columns: what stands before a row's own key, and what it means.
+"""What views `changes` and `state` of a store share: the chosen checkpoints, and rows as columns.
 
-Invariant: no record is touched one by one, except by the decoded columns, which are only made when
-they are asked for.
+Invariants: an unreadable slot is an error, never left out; no record is touched one by one, except
+by the decoded columns, which are only made when they are asked for.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from tidelog.catalog.inventory import find_checkpoint, read_slots
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.changelog.columns import MAX_PAYLOAD_BYTES
-from tidelog.checkpoint.manifest import StateInfo
+from tidelog.checkpoint.manifest import Checkpoint, StateInfo
+from tidelog.errors import ObjectNotFoundError
+from tidelog.ids import Slot
 from tidelog.spark.source.frames import Arrays
+from tidelog.spark.source.parts import Request
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
+from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +29,29 @@ _TO_THE_END: Final = MAX_PAYLOAD_BYTES
 """No key is longer; without an end pyarrow (26.0) fails on arrays that are slices themselves."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+async def chosen(store: ObjectStore, request: Request) -> list[Checkpoint]:
+    """The checkpoints that option slot chose.
+
+    Raises as `find_checkpoint`, and ObjectNotFoundError when it chose none of those there are.
+    """
+    numbers = request.options.filter.of("slot")
+    if request.options.slots == "latest":
+        return [await find_checkpoint(store, None)]
+    if len(numbers.spans) == 1 and numbers.spans[0][0] == numbers.spans[0][1]:
+        return [await find_checkpoint(store, Slot(numbers.spans[0][0]))]
+    retained = (await read_slots(store)).all_checkpoints()
+    found = [each for each in retained if each.slot in numbers]
+    if not found:
+        slots = ", ".join(str(each.slot) for each in retained)
+        raise ObjectNotFoundError(
+            f"option slot, store {store.url}",
+            expected=f"slots of checkpoints, such as {slots or 'none yet'}",
+            found="none of them",
+            action="choose a checkpoint that `tidelog checkpoints list URL` shows",
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.errors import ConfigError
 from tidelog.spark.source import frames
-from tidelog.spark.source.job.checkpoints import chosen
-from tidelog.spark.source.job.rows import StoredRows
+from tidelog.spark.source.job.rows import StoredRows, chosen
 from tidelog.spark.source.parts import Part, Request, Task
 from tidelog.state.config import RestoreConfig
 from tidelog.state.restore.progress import RestoreProgress
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 _MIB: Final = 1 << 20
 _BOUNDS: Final = RestoreConfig(read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
-"""Less memory than a job takes: a table is scanned once, beside other tasks of an executor."""
+"""Less memory than a job takes: a table is scanned once, while an executor runs other tasks."""
 
 
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
@@ -39,14 +38,16 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
         StatePart(checkpoint.slot, operator, state)
         for checkpoint in await chosen(store, request)
         for operator, state in checkpoint.subtasks()
-        if request.filter.accepts(operator=operator.id, subtask=state.index)
+        if request.options.filter.accepts(operator=operator.id, subtask=state.index)
         and any(_spans(request, state))
     ]
 
 
 def _spans(request: Request, state: SubtaskState) -> Iterator[tuple[int, int]]:
     """The subtask's key groups that are wanted, as spans with their end excluded."""
-    return request.filter.of("key_group").within(state.first_key_group, state.last_key_group + 1)
+    return request.options.filter.of("key_group").within(
+        state.first_key_group, state.last_key_group + 1
+    )
 
 
 @dataclass(frozen=True, slots=True)

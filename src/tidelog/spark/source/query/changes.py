@@ -1,30 +1,41 @@
 """View `changes` of a query: the records of its changelogs, a part per segment.
 
-Invariants: a part yields every record of its changelogs once, in Spark's order; keys and values are
-the bytes that Spark handed to RocksDB. Spark's files are not columnar, so their records are decoded
-one by one.
+Invariants: only changelogs that a commit names are read, for only the commit says which attempt of
+a batch counts; a retained batch has all of them, or what is missing is an error. A part yields
+every record of its changelogs once, in Spark's order; keys and values are the bytes that Spark
+handed to RocksDB. Spark's files are not columnar, so their records are decoded one by one.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidelog.errors import ConfigError
-from tidelog.spark.checkpoint.checkpoint import SEGMENTS, STATE
+from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
+from tidelog.spark.checkpoint.checkpoint import (
+    SEGMENTS,
+    STATE,
+    Checkpoint,
+    read_checkpoint,
+    require_checkpoint,
+)
 from tidelog.spark.checkpoint.inspection import stored_bytes
-from tidelog.spark.checkpoint.locate import ChangelogReader
+from tidelog.spark.checkpoint.liveness import Assessment
+from tidelog.spark.checkpoint.locate import ChangelogReader, locate
 from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.source import frames
 from tidelog.spark.source.parts import Part, Request, Task
-from tidelog.spark.source.query.log import read_changelogs
+from tidelog.spark.source.query.listings import damaged_commits
 from tidelog.spark.source.views import VIEWS
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+WITH_IDS: Final = 2
+"""The checkpoint format whose commits name what they have committed."""
 
 _OPS: Final = {
     RecordKind.PUT: "put",
@@ -37,26 +48,33 @@ _OPS: Final = {
 async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     """A part per segment and per real file that holds something wanted.
 
-    Raises ConfigError for decoded columns, ObjectNotFoundError when no batch chosen is there,
+    Raises ObjectNotFoundError where there is no checkpoint, or no batch that was chosen,
+    ConfigError for decoded columns and for a checkpoint that does not name what it has committed,
     RestoreError for a changelog that is lost, the errors of damaged commits, and what the store
     raises.
     """
     _refuse_decoding(request)
-    changelogs = await read_changelogs(store)
-    if request.options.slots == "these":
-        changelogs.check_chosen(store.url, request.options.filter.of("slot"))
-    changelogs.check_complete(request.filter.of("slot"))
+    checkpoint = await read_checkpoint(store)
+    require_checkpoint(checkpoint)
+    _check_format(checkpoint)
+    assessment = (await locate(store, checkpoint)).assessment
+    _check_chosen(checkpoint, request)
+    _check_complete(checkpoint, assessment, request)
+    live = [each for each in assessment.live if each.name.version - 1 in checkpoint.retained]
     segments: dict[str, list[IndexEntry]] = defaultdict(list)
-    for entry in changelogs.entries:
+    for entry in live:
         if _is_wanted(entry.name, request):
             segments[entry.pieces[0].segment].append(entry)
-    in_segments = [SegmentPart(name, tuple(segments[name])) for name in sorted(segments)]
-    files = [FilePart(name, size) for name, size in changelogs.files if _is_wanted(name, request)]
-    return [*in_segments, *files]
+    files = _files(checkpoint, {entry.name for entry in live})
+    return [
+        *(SegmentPart(name, tuple(segments[name])) for name in sorted(segments)),
+        *(part for part in files if _is_wanted(part.name, request)),
+    ]
 
 
 def _is_wanted(name: ChangelogName, request: Request) -> bool:
-    return not request.filter.narrows("key_group") and request.filter.accepts(
+    wanted = request.options.filter
+    return not wanted.narrows("key_group") and wanted.accepts(
         slot=name.version - 1,
         operator=name.operator_id,
         subtask=name.partition,
@@ -75,6 +93,50 @@ def _refuse_decoding(request: Request) -> None:
             action="leave them out; decode with Spark: "
             'spark.read.format("statestore").option("readChangeFeed", "true")',
         )
+
+
+def _check_format(checkpoint: Checkpoint) -> None:
+    newest = checkpoint.newest
+    if newest is not None and checkpoint.commits[newest].format < WITH_IDS:
+        raise ConfigError(
+            f"checkpoint {checkpoint.url}",
+            expected=f"checkpoint format {WITH_IDS}, whose commits name the changelogs that count",
+            found=f"format {checkpoint.commits[newest].format}",
+            action='read its changes with Spark: spark.read.format("statestore")'
+            '.option("readChangeFeed", "true")',
+        )
+
+
+def _check_chosen(checkpoint: Checkpoint, request: Request) -> None:
+    """Raise ObjectNotFoundError when none of the batches that were asked for is retained."""
+    chosen, retained = request.options.filter.of("slot"), checkpoint.retained
+    if request.options.slots == "these" and not any(batch in chosen for batch in retained):
+        batches = f"{min(retained)} to {max(retained)}" if retained else "none yet"
+        raise ObjectNotFoundError(
+            f"option slot, checkpoint {checkpoint.url}",
+            expected=f"numbers of batches, here {batches}",
+            found="none of them",
+            action="choose a batch that `tidelog spark checkpoints URL` shows",
+        )
+
+
+def _check_complete(checkpoint: Checkpoint, assessment: Assessment, request: Request) -> None:
+    """Raise the error of a damaged commit of a batch that is wanted, and RestoreError for a
+    changelog of one that is lost.
+    """
+    wanted, oldest = request.options.filter.of("slot"), min(checkpoint.offsets, default=0)
+    for batch, error in damaged_commits(checkpoint).items():
+        if batch >= oldest and batch in wanted:
+            raise error
+    for lost in assessment.lost:
+        if lost.batch in checkpoint.retained and lost.batch in wanted:
+            raise RestoreError(
+                f"changelog {lost.what}",
+                expected="in a segment or a file of the checkpoint",
+                found="nowhere",
+                action="see what `tidelog spark doctor` says of the checkpoint, run "
+                "`tidelog spark rebuild-index`, or read other batches (option slot)",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +176,26 @@ class FilePart:
         yield from _records(task.request, self.name, data, path)
 
 
+def _files(checkpoint: Checkpoint, in_segments: Collection[ChangelogName]) -> Iterator[FilePart]:
+    """The real files that retained batches have committed."""
+    retained = checkpoint.retained
+    for name, size in sorted(checkpoint.changelogs.items(), key=lambda file: file[0].sort_key):
+        commit = retained.get(name.version - 1)
+        counts = commit and (name.operator, name.partition, name.id) in commit.named
+        if counts and name not in in_segments:
+            yield FilePart(name, size)
+
+
 def _records(
-    request: Request, name: ChangelogName, data: bytes, held: str
+    request: Request, name: ChangelogName, data: bytes, stored_in: str
 ) -> Iterator["pa.RecordBatch"]:
     records = read_changelog(data, f"changelog {STATE}{name.path}").records
     for at in range(0, len(records), frames.ROWS):
-        yield _batch(request, name, at, records[at : at + frames.ROWS], held)
+        yield _batch(request, name, at, records[at : at + frames.ROWS], stored_in)
 
 
 def _batch(
-    request: Request, name: ChangelogName, at: int, records: Sequence[Record], held: str
+    request: Request, name: ChangelogName, at: int, records: Sequence[Record], stored_in: str
 ) -> "pa.RecordBatch":
     import numpy as np  # noqa: PLC0415  (comes with Spark's side of tidelog only)
     import pyarrow as pa  # noqa: PLC0415
@@ -137,7 +209,7 @@ def _batch(
             operator=name.operator_id,
             subtask=name.partition,
             seqno=name.version,
-            object=held,
+            object=stored_in,
         ),
         "position": lambda: pa.array(np.arange(at, at + count)),
         "op": lambda: pa.array(map(_OPS.__getitem__, kinds), pa.string()),

@@ -1,12 +1,16 @@
-"""A snapshot of a Spark state store, opened as the RocksDB database that it is.
+"""The tables of a Spark state store: snapshots opened as RocksDB databases, and the one table that
+follows the changelogs.
 
-Invariants: the zip file and every SST file it names were checked as far as checksums go; the
-database is a copy under a directory of its own.
+Invariants: the zip file of a snapshot and every SST file it names were checked as far as checksums
+go; whatever is opened has a directory of its own, which is gone once it is closed; as soon as the
+content cannot be followed, no table is kept any more; the fingerprint of a table always is that of
+its rows.
 """
 
 import io
+import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -14,15 +18,18 @@ from typing import Final
 import msgspec
 
 from tidelog.effects import Offload
+from tidelog.engines import Workspace
 from tidelog.errors import CorruptObjectError, InvariantError
 from tidelog.spark.checkpoint.checkpoint import STATE
+from tidelog.spark.format.changelog import Changelog, Record, RecordKind
 from tidelog.spark.format.damage import damaged
 from tidelog.table.failures import translate
+from tidelog.table.port import Table
 from tidelog.table.rocksdb import RocksTable, RocksTableFactory
 from tidelog.table.rocksdb_options import RocksOptions
 from tidelog.table.rocksdb_snapshot import pack
 from tidelog.verify.fingerprint import Fingerprint, fingerprint
-from tidelog.verify.query.files import CheckedFiles, missing
+from tidelog.verify.query.files import CheckedFiles, Version, missing
 
 _MIB: Final = 1 << 20
 _OPTIONS: Final = RocksOptions(block_cache_bytes=16 * _MIB, write_buffers_bytes=64 * _MIB)
@@ -146,3 +153,126 @@ def _read(
         found = (error.found or "another").replace(f"{target}/", "")
         expected = "it and its SST files to form a database"
         raise damaged(f"object {named}", expected, found) from error
+
+
+_BATCH: Final = 10_000
+
+
+class MergesError(Exception):
+    """A record appends to a value in a way that only Spark's merge operator knows."""
+
+
+@dataclass(slots=True)
+class ChangingTable:
+    """A table under `directory`, and the fingerprint of its rows."""
+
+    table: Table
+    directory: Path
+    fingerprint: Fingerprint
+
+    def close(self) -> None:
+        """Close it and remove its files."""
+        self.table.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Apply a changelog; raises MergesError, after which the table is of no use."""
+        newest: dict[bytes, bytes | None] = {}
+        for record in records:
+            match record.kind:
+                case RecordKind.MERGE:
+                    raise MergesError
+                case RecordKind.DELETE_RANGE:
+                    self._write(newest)
+                    rows = self.table.scan(record.key, record.value or b"")
+                    newest = dict.fromkeys(key for key, _ in rows)
+                case _:
+                    newest[record.key] = record.value
+            if len(newest) >= _BATCH:
+                self._write(newest)
+                newest = {}
+        self._write(newest)
+
+    def _write(self, newest: dict[bytes, bytes | None]) -> None:
+        if not newest:
+            return
+        keys = sorted(newest)
+        values = [newest[key] for key in keys]
+        olds = zip(keys, self.table.get_many(keys), strict=True)
+        old = fingerprint((key, value) for key, value in olds if value is not None)
+        news = zip(keys, values, strict=True)
+        new = fingerprint((key, value) for key, value in news if value is not None)
+        self.fingerprint += new - old
+        self.table.write(keys, values)
+
+
+MERGES: Final = "it appends to values, which only Spark can follow"
+
+
+@dataclass(slots=True)
+class FollowedTable:
+    """What the changelogs have made; `objects` are the snapshots by version."""
+
+    workspace: Workspace
+    snapshots: SnapshotFiles
+    objects: Mapping[Version, str]
+    unfollowable: str | None
+    """Why only Spark can say what the changelogs make."""
+    table: ChangingTable | None = None
+    """The rows; None while they are not known."""
+    _directories: int = 0
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """The fingerprint of the rows of the table; None while there is none."""
+        return self.table.fingerprint if self.table is not None else None
+
+    async def open(self, version: Version) -> ChangingTable:
+        """The snapshot of a version, to be followed or not; raises as `SnapshotFiles.open`."""
+        directory = self._directory()
+        table, rows = await self.snapshots.open(self.objects[version], directory)
+        if rows is None:
+            await self.stop_following(MERGES)
+        return ChangingTable(table, directory, rows or Fingerprint())
+
+    async def empty(self) -> ChangingTable:
+        """A table without rows, to be followed."""
+        directory = self._directory()
+        table = await self.workspace.effects.offload.run(rocks_factory().create, directory)
+        return ChangingTable(table, directory, Fingerprint())
+
+    async def follow(self, table: ChangingTable) -> None:
+        """Go on with this table instead."""
+        await self.close()
+        if self.unfollowable is None:
+            self.table = table
+        else:
+            await self.discard(table)
+
+    async def apply(self, changelog: Changelog) -> None:
+        """Apply the next changelog, if there is a table."""
+        if self.table is None:
+            return
+        try:
+            await self.workspace.effects.offload.run(self.table.apply, changelog.records)
+        except MergesError:
+            await self.stop_following(MERGES)
+
+    async def stop_following(self, why: str) -> None:
+        """From here on the content is not known."""
+        self.unfollowable = self.unfollowable or why
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the table, if there is one."""
+        if self.table is not None:
+            table, self.table = self.table, None
+            await self.discard(table)
+
+    async def discard(self, table: ChangingTable) -> None:
+        """Close a table that is not followed, and remove its files."""
+        await self.workspace.effects.offload.run(table.close)
+
+    def _directory(self) -> Path:
+        self._directories += 1
+        return self.workspace.directory / str(self._directories)

@@ -1,15 +1,17 @@
-"""The verification of a checkpoint of Spark Structured Streaming.
+"""What there is to verify in the checkpoint of a Spark query.
 
-Invariants: nothing is written to it; what a running query purges meanwhile is no damage.
+Invariant: every id that the commit of a retained batch names belongs to a state store that is
+checked, or a finding says that it is nowhere, or it lies below what Spark keeps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tidelog.checkpoint.finding import Findings, without_changes
 from tidelog.checkpoint.invariants import Invariant
-from tidelog.concurrency import Progress, gather_bounded, no_progress
+from tidelog.concurrency import Progress, gather_bounded
+from tidelog.engines import Unit
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
@@ -24,59 +26,65 @@ from tidelog.spark.checkpoint.liveness import KEPT_LONGER
 from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.findings import NO_OBJECT
-from tidelog.verify.query.plan import plan
-from tidelog.verify.query.structure import Listed
-from tidelog.verify.report import Report, checkpoint_reports, not_checked
-from tidelog.verify.unit import Choice, Engine
+from tidelog.verify.query.plan import StateStores, files_unit
+from tidelog.verify.query.structure import Listed, first_sight, homes_of
+from tidelog.verify.results import NO_OBJECT, Choice, Settled, UnitResult, Work, choose
+from tidelog.verify.segments import SegmentUnit, check_query_segment
 
 
-async def verify_query(
-    store: ObjectStore,
-    engine: Engine,
-    *,
-    chosen: Choice = "all",
-    progress: Progress = no_progress,
-) -> Report:
-    """Verify all retained batches, the latest, or the one of a number.
-
-    Raises ObjectNotFoundError for a batch that is not there, RestoreError when none is committed,
-    and what the store raises.
-    """
+async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress: Progress) -> Work:
+    """The work on the chosen batches; raises as `verification.verify`."""
     checkpoint = await read_checkpoint(store, progress)
     retained = _retained(checkpoint)
     # A commit that is missing takes a part of the index with it.
     gaps = _has_gaps(checkpoint, retained)
     located = await locate(store, checkpoint, all_footers=gaps, progress=progress)
-    batches = _batches(checkpoint, retained, chosen)
+    batches = choose(retained, chosen, "batch", store.url, "tidelog spark checkpoints")
     listed = await _listed(store, checkpoint, batches, retained)
-    work = plan(checkpoint, located, listed, batches)
-    findings = Findings()
-    findings.add(work.findings)
-    results = await engine.run(work.units, progress)
-    present = await _present(store, batches)
+    homes = homes_of(checkpoint, located.known)
+    commits = {n: c for n, c in checkpoint.retained.items() if n in batches}
+    stores = StateStores(checkpoint, located, listed, commits, homes)
+    units: list[Unit[UnitResult]] = [*stores.units()]
+    units += (
+        SegmentUnit(SEGMENTS + name, checkpoint.segments[name], check_query_segment)
+        for name in sorted(located.assessment.live_segments())
+    )
+    if commits:
+        units.append(files_unit(listed, commits))
     segments = (SEGMENTS + name for name in checkpoint.segments)
     # Spark may clean up between the two listings, too.
-    there = {*listed.sizes, *checkpoint.state_files, *segments}
-    for finding in (finding for result in results for finding in result.findings):
-        missing = finding.check == Invariant.OBJECTS and finding.found == NO_OBJECT
-        if missing and finding.where in there:
-            # It was there when the verification began: Spark has cleaned it up since.
-            present -= set(finding.unusable)
-        else:
-            findings.add([finding])
-    left = tuple(without_changes(findings.without_repeats(), batches, present))
-    return Report(
-        url=store.url,
-        layout="query",
-        engine=engine.name,
-        checkpoints=checkpoint_reports(
-            dict.fromkeys(batches), results, left, present, work.expired
-        ),
-        problems=left,
-        unchecked=not_checked(results, present),
-        all_seen=chosen == "all",
+    objects = frozenset({*listed.sizes, *checkpoint.state_files, *segments})
+    return Work(
+        checkpoints=dict.fromkeys(batches),
+        listed=batches,
+        findings=tuple(first_sight(checkpoint, located, listed, homes, batches)),
+        units=tuple(sorted(units, key=lambda unit: unit.weight, reverse=True)),
+        settle=partial(_settle, store, batches, objects),
+        expired=frozenset(batch for batch, _ in stores.cleaned_up),
     )
+
+
+async def _settle(
+    store: ObjectStore,
+    batches: Sequence[int],
+    objects: frozenset[str],
+    found: Sequence[UnitResult],
+) -> Settled:
+    """List the batches again, and leave out what Spark has cleaned up meanwhile: of the `objects`
+    that were there when the verification began.
+    """
+    present = await _present(store, batches)
+    settled = []
+    for result in found:
+        gone = [
+            each
+            for each in result.findings
+            if (each.check, each.found) == (Invariant.OBJECTS, NO_OBJECT) and each.where in objects
+        ]
+        present -= {batch for each in gone for batch in each.unusable}
+        left = tuple(each for each in result.findings if each not in gone)
+        settled.append(replace(result, findings=left))
+    return settled, present
 
 
 def _retained(checkpoint: Checkpoint) -> range:
@@ -109,20 +117,6 @@ def _has_gaps(checkpoint: Checkpoint, retained: range) -> bool:
         and batch - batch % BATCHES_PER_ROLL_UP not in checkpoint.roll_ups
     }
     return not before.union(retained) <= commits.keys()
-
-
-def _batches(checkpoint: Checkpoint, retained: range, chosen: Choice) -> Sequence[int]:
-    if chosen == "all":
-        return retained
-    batch = retained[-1] if chosen == "latest" else chosen
-    if batch in retained:
-        return [batch]
-    raise ObjectNotFoundError(
-        f"batch {batch} of the Spark checkpoint at {checkpoint.url}",
-        expected=f"one of {retained[0]} to {retained[-1]}",
-        found="no such batch",
-        action="choose a batch that `tidelog spark checkpoints URL` shows",
-    )
 
 
 async def _listed(

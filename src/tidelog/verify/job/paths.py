@@ -1,9 +1,10 @@
-"""Which older materialization leads to the same state: pure reasoning over retained checkpoints.
+"""The paths to states of one subtask: a materialization, and parts of logs applied to it in order.
 
-Invariants: two chains are joined only where both are known to tell the same history. A generation
-is one process that numbers the changes of a partition once, so two chains that both reach change n
-of one generation agree below n. What an abandoned generation logged beyond the slot that its
-successor restored is never taken for history.
+Invariants: pure reasoning about manifests; a path makes exactly the state that its checkpoint
+names. Two chains are joined only where both are known to tell the same history. A generation is one
+process that numbers the changes of a partition once, so two chains that both reach change n of one
+generation agree below n. What an abandoned generation logged beyond the slot that its successor
+restored is never taken for history.
 """
 
 from collections.abc import Iterable
@@ -12,9 +13,13 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelog.changelog.block import open_block
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.errors import TidelogError
 from tidelog.ids import Generation, SeqNo, Slot
 from tidelog.storage import object_names
+from tidelog.verify.job.rows import RowScan
+from tidelog.verify.results import PathResult
 
 NO_MATERIALIZATION = "no materialization: the log alone makes the state"
 ONLY_ONE = "only one materialization"
@@ -95,7 +100,7 @@ def alternate_history(chain: Chain, others: Iterable[Chain]) -> AlternateHistory
 
 
 def _join_point(older: Chain, newer: Chain) -> SeqNo | None:
-    """The change at which one can go over from the older chain to the newer chain's log."""
+    """The change at which one can change from the older chain to the newer chain's log."""
     theirs, ours = older.reached(), newer.reached()
     agreed = max((min(theirs[g], ours[g]) for g in theirs.keys() & ours.keys()), default=0)
     end = max((end for _, _, end in older.log()), default=older.upto)
@@ -108,3 +113,96 @@ def _materialized(state: SubtaskState, upto: SeqNo) -> SubtaskState:
     assert state.materialization is not None
     ref = msgspec.structs.replace(state.materialization, upto=upto)
     return msgspec.structs.replace(state, materialization=ref)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a log; of its changes those from `end` on do not count (None: all count)."""
+
+    log: LogRange | bytes
+    """Bytes are a block that lies in a manifest."""
+    end: SeqNo | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it lies in a segment."""
+        return isinstance(self.log, LogRange)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that are read for it."""
+        return self.log.length if isinstance(self.log, LogRange) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePath:
+    """From a materialization to the state of partition number `partition` of a plan."""
+
+    partition: int
+    alternate: bool
+    """Whether the path begins at an older materialization than the one its checkpoint names."""
+    steps: tuple[Step, ...]
+    seqno: SeqNo
+    """The state is that after the changes below."""
+
+    def made(self, rows: RowScan) -> PathResult:
+        """The result when these are the rows of the state."""
+        violations = tuple(rows.violations.values())
+        return PathResult(self.partition, self.alternate, rows.groups, violations)
+
+    def failed(self, error: TidelogError) -> PathResult:
+        """The result when the path cannot be replayed."""
+        return PathResult(self.partition, self.alternate, error=error)
+
+
+def base_of(state: SubtaskState) -> SubtaskState:
+    """The state below the subtask's own log; equal for checkpoints that begin with equal tables."""
+    return msgspec.structs.replace(table_of(state), log=(), inline=(), seqno=state.upto)
+
+
+def table_of(state: SubtaskState) -> SubtaskState:
+    """What of a subtask's state its table is made of."""
+    return msgspec.structs.replace(
+        state,
+        watermark=None,
+        transactions=(),
+        finished=False,
+        advancing=None,
+        in_flight=None,
+        barrier=None,
+        updates=0,
+    )
+
+
+def direct_path(partition: int, state: SubtaskState) -> RestorePath:
+    """The path of a restore."""
+    return RestorePath(partition, False, _steps(state), state.seqno)
+
+
+def alternate_path(partition: int, history: AlternateHistory) -> RestorePath:
+    """The path from an older materialization: the older log, then the newer one."""
+    older, newer = history.older, history.newer
+    meeting = older.seqno
+    common = set(newer.log)
+    for number, part in enumerate(older.log):
+        # Changing early is as good, and what follows is shared with the newer chain's own path.
+        if part in common and part.first <= meeting:
+            begun = [Step(each) for each in older.log[:number]]
+            rest = _steps(newer)[newer.log.index(part) :]
+            return RestorePath(partition, True, (*begun, *rest), newer.seqno)
+    begun = [
+        Step(part, meeting if part.end > meeting else None)
+        for part in older.log
+        if part.first < meeting
+    ]
+    begun += [Step(block, meeting) for block in older.inline]
+    rest = tuple(
+        step
+        for step in _steps(newer)
+        if not isinstance(step.log, LogRange) or step.log.end > meeting
+    )
+    return RestorePath(partition, True, (*begun, *rest), newer.seqno)
+
+
+def _steps(state: SubtaskState) -> tuple[Step, ...]:
+    return (*(Step(part) for part in state.log), *(Step(block) for block in state.inline))

@@ -1,0 +1,137 @@
+"""What there is to verify in a store of a job, and what its slots, descriptors and listing show.
+
+Invariant: structural findings are a pure function of the inventory; every checkpoint that a finding
+costs is named in it.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+from tidelog.catalog.audit import checkpoint_findings
+from tidelog.catalog.inventory import Inventory, read_inventory
+from tidelog.checkpoint.finding import Finding, Findings
+from tidelog.checkpoint.invariants import slot_violations, unreadable
+from tidelog.checkpoint.manifest import Checkpoint, is_canonical
+from tidelog.checkpoint.slots import list_slots
+from tidelog.concurrency import Progress
+from tidelog.errors import RestoreError
+from tidelog.ids import CheckpointId, SeqNo, Slot, SubtaskId
+from tidelog.storage import object_names
+from tidelog.storage.port import ObjectStore
+from tidelog.verify.job.partition import Partition
+from tidelog.verify.job.plan import plan
+from tidelog.verify.results import Check, Choice, Settled, UnitResult, Work, choose
+
+
+async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: Progress) -> Work:
+    """The work on the chosen checkpoints for so many workers; raises as `verification.verify`."""
+    inventory = await read_inventory(store, progress)
+    slots = inventory.slots
+    ids: dict[int, CheckpointId | None] = {
+        slot: checkpoint.checkpoint_id for slot, checkpoint in slots.checkpoints.items()
+    }
+    # Of an unreadable slot it is not known whether it holds a checkpoint.
+    ids |= dict.fromkeys(slots.unreadable.keys() - _known_starts(inventory))
+    if not ids:
+        raise RestoreError(
+            f"store {store.url}",
+            expected="a checkpoint",
+            found="starts only",
+            action="let the job complete its first checkpoint",
+        )
+    numbers = choose(ids, chosen, "slot", store.url, "tidelog checkpoints list")
+    findings = structural_findings(inventory).without_repeats()
+    planned = plan(inventory, findings, [Slot(number) for number in numbers], workers)
+    return Work(
+        checkpoints={number: ids[number] for number in numbers},
+        listed=slots.sizes,
+        findings=findings,
+        units=planned.units,
+        settle=partial(_settle, store, planned.partitions),
+    )
+
+
+async def _settle(
+    store: ObjectStore, partitions: Sequence[Partition], found: Sequence[UnitResult]
+) -> Settled:
+    """Compare the paths to each partition's state, and list the slots again."""
+    paths = {(path.partition, path.alternate): path for each in found for path in each.paths}
+    judged = [
+        partition.judged(paths[number, False], paths.get((number, True)))
+        for number, partition in enumerate(partitions)
+    ]
+    confirmed = {
+        (part.partition, slot)
+        for result in judged
+        for part in result.restored
+        if part.redundancy == "equal"
+        for slot in part.checkpoints
+    }
+    judged = [
+        replace(result, findings=tuple(_without_confirmed(f, confirmed) for f in result.findings))
+        for result in judged
+    ]
+    return [*judged, *found], await list_slots(store)
+
+
+def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) -> Finding:
+    """A contradiction without the checkpoints that a second restore of their own confirms.
+
+    `confirmed` are the partitions and checkpoints of which two paths made the same.
+    """
+    if finding.check != Check.REDUNDANCY:
+        return finding
+    left = (n for n in finding.doubtful if any((p, n) not in confirmed for p in finding.partitions))
+    return replace(finding, doubtful=tuple(left))
+
+
+def structural_findings(inventory: Inventory) -> Findings:
+    """Everything that breaks an invariant of `checkpoint.invariants`, and the order of slots."""
+    findings = Findings()
+    slots = inventory.slots
+    starts = _known_starts(inventory)
+    for slot, error in slots.unreadable.items():
+        costs = () if slot in starts else (slot,)
+        findings.add([replace(unreadable(object_names.checkpoint(slot), error), unusable=costs)])
+    # These may as well be the fault of another slot, and cost nothing.
+    findings.add(slot_violations(slots.entries, slots.unreadable, inventory.sizes))
+    for checkpoint in slots.checkpoints.values():
+        findings.add(checkpoint_findings(inventory, checkpoint))
+    findings.add(_order(slots.checkpoints))
+    return findings
+
+
+def _known_starts(inventory: Inventory) -> set[Slot]:
+    """Slots that are generations of something: an unreadable one of these was a start."""
+    authors = (entry.author.generation for entry in inventory.slots.entries.values())
+    writers = (object_names.generation_of(name) for name in inventory.sizes)
+    return {Slot(g) for g in (0, *authors, *writers) if g is not None}
+
+
+def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Finding]:
+    """A manifest that was put back to an older one has fewer changes than the slot before it."""
+    # The rows of a canonical savepoint count as changes of nothing.
+    counted = [(slot, each) for slot, each in checkpoints.items() if not is_canonical(each)]
+    for (before, older), (after, newer) in pairwise(counted):
+        if older.author != newer.author:
+            continue  # A new start may go on from any checkpoint.
+        least = _changes(older)
+        for subtask, found in _changes(newer).items():
+            wanted = least.get(subtask, SeqNo(0))
+            if found < wanted:
+                yield Finding(
+                    Check.ORDER,
+                    f"{object_names.checkpoint(after)}: operator {subtask.operator}, "
+                    f"subtask {subtask.subtask}",
+                    f"{wanted} changes or more, as slot {before} has",
+                    f"{found}",
+                    (str(subtask),),
+                    doubtful=(after,),
+                )
+
+
+def _changes(checkpoint: Checkpoint) -> dict[SubtaskId, SeqNo]:
+    """The number of changes of every partition."""
+    return {SubtaskId(o.id, state.index): state.seqno for o, state in checkpoint.subtasks()}

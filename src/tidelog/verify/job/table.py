@@ -1,0 +1,186 @@
+"""A partition's table built as a restore builds it, read once, and thrown away.
+
+Invariants: memory is bounded whatever the size of the state; the table is closed and its files are
+gone when the block ends; an error about a file of the table names the object it came from. What
+`ScannedTable` answers is what a scan of all rows would find, violations too; where that cannot be
+said from the changed rows alone, or costs more than a scan, all are scanned.
+"""
+
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.engines import Workspace
+from tidelog.errors import CorruptObjectError, InvariantError, TidelogError
+from tidelog.state.config import RestoreConfig
+from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.restore.restorer import Restorer
+from tidelog.table.kinds import reading_factory
+from tidelog.table.port import Table
+from tidelog.verify.fingerprint import AT_ONCE
+from tidelog.verify.job.rows import Row, RowScan
+
+_MIB: Final = 1 << 20
+BOUNDS: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
+"""Several partitions are restored side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """Restores states of one partition; `what` names it in messages."""
+
+    workspace: Workspace
+    what: str
+    restorer: Restorer
+
+    @classmethod
+    def of(cls, workspace: Workspace, what: str, kind: str, *, staged: bool) -> "Restoring":
+        """For tables of a kind. `staged`: a file that several states need is fetched once, and kept
+        until `close`. Raises RestoreError for a kind this release does not know.
+        """
+        store, effects = workspace.store, workspace.effects
+        progress = RestoreProgress.of(effects.clock, ())
+        staging = workspace.directory / "staged" if staged else None
+        factory = reading_factory(kind, what)
+        restorer = Restorer(store, effects, factory, progress, BOUNDS, staging)
+        return cls(workspace, what, restorer)
+
+    async def close(self) -> None:
+        """Cancel the fetches that are under way, and remove what is staged."""
+        await self.restorer.close()
+        if self.restorer.staging is not None:
+            await self.workspace.effects.offload.run(shutil.rmtree, self.restorer.staging, True)
+
+    @asynccontextmanager
+    async def table(self, state: SubtaskState, files: Mapping[str, str]) -> AsyncIterator[Table]:
+        """The table of a state.
+
+        `files` are the objects that hold the files of the materialization, by the files' names.
+        Raises what `Restorer.restore` raises, and damage found while the table is read as
+        CorruptObjectError.
+        """
+        run = self.workspace.effects.offload.run
+        directory = self._directory
+        try:
+            restored = await self.restorer.restore(state, directory, self.what)
+            try:
+                yield restored.table
+            finally:
+                await run(restored.table.close)
+        except (CorruptObjectError, InvariantError) as error:
+            if not self.is_of_table(error):
+                raise
+            raise _damaged_table(error, state, files) from error
+        finally:
+            await run(shutil.rmtree, directory, True)
+
+    def is_of_table(self, error: TidelogError) -> bool:
+        """Whether an error is about the local files of the open table."""
+        return str(self._directory) in f"{error.what} {error.found}"
+
+    @property
+    def _directory(self) -> Path:
+        return self.workspace.directory / "table"
+
+
+def _damaged_table(
+    error: TidelogError, state: SubtaskState, files: Mapping[str, str]
+) -> CorruptObjectError:
+    """The same error about what is stored: local files mean nothing to anyone."""
+    text = f"{error.what} {error.found}"
+    named = next((stored for name, stored in files.items() if f"/{name}" in text), None)
+    descriptor = state.materialization.descriptor if state.materialization else "no materialization"
+    found = (error.found or "another").replace(_folder(text), "")
+    return CorruptObjectError(
+        f"object {named or descriptor}",
+        expected=error.expected or "files that form a table",
+        found=found,
+        action=error.action,
+    )
+
+
+def _folder(text: str) -> str:
+    """The local directory that a text names first, with a slash; nothing when it names none."""
+    words = [word for word in text.split() if "/" in word]
+    return f"{Path(words[0]).parent}/" if words else ""
+
+
+_SHARE: Final = 3
+"""Reading one row by its key takes about as long as so many in a scan."""
+
+Keys = Sequence[bytes]
+Values = Sequence[bytes | None]
+
+
+@dataclass(slots=True)
+class ScannedTable:
+    """An open table; `scan` has taken its rows if it is `known`."""
+
+    table: Table
+    scan: RowScan
+    known: bool = False
+
+    def rows(self) -> RowScan:
+        """A scan of all rows of the table."""
+        if not self.known:
+            self.scan = self.scan.empty()
+            for keys, values in self.table.columns(AT_ONCE):
+                self.scan.take_columns(keys, values)
+            self.known = True
+        return self.scan.copy()
+
+    def apply(self, keys: Keys, values: Values) -> None:
+        """Write changes in the order of their keys; a value of None deletes."""
+        if not keys:
+            return
+        self.known = self.known and _SHARE * len(keys) <= self.scan.total.rows
+        if self.known:
+            self._follow(self.scan, keys, values)
+            # A violation may be one that was replaced.
+            self.known = not self.scan.violations
+        self.table.load(keys, values)
+
+    def changed(self, keys: Keys, values: Values) -> RowScan:
+        """A scan of the rows as they would be after changes, which are not written."""
+        found = self.rows()
+        if not keys:
+            return found
+        self._follow(found, keys, values)
+        if found.violations:
+            found = found.empty()
+            found.take(_merged(self.table.scan(b"", None), keys, values))
+        return found
+
+    def _follow(self, scan: RowScan, keys: Keys, values: Values) -> None:
+        for at in range(0, len(keys), AT_ONCE):
+            part, news = keys[at : at + AT_ONCE], values[at : at + AT_ONCE]
+            scan.remove(*_present(part, self.table.get_many(part)))
+            scan.take_columns(*_present(part, news))
+
+
+def _present(keys: Keys, values: Values) -> tuple[list[bytes], list[bytes]]:
+    """The rows that have a value."""
+    if None not in values:
+        return list(keys), list(values)  # type: ignore[arg-type]
+    rows = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+    return [key for key, _ in rows], [value for _, value in rows]
+
+
+def _merged(rows: Iterator[Row], keys: Keys, values: Values) -> Iterator[Row]:
+    """Rows with changes to them, both in the order of keys."""
+    changes = zip(keys, values, strict=True)
+    key, value = next(changes, (None, None))
+    for row in rows:
+        while key is not None and key < row[0]:
+            if value is not None:
+                yield key, value
+            key, value = next(changes, (None, None))
+        if key != row[0]:
+            yield row
+    if key is not None and value is not None:
+        yield key, value
+    yield from ((key, value) for key, value in changes if value is not None)

@@ -1,0 +1,175 @@
+"""What units of a verification find: restored partitions, and findings.
+
+Invariant: results are small and can be pickled.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal
+
+from tidelog.checkpoint.finding import Finding
+from tidelog.checkpoint.invariants import Invariant
+from tidelog.engines import Unit
+from tidelog.errors import (
+    FormatVersionError,
+    ObjectNotFoundError,
+    RestoreError,
+    TidelogError,
+)
+from tidelog.verify.fingerprint import Fingerprint
+
+Choice = int | Literal["all", "latest"]
+"""Which checkpoints to verify: a slot (of a Spark checkpoint: a batch), or these words."""
+
+Redundancy = Literal["equal", "different", "not checked"]
+
+NO_OBJECT: Final = "no such object"
+"""What is found where an object is missing."""
+
+_AT_BYTE: Final = re.compile(r"at byte \d+")
+
+
+class Check(StrEnum):
+    """Checks besides those of `checkpoint.invariants.Invariant`, as reports name them."""
+
+    RESTORE = "restore"
+    """A partition's table and log make a state."""
+    ORDER = "order"
+    """Within a generation no partition's changes become fewer from slot to slot."""
+    SEGMENT_NAME = "segment-name"
+    """The author in a segment's header is the one in its name."""
+    OWNER = "owner"
+    """A segment's footer names a log range as that of the partition which uses it."""
+    ROWS = "rows"
+    """Every row belongs to a known state, to the partition's key groups, to its key's group."""
+    REDUNDANCY = "redundancy"
+    """An older materialization (snapshot) and the log above it make the same state."""
+    COMMIT = "commit"
+    """Every batch between the oldest and the newest has its offsets and its commit."""
+    INDEX = "index"
+    """The index names every changelog that is needed."""
+    LOST = "lost"
+    """Every changelog that a retained batch needs is somewhere."""
+    LINEAGE = "lineage"
+    """A changelog names those before it as the commits do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A partition that was restored, for the checkpoints that hold it so."""
+
+    partition: str
+    operator: str
+    checkpoints: tuple[int, ...]
+    changes: int
+    """Changes replayed from the log, or records of changelogs."""
+    fingerprint: Fingerprint | None
+    """Fingerprint of all rows; None: only Spark can read all of them."""
+    redundancy: Redundancy
+    reason: str | None = None
+    """Why redundancy was not checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowViolation:
+    """Rows that break one rule."""
+
+    expected: str
+    first: str
+    """The first of these rows."""
+    rows: int = 1
+
+    @property
+    def found(self) -> str:
+        """What to report."""
+        return self.first if self.rows == 1 else f"{self.first}, and {self.rows - 1} rows more"
+
+
+@dataclass(frozen=True, slots=True)
+class PathResult:
+    """What one path to the state of a partition makes; some are compared after all are replayed."""
+
+    partition: int
+    """Number of the partition in the plan."""
+    alternate: bool
+    """Whether the path begins at an older materialization than the one its checkpoint names."""
+    groups: Mapping[int, Fingerprint] = field(default_factory=dict)
+    """Fingerprints of all key groups that have rows."""
+    violations: tuple[RowViolation, ...] = ()
+    error: TidelogError | None = None
+    """Why the path cannot be replayed: damage."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitResult:
+    """What a unit has found."""
+
+    restored: tuple[Restored, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    paths: tuple[PathResult, ...] = ()
+
+
+Settled = tuple[Sequence[UnitResult], Collection[int]]
+"""What the results of units come to, and the checkpoints that are there after all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to verify, known from manifests, indexes and listings."""
+
+    checkpoints: Mapping[int, int | None]
+    """The ids of the chosen checkpoints, where they have some, by slot or batch."""
+    listed: Collection[int]
+    """All checkpoints that were there."""
+    findings: Sequence[Finding]
+    """What is wrong, as far as it is known without reading."""
+    units: Sequence[Unit[UnitResult]]
+    """What is to be read, largest first."""
+    settle: Callable[[Sequence[UnitResult]], Awaitable[Settled]]
+    expired: frozenset[int] = frozenset()
+    """Checkpoints that have lost state to Spark's own clean-up."""
+
+
+def choose(there: Collection[int], chosen: Choice, kind: str, url: str, command: str) -> list[int]:
+    """The checkpoints to verify of those that are there, ascending.
+
+    Raises ObjectNotFoundError for one that is not; `kind` is slot or batch, `command` lists them.
+    """
+    if chosen == "all":
+        return sorted(there)
+    number = max(there) if chosen == "latest" else chosen
+    if number in there:
+        return [number]
+    raise ObjectNotFoundError(
+        f"{kind} {number} of {url}",
+        expected=f"a checkpoint, one of {min(there)} to {max(there)}",
+        found="none",
+        action=f"choose a checkpoint that `{command} URL` shows",
+    )
+
+
+def finding_of(
+    error: TidelogError,
+    names: Iterable[str],
+    *,
+    check: str = Invariant.READABLE,
+    partition: str | None = None,
+    unusable: tuple[int, ...] = (),
+) -> Finding:
+    """The finding that an error of a read stands for; `names` are the objects it can be about."""
+    named = max((name for name in names if name in error.what), key=len, default=None)
+    position = _AT_BYTE.search(error.what)
+    found = error.found or str(error)
+    if isinstance(error, (ObjectNotFoundError, RestoreError)):
+        check = Invariant.OBJECTS if error.found == NO_OBJECT else Check.RESTORE
+    return Finding(
+        check=check,
+        where=named or error.what,
+        expected=error.expected or "a readable object",
+        found=f"{found}, {position.group()}" if named and position else found,
+        partitions=() if partition is None else (partition,),
+        unusable=unusable,
+        newer_format=isinstance(error, FormatVersionError),
+    )

@@ -1,0 +1,53 @@
+"""`verify`: every checkpoint of a job, or every batch of a Spark query, restored and checked.
+
+Invariants: nothing is written to the store; what a running job drops, or a running query purges
+meanwhile, is no damage.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from tidelog.checkpoint.finding import Findings, without_changes
+from tidelog.concurrency import Progress, no_progress
+from tidelog.engines import Engine
+from tidelog.spark.checkpoint.location import Layout, find_layout
+from tidelog.storage.port import ObjectStore
+from tidelog.verify.job.store import read_job
+from tidelog.verify.query.checkpoint import read_query
+from tidelog.verify.report import Report, checkpoint_reports, not_checked
+from tidelog.verify.results import Choice, Work
+
+_Reader = Callable[[ObjectStore, Choice, int, Progress], Awaitable[Work]]
+
+_READERS: Final[Mapping[Layout, _Reader]] = {"job": read_job, "query": read_query}
+
+
+async def verify(
+    store: ObjectStore,
+    engine: Engine,
+    *,
+    chosen: Choice = "all",
+    progress: Progress = no_progress,
+) -> Report:
+    """Verify all checkpoints, the latest, or the one in a slot (of a Spark query: a batch).
+
+    Raises ObjectNotFoundError for one that is not there, RestoreError when there is none at all,
+    and what the store raises.
+    """
+    layout = await find_layout(store)
+    work = await _READERS[layout](store, chosen, engine.workers, progress)
+    results, present = await work.settle(await engine.run(work.units, progress))
+    findings = Findings()
+    findings.add(work.findings)
+    for result in results:
+        findings.add(result.findings)
+    problems = tuple(without_changes(findings.without_repeats(), work.listed, present))
+    return Report(
+        url=store.url,
+        layout=layout,
+        engine=engine.name,
+        checkpoints=checkpoint_reports(work.checkpoints, results, problems, present, work.expired),
+        problems=problems,
+        unchecked=not_checked(results, present),
+        all_seen=chosen == "all",
+    )
