@@ -6,7 +6,7 @@ from tests.faults.counting import POISON, WORDS, counting, refuse_poison
 from tests.support.pipelines import Portions
 from tidelog.connectors.files.sink import Files
 from tidelog.errors import ConfigError
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
 
 number = 7

@@ -17,7 +17,7 @@ from tidelog.connectors.program import Replayable, Stdout
 from tidelog.connectors.sql import Postgres, Sqlite
 from tidelog.examples import sessions as example
 from tidelog.examples.wordcount import count_words
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job, KeyedStream, Stream
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.source import SplitReader

@@ -6,7 +6,7 @@ import random
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -267,6 +267,17 @@ def write_events(run: Run) -> None:
     (run.input / "events.jsonl").write_bytes(b"\n".join(events) + b"\n")
 
 
+def killed_in_a_cloud(
+    directory: Path, url: str, env: Mapping[str, str], slot_names: Callable[[], Iterable[str]]
+) -> None:
+    chosen = options(parallelism=1, changelog=True, mode="exactly-once")
+    job = "tests.process.jobs:wordcount"
+    run = Run(directory, job, chosen, store=url, env=env, slot_names=slot_names)
+    expected = write_words(run, LINES)
+    killed_often(run, lambda: None)
+    assert {record["word"]: record["count"] for record in run.records()} == expected
+
+
 def test_a_word_count_killed_over_s3_counts_every_word_right(tmp_path: Path, s3: S3Server) -> None:
     client = s3.client()
 
@@ -274,17 +285,7 @@ def test_a_word_count_killed_over_s3_counts_every_word_right(tmp_path: Path, s3:
         listed = client.list_objects_v2(Bucket=s3.bucket, Prefix="killed/checkpoints/")
         return [entry["Key"] for entry in listed.get("Contents", ())]
 
-    run = Run(
-        tmp_path,
-        "tests.process.jobs:wordcount",
-        options(parallelism=1, changelog=True, mode="exactly-once"),
-        store=s3.url("killed"),
-        env=s3.env,
-        slot_names=slot_names,
-    )
-    expected = write_words(run, LINES)
-    killed_often(run, lambda: None)
-    assert {record["word"]: record["count"] for record in run.records()} == expected
+    killed_in_a_cloud(tmp_path, s3.url("killed"), s3.env, slot_names)
 
 
 @only_in_depth("jobs are killed over S3, and test_conforms tries what these clouds do")
@@ -294,24 +295,11 @@ def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
 ) -> None:
     cloud: CloudServer = request.getfixturevalue(server)
 
-    def slot_names() -> list[str]:
-        async def listed() -> list[str]:
-            store = open_store(cloud.url("killed"), Effects(), options=cloud.options)
-            try:
-                return await names(store, "checkpoints/")
-            finally:
-                await store.close()
+    async def listed() -> list[str]:
+        store = open_store(cloud.url("killed"), Effects(), options=cloud.options)
+        try:
+            return await names(store, "checkpoints/")
+        finally:
+            await store.close()
 
-        return asyncio.run(listed())
-
-    run = Run(
-        tmp_path,
-        "tests.process.jobs:wordcount",
-        options(parallelism=1, changelog=True, mode="exactly-once"),
-        store=cloud.url("killed"),
-        env=cloud.env,
-        slot_names=slot_names,
-    )
-    expected = write_words(run, LINES)
-    killed_often(run, lambda: None)
-    assert {record["word"]: record["count"] for record in run.records()} == expected
+    killed_in_a_cloud(tmp_path, cloud.url("killed"), cloud.env, lambda: asyncio.run(listed()))

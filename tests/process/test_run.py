@@ -74,17 +74,6 @@ def test_word_count_prints_to_standard_output_without_an_output(tmp_path: Path) 
     assert {r["word"]: r["count"] for r in records} == {"tide": 2, "log": 1}
 
 
-def test_a_second_run_of_a_finished_job_says_so_and_does_nothing(tmp_path: Path) -> None:
-    run = Run(tmp_path, "wordcount")
-    (run.input / "a.txt").write_text("tide log tide\n")
-    run.finish_here()
-    before = run.lines()
-    (run.input / "b.txt").write_text("more\n")
-    again = run.finish_here()
-    assert "already complete" in again.stderr
-    assert run.lines() == before
-
-
 def test_of_two_processes_on_one_store_the_newer_goes_on_and_the_older_is_fenced(
     tmp_path: Path,
 ) -> None:

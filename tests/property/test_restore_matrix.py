@@ -19,8 +19,6 @@ from tests.support.depth import combined, more_in_depth
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects
 from tidelog.catalog.inventory import find_checkpoint
-from tidelog.errors import ConfigError, RestoreError
-from tidelog.ids import Slot
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobRunner
@@ -212,15 +210,3 @@ def test_whatever_is_restored_into_whatever_the_output_is_that_of_an_undisturbed
     assert sink.prepared == {}
     names, needed = asyncio.run(retained_objects(store, effects()))
     assert set(store._objects) == names | needed
-
-
-def test_other_key_groups_are_refused_with_both_numbers() -> None:
-    store, sink = MemoryStore(), Outside()
-    asyncio.run(run(store, sink, 12.3, stop="canonical"))
-    with pytest.raises(RestoreError, match=r"key groups of 'source'.*8.*16"):
-        asyncio.run(run(store, sink, None, key_groups=16))
-
-
-def test_a_claim_to_another_stores_savepoint_is_refused_with_the_way_out() -> None:
-    with pytest.raises(ConfigError, match="in the job's own store"):
-        RestoreFrom(Slot(3), MemoryStore(), claim=True)

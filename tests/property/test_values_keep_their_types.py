@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 
 import tidelog
 from tests.property.profiles import looking
-from tests.support.pipelines import Outside, config, effects, run
+from tests.support.pipelines import Outside, acted_on, config, effects, run
 from tests.support.values import VALUES, Colour, Point, form_of
 from tidelog import (
     FlushConfig,
     Job,
-    JobRunner,
     KeyedStream,
     List,
     Map,
@@ -35,6 +34,7 @@ from tidelog import (
     Value,
 )
 from tidelog.catalog.fork import Fork
+from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import StateSchemaError, UserFunctionError
 from tidelog.state.objects import values as values_of_states
 from tidelog.storage.memory import MemoryStore
@@ -357,20 +357,10 @@ def test_values_of_every_type_go_through_savepoints_and_forks(way: str) -> None:
     records = [(KEYS[at % 3], at, value) for at, value in enumerate(ONE_OF_EACH)]
     source, sinks = Drawn(records), {name: Outside() for name in SINKS}
     store, other = MemoryStore("memory://values"), MemoryStore("memory://fork")
-    world = effects()
-
-    async def stopped() -> None:
-        runner = JobRunner(values_in_every_state(source, sinks), store, config(), world)
-        started = asyncio.Event()
-        running = asyncio.ensure_future(runner.run(started.set))
-        await started.wait()
-        await world.clock.sleep(1.6)
-        await runner.stop("halt", "canonical" if way == "canonical" else "native")
-        await running
-        if way == "fork":
-            await Fork(store, other, world, keep_transactions=True).run("halt")
-
-    asyncio.run(stopped())
+    form: SavepointFormat = "canonical" if way == "canonical" else "native"
+    acted_on(values_in_every_state(source, sinks), store, lambda r: r.stop("halt", form), at=1.6)
+    if way == "fork":
+        asyncio.run(Fork(store, other, effects(), keep_transactions=True).run("halt"))
     assert source.opened == [] and sinks["aggregate"].records == []
     run(
         values_in_every_state(source, sinks),

@@ -1,4 +1,4 @@
-"""A job that moves only when a test says so: the real runner, deployment, driver and collector,
+"""A job that moves only when a test says so: the real runner, tasks, driver and collector,
 with every step of its tasks taken by hand.
 """
 
@@ -30,11 +30,13 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.restore.choose import RestoreFrom, Resumption
-from tidelog.runtime.restore.planning import fit
+from tidelog.runtime.restore.fit import fit_checkpoint
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
-from tidelog.runtime.subtasks.incarnation import Blueprint
 from tidelog.runtime.subtasks.incarnation import Incarnation as Started
+from tidelog.runtime.subtasks.incarnation import incarnate
+from tidelog.runtime.subtasks.start import Start
+from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
 from tidelog.state.handles.list import ListState
@@ -108,7 +110,7 @@ class SteppedRunner(JobRunner):
     """A `JobRunner` whose tasks stand still; uploads go on by themselves."""
 
     async def _supervise(self, incarnation: Started) -> None:
-        uploader = incarnation.uploader
+        uploader = incarnation.start.uploader
         uploading = asyncio.ensure_future(uploader.run() if uploader else asyncio.Event().wait())
         try:
             await uploading
@@ -201,7 +203,7 @@ class Incarnation:
     @property
     def tasks(self) -> list[Task]:
         assert self.runner.incarnation is not None
-        return self.runner.incarnation.deployment.tasks
+        return self.runner.incarnation.tasks
 
     def probe_of(self, key: str) -> Probe:
         """The probe that owns a key, with the key made current."""
@@ -218,10 +220,10 @@ class Incarnation:
             due = coordinator.next_event_at()
             assert due is not None
             await self.clock.advance(max(0.0, due - self.clock.monotonic()))
-            self.driver._decide(coordinator.tick(self.clock.monotonic()))
+            self.driver.reports.decide(coordinator.tick(self.clock.monotonic()))
         else:
-            self.driver._decide(coordinator.savepoint(savepoint, self.clock.monotonic()))
-        await self._carry_out()
+            self.driver.reports.decide(coordinator.savepoint(savepoint, self.clock.monotonic()))
+        await self.driver.carry_out()
         checkpoint = self.driver.coordinator.in_progress
         assert checkpoint is not None
         barriered = Barriered(checkpoint)
@@ -244,28 +246,24 @@ class Incarnation:
         await self.settle(barriered)
         for task_id, state in barriered.settled.items():
             if isinstance(state, SubtaskState):
-                self.driver.acknowledged(barriered.checkpoint, task_id, state)
+                self.driver.reports.acknowledged(barriered.checkpoint, task_id, state)
             elif isinstance(state, TidelogError):
-                self.driver.declined(barriered.checkpoint, str(state))
+                self.driver.reports.declined(barriered.checkpoint, str(state))
             else:
                 raise AssertionError from state
         completed = self.driver.metrics.completed
-        await self._carry_out()
+        await self.driver.carry_out()
         return self.driver.metrics.completed > completed
 
     async def drop(self, barriered: Barriered) -> None:
         """Give a barriered checkpoint up."""
-        self.driver.declined(barriered.checkpoint, "dropped")
-        await self._carry_out()
-
-    async def _carry_out(self) -> None:
-        while self.driver._todo:
-            await self.driver._carry_out(self.driver._todo.pop(0))
+        self.driver.reports.declined(barriered.checkpoint, "dropped")
+        await self.driver.carry_out()
 
     async def materialize(self, subtask: int) -> None:
         """Materialize the table of one probe; raises the store's errors."""
         assert self.runner.incarnation is not None
-        for materializer in self.runner.incarnation.deployment.states.materializers:
+        for materializer in self.runner.incarnation.states.materializers:
             if (
                 materializer.snapshots.operator == PROBE
                 and materializer.snapshots.subtask == subtask
@@ -274,7 +272,7 @@ class Incarnation:
 
     def live(self) -> set[str]:
         """What the collector keeps for the running tasks."""
-        return self.runner.incarnation.deployment.live_objects()
+        return self.runner.incarnation.live_objects()
 
 
 async def checkpoint_at(store: ObjectStore, slot: Slot, effects: Effects) -> Checkpoint:
@@ -320,12 +318,12 @@ async def read_back(
     """Restore a checkpoint beside the running job and read all states."""
     incarnation = Incarnation(store, config, clock, Random(0))
     runner = incarnation.runner
-    resumption = Resumption(checkpoint, None, is_canonical(checkpoint), None)
-    blueprint = Blueprint(
+    resumption = Resumption(checkpoint, detached=is_canonical(checkpoint))
+    start = Start(
         runner.job,
         config,
         runner.effects,
-        fit(runner.job, resumption, config),
+        fit_checkpoint(runner.job, resumption, checkpoint, config),
         checkpoint.author,
         History((), {}, complete=True),
         store,
@@ -333,10 +331,10 @@ async def read_back(
         Ledger(),
         directory,
     )
-    deployment = blueprint.assemble().deployment
+    states = SubtaskStates(start)
     try:
-        await deployment.build(_beside)
+        await incarnate(start, states, _beside)
         return {key: contents(incarnation.probe_of(key), key) for key in keys}
     finally:
-        await deployment.close(quietly=False)
+        await states.close(quietly=False)
         shutil.rmtree(directory, ignore_errors=True)

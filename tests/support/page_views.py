@@ -137,7 +137,7 @@ class _LateBarriers(JobRunner):
         self._of = run
 
     async def _supervise(self, incarnation: Incarnation) -> None:
-        tasks = incarnation.deployment.tasks
+        tasks = incarnation.tasks
         sources = [task for task in tasks if isinstance(task, SourceTask)]
         for number, (task, partition) in enumerate(zip(sources, self._of.partitions, strict=True)):
             if partition.slow and self._of.breaks:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -14,6 +14,7 @@ from tidelog.ids import CheckpointId
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
+from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import Source, SplitReader
@@ -132,6 +133,38 @@ def run(
 ) -> JobResult:
     """Run one incarnation in a loop and virtual time of its own."""
     return asyncio.run(JobRunner(job, store, settings or config(), effects(seed)).run())
+
+
+def acted_on(
+    job: Job,
+    store: ObjectStore,
+    act: Callable[[JobRunner], Awaitable[Any]] | None = None,
+    *,
+    at: float = 9.2,
+    settings: JobConfig | None = None,
+    crash: bool = False,
+    restore_from: RestoreFrom | None = None,
+) -> tuple[JobResult | None, Any]:
+    """Run a job, `act` on it when it has run for `at` seconds, then crash it or let it end; its
+    result and that of `act`.
+    """
+
+    async def both() -> tuple[JobResult | None, Any]:
+        world, started = effects(), asyncio.Event()
+        runner = JobRunner(job, store, settings or config(), world, restore_from=restore_from)
+        running = asyncio.ensure_future(runner.run(started.set))
+        running.add_done_callback(lambda _: started.set())
+        await started.wait()
+        await world.clock.sleep(at)
+        answer = await act(runner) if act is not None else None
+        if not crash:
+            return await running, answer
+        assert not running.done(), "it ended before it was to crash"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return None, answer
+
+    return asyncio.run(both())
 
 
 def word_count(source: Source, sink: Sink) -> Job:

@@ -189,7 +189,7 @@ def _figures(
     runner: JobRunner, before: Mark, up: Mark, asked: Totals, after: Mark
 ) -> dict[str, float]:
     assert runner.incarnation is not None
-    progress = runner.incarnation.deployment.states.progress
+    progress = runner.incarnation.states.progress
     checkpoint = runner.incarnation.plan.checkpoint
     status = status_of(runner).restore
     assert progress.seconds is not None and checkpoint is not None

@@ -160,15 +160,15 @@ class Run:
         return ended.totals.since(begun.totals)
 
     def _moment(self, mark: Mark) -> Moment:
-        uploader, deployment = self.incarnation.uploader, self.incarnation.deployment
-        subtasks = deployment.states.subtasks.values()
+        uploader = self.incarnation.start.uploader
+        subtasks = self.incarnation.states.subtasks.values()
         return Moment(
             mark,
             self.store.totals(),
             self.completed,
             sum(subtask.snapshots.metrics.completed for subtask in subtasks),
             uploader.metrics.backpressured_s if uploader is not None else 0.0,
-            sum(task.parts.backend.table.size_bytes() for task in deployment.tasks),
+            sum(task.parts.backend.table.size_bytes() for task in self.incarnation.tasks),
             rss_mb(),
         )
 

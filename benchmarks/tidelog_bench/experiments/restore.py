@@ -152,7 +152,7 @@ def _read(found: Restart, rate: float, record_bytes: int) -> Reading:
     failed, resumed = stages.failed, stages.resumed
     assert failed is not None and resumed is not None
     assert first is not None and second is not None
-    progress, again = second.deployment.states.progress, failed.records - resumed.records
+    progress, again = second.states.progress, failed.records - resumed.records
     filled = stages.filled.wall if stages.filled is not None else 0.0
     gaps = [end - start for start, end in pairwise(found.completions) if end >= filled]
     curve = stages.lag_since(failed.wall - LEAD_S)

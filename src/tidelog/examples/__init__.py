@@ -2,7 +2,7 @@
 
 from tidelog.connectors.files.sink import Files
 from tidelog.connectors.program import Stdout
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.sink import Sink
 
 

@@ -30,7 +30,7 @@ from tidelog.effects import Effects, hold_thread
 from tidelog.errors import StoreUnreachableError, TidelogError, UserFunctionError
 from tidelog.examples.kafka_broker import Broker
 from tidelog.examples.wordcount import count_words
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
 
 _BOOTSTRAP: Final = "TIDELOG_EXAMPLE_BOOTSTRAP"

@@ -30,7 +30,7 @@ from tidelog.examples import output_sink
 from tidelog.examples.outages_function import INPUT, MAX_DELAY_MS, OUTPUT, Outages
 from tidelog.examples.spark_check import literal
 from tidelog.examples.spark_wordcount import session
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.spark.processor.transform import transform

@@ -17,7 +17,7 @@ from typing import Any, Final
 from tidelog.connectors.files.lines import JsonLines
 from tidelog.connectors.program import Rate
 from tidelog.examples import output_sink
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
 from tidelog.runtime.source import Source
 from tidelog.state.processor import (

@@ -10,7 +10,7 @@ from operator import add, itemgetter
 
 from tidelog.connectors.files.lines import TextFiles
 from tidelog.examples import output_sink
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
 
 

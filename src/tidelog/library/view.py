@@ -30,7 +30,7 @@ from tidelog.library.states import (
     stored_states,
 )
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.subtasks.work_dir import open_work_dir, remove_work_dir
+from tidelog.runtime.subtasks.resources import open_work_dir, remove_work_dir
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import KeyGroupRange, checked_key, key_group

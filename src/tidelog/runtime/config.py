@@ -29,6 +29,7 @@ from tidelog.table.rocksdb_options import RocksOptions
 if TYPE_CHECKING:
     from tidelog.runtime.channels.messages import BarrierOrder
 
+
 DEFAULT_KEY_GROUPS: Final = 128
 MAX_KEY_GROUPS: Final = 1 << 16
 
@@ -198,22 +199,18 @@ class JobConfig:
     rocksdb: RocksOptions = field(default_factory=RocksOptions)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for settings out of range."""
         check_options(self)
         self._check_parallelism("parallelism", self.parallelism)
 
     @property
     def overtakes(self) -> bool:
-        """Whether barriers may overtake records."""
         return self.mode == "exactly-once" and self.unaligned.mode != "off"
 
     @property
     def memory_parts(self) -> MemoryParts:
-        """How the memory is divided."""
         return MemoryParts.of(self.memory)
 
     def table_of(self, *, keyed: bool) -> TableKind:
-        """The kind of table of an operator."""
         # Sources and stateless operators hold little: a memory table costs them no files.
         return self.table if keyed else "memory"
 
@@ -237,3 +234,31 @@ class JobConfig:
             found=str(parallelism),
             action=action,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class JobArguments:
+    """The options of `tidelog run` that are the job's business, not the runtime's."""
+
+    input: str | None = None
+    """Where the data is."""
+    output: str | None = None
+    """Where results go; None: standard output."""
+    include: str = "*"
+    """Glob over input file names."""
+    follow: bool = False
+    """Never end: wait for more input."""
+
+    def required_input(self) -> Path:
+        """The existing input path; raises ConfigError when it is missing."""
+        if self.input is None:
+            raise ConfigError("--input", expected="a file or directory", action="pass --input PATH")
+        path = Path(self.input)
+        if not path.exists():
+            raise ConfigError(
+                f"--input {self.input}",
+                expected="a file or directory",
+                found="nothing",
+                action="create it or pass another path",
+            )
+        return path

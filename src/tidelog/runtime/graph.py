@@ -16,12 +16,11 @@ from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.operators.stateless import Filter, FlatMap, Map, MapBatches
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
-from tidelog.state.registry import Definition
-from tidelog.state.schema.types import Declared, declared
+from tidelog.state.schema.types import declared
 from tidelog.storage import object_names
 
 if TYPE_CHECKING:
-    from tidelog.runtime.operators.broadcast import OnRecord, OnRule
+    from tidelog.runtime.operators.stateless import OnRecord, OnRule
     from tidelog.runtime.tasks.caller_task import Caller
     from tidelog.state.processor import StatefulProcessor, TimeMode
 
@@ -52,9 +51,7 @@ class Job:
     def source(
         self, source: Source, *, name: str = "source", parallelism: int | None = None
     ) -> "Stream":
-        """Start a stream."""
-        node = self._add(name, [], parallelism)
-        node.source = source
+        node = self._add(name, [], parallelism=parallelism, source=source)
         return Stream(self, [Edge(node, "forward")])
 
     def called_by(self, caller: "Caller", *, name: str, sinks: Mapping[str, Sink]) -> None:
@@ -62,15 +59,16 @@ class Job:
 
         What it emits under the name of a sink goes there.
         """
-        node = self._add(name, [], 1)
-        node.caller, node.operator, node.keyed = caller, caller.operator, True
+        node = self._add(
+            name, [], parallelism=1, caller=caller, operator=caller.operator, keyed=True
+        )
         for tag, sink in sinks.items():
             Stream(self, [Edge(node, "forward", tag=tag)]).sink(sink, name=tag)
 
-    def _add(self, name: str, inputs: list[Edge], parallelism: int | None = None) -> Node:
+    def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:
         object_names.check_operator(name)
         count = self._counts[name] = self._counts.get(name, 0) + 1
-        node = Node(name if count == 1 else f"{name}-{count}", inputs, parallelism=parallelism)
+        node = Node(name if count == 1 else f"{name}-{count}", inputs, **fields)
         if any(other.id == node.id for other in self.nodes):
             raise ConfigError(
                 f"operator name {node.id!r}",
@@ -83,8 +81,6 @@ class Job:
 
 
 class Stream:
-    """A stream of records."""
-
     def __init__(self, job: Job, edges: list[Edge]) -> None:
         self._job = job
         self._edges = edges
@@ -120,11 +116,11 @@ class Stream:
     ) -> "Stream":
         """Assign event times (milliseconds since 1970) and make watermarks of them.
 
-        Each split of the source has a watermark of its own, `max_delay_ms` behind the greatest time
+        Each split of the source has a watermark of its own, `max_delay_ms` below the greatest time
         read there; event time is as far as the least of the splits that are not read to their
         end. A split that gave no records for `idle_after_ms` holds event time back no longer; one
         that is more than `max_ahead_ms` ahead of another with records to read waits for it. See
-        docs/guides/event-time.md, also for `event_time` behind keyed operators.
+        docs/guides/event-time.md, also for `event_time` after keyed operators.
         """
         from tidelog.runtime.operators.event_time import (  # noqa: PLC0415
             AssignEventTime,
@@ -132,9 +128,7 @@ class Stream:
         )
 
         options = EventTimeOptions(max_delay_ms, idle_after_ms, max_ahead_ms)
-        stream = self._then(name, lambda: AssignEventTime(time_of, options))
-        stream._edges[0].node.makes_watermarks = True
-        return stream
+        return self._then(name, lambda: AssignEventTime(time_of, options), makes_watermarks=True)
 
     def rebalance(self) -> "Stream":
         """Spread buffers evenly over the next operator's subtasks, as many as the job has.
@@ -159,20 +153,18 @@ class Stream:
         on_record: "OnRecord",
         name: str = "with-broadcast",
     ) -> "Stream":
-        """Handle every record with what all of the stream `rules` has told so far.
+        """Handle every record with all records of the stream `rules` so far.
 
         `on_rule(rule, known)` changes the map of what is known; every subtask calls it with every
         rule. `on_record(record, known)` reads it and returns output records. The map is
         part of every checkpoint; keep it small. The rules of one subtask of `rules`
         come in its order, also where it has another parallelism; rules and records in any.
         """
-        from tidelog.runtime.operators.broadcast import Rules, WithBroadcast  # noqa: PLC0415
+        from tidelog.runtime.operators.stateless import Rules, WithBroadcast  # noqa: PLC0415
 
-        told = rules._then(f"{name}-rules", Rules).broadcast()
-        both = Stream(self._job, [*self._edges, *told._edges])
-        handled = both._then(name, lambda: WithBroadcast(on_rule, on_record))
-        handled._edges[0].node.silent = tuple(told._edges)
-        return handled
+        silent = tuple(rules._then(f"{name}-rules", Rules).broadcast()._edges)
+        both = Stream(self._job, [*self._edges, *silent])
+        return both._then(name, lambda: WithBroadcast(on_rule, on_record), silent=silent)
 
     def union(self, *others: "Stream") -> "Stream":
         """Merge streams; no order between them."""
@@ -219,25 +211,19 @@ class Stream:
         With fewer or more subtasks than the stream has, what one of those emits goes to one subtask
         of the sink, in its order; `rebalance()` before it spreads the records instead.
         """
-        node = self._job._add(name, self._edges, parallelism)
-        node.sink = sink
+        self._job._add(name, self._edges, parallelism=parallelism, sink=sink)
 
     def _then(
         self,
         name: str,
         operator: OperatorFactory,
         *,
-        keyed: bool = False,
-        value_types: Declared | None = None,
         late: OutputTag | None = None,
-        state: Definition | None = None,
+        **fields: Any,
     ) -> "Stream":
-        node = self._job._add(name, self._edges)
-        node.side_output = _name_of(late)
-        node.operator = operator
-        node.keyed = keyed
-        node.value_types = value_types
-        node.state = state
+        node = self._job._add(
+            name, self._edges, operator=operator, side_output=_name_of(late), **fields
+        )
         return Stream(self._job, [Edge(node, "forward")])
 
 
@@ -354,10 +340,7 @@ class KeyedStream(Stream):
         from tidelog.runtime.operators.process import Process  # noqa: PLC0415
 
         return self._then(
-            name,
-            lambda: Process(processor(), time_mode, _name_of(late)),
-            keyed=True,
-            late=late,
+            name, lambda: Process(processor(), time_mode, _name_of(late)), keyed=True, late=late
         )
 
 

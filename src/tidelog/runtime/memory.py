@@ -46,7 +46,6 @@ class MemoryParts(NamedTuple):
 
     @classmethod
     def of(cls, budget: int) -> "MemoryParts":
-        """The parts of a budget."""
         return cls(
             tables=int(budget * _TABLES),
             memtables=int(budget * _MEMTABLES),

@@ -18,8 +18,6 @@ Routing = Literal["forward", "rebalance", "broadcast", "key"]
 
 
 class Node(msgspec.Struct, eq=False):
-    """One operator of the logical graph."""
-
     id: str
     inputs: list["Edge"] = msgspec.field(default_factory=list)
     source: Source | None = None

@@ -30,12 +30,11 @@ from tidelog.runtime.restore.choose import (
     confirmed,
     look_ahead,
 )
-from tidelog.runtime.restore.plan import RestorePlan
-from tidelog.runtime.restore.planning import fit
-from tidelog.runtime.subtasks.incarnation import Blueprint, Incarnation
-from tidelog.runtime.subtasks.resources import Resources
-from tidelog.runtime.subtasks.work_dir import open_work_dir, remove_work_dir
-from tidelog.runtime.supervise import run_until_done
+from tidelog.runtime.restore.plan import RestorePlan, begin
+from tidelog.runtime.subtasks.incarnation import Incarnation, incarnate, run_until_done
+from tidelog.runtime.subtasks.resources import Resources, open_work_dir, remove_work_dir
+from tidelog.runtime.subtasks.start import Start
+from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
@@ -89,10 +88,12 @@ class JobRunner:
         self._resources = resources
         self.generation: Generation | None = None
         """The number of this start; None until the store is taken over."""
+        self.states: SubtaskStates | None = None
+        """The state of all subtasks; None until it is known what is restored."""
         self.incarnation: Incarnation | None = None
-        """What runs; None until the restored state is known."""
+        """What runs; None until all is restored."""
         self.running = False
-        fit(job, Resumption(None, None, detached=False, claimed=None), self.config)
+        begin(job, Resumption(), self.config)
         if self.config.encryption_key is not None and store.cipher is None:
             raise ConfigError(
                 f"store {store.url}",
@@ -111,9 +112,9 @@ class JobRunner:
         # A job that could not resume must not fence the one that runs.
         seen = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
         check_name(self.job.name, seen)
-        plan = fit(self.job, seen, self.config)
+        plan = self._plan(seen)
         if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
-            from tidelog.runtime.restore.rehearsal import rehearse  # noqa: PLC0415  # else nothing
+            from tidelog.runtime.restore.fit import rehearse  # noqa: PLC0415  # else nothing
 
             rehearse(plan, self.config, self.effects)
         directory = open_work_dir(self.config.work_dir, self.store.url)
@@ -126,10 +127,10 @@ class JobRunner:
             return result
         finally:
             self.running = False
-            if self.incarnation is not None:
-                if self.incarnation.uploader is not None:
-                    self.incarnation.uploader.leave()
-                await self.incarnation.deployment.close(quietly=not ended)
+            if self.states is not None:
+                if self.states.start.uploader is not None:
+                    self.states.start.uploader.leave()
+                await self.states.close(quietly=not ended)
             await self.effects.offload.run_to_end(remove_work_dir, directory)
 
     async def savepoint(
@@ -234,10 +235,10 @@ class JobRunner:
         history = await read_history(self.store, slots, taken.slots, ledger, generation)
         resumption = confirmed(plan.resumption, history, self._chosen_slot(plan.resumption))
         if resumption is not plan.resumption:
-            plan = fit(self.job, resumption, self.config)
+            plan = self._plan(resumption)
         for dropped in plan.dropped:
             Event.STATE_DROPPED.log(logger, job=self.job.name, dropped=dropped)
-        incarnation = self.incarnation = Blueprint(
+        start = Start(
             self.job,
             self.config,
             self.effects,
@@ -250,11 +251,23 @@ class JobRunner:
             directory,
             await self._local_copies(history, ledger),
             self._resources,
-        ).assemble()
-        await incarnation.deployment.build(lambda: slots.prove_newest(Slot(generation), generation))
+        )
+        self.states = SubtaskStates(start)
+        self.incarnation = await incarnate(
+            start, self.states, lambda: slots.prove_newest(Slot(generation), generation)
+        )
         # A start that is refused changes nothing of what it found.
         await slots.remove_left_over(taken.left_over)
-        return incarnation
+        return self.incarnation
+
+    def _plan(self, resumption: Resumption) -> RestorePlan:
+        """How the job goes on; raises as `begin` and `fit_checkpoint`."""
+        if resumption.checkpoint is None:
+            return begin(self.job, resumption, self.config)
+        # A job that begins, as most do that are short, needs none of it.
+        from tidelog.runtime.restore.fit import fit_checkpoint  # noqa: PLC0415
+
+        return fit_checkpoint(self.job, resumption, resumption.checkpoint, self.config)
 
     async def _local_copies(self, history: History, ledger: Ledger) -> "LocalFirstStore | None":
         """The store with local copies in front of it; None when local recovery is off.
@@ -277,17 +290,18 @@ class JobRunner:
 
     async def _supervise(self, incarnation: Incarnation) -> None:
         """Run everything until the final checkpoint; the first failure stops all of it."""
-        deployment, states = incarnation.deployment, incarnation.deployment.states
-        lives = [deployment.live(task) for task in deployment.tasks]
+        lives = [incarnation.live(task) for task in incarnation.tasks]
         services = [
-            incarnation.collector.run(deployment.live_objects),
-            self._tick([task for task in deployment.tasks if task.ticks]),
+            incarnation.collector.run(incarnation.live_objects),
+            self._tick([task for task in incarnation.tasks if task.ticks]),
             warn_of_lag(
-                lambda: states.materializers, self.config.materialize.interval, self.effects.clock
+                lambda: incarnation.states.materializers,
+                self.config.materialize.interval,
+                self.effects.clock,
             ),
         ]
-        if incarnation.uploader is not None:
-            services.append(incarnation.uploader.run())
+        if (uploader := incarnation.start.uploader) is not None:
+            services.append(uploader.run())
         await run_until_done([incarnation.driver.run(), *lives], services)
 
     async def _tick(self, tasks: Sequence[Task]) -> None:

@@ -40,7 +40,7 @@ class SplitReader(ABC):
         """
 
     def pause(self) -> None:
-        """Other splits are read for a while: let go of what is scarce, such as an open file."""
+        """Other splits are read for a while: release what is scarce, such as an open file."""
 
     def close(self) -> None:
         """Release resources."""
@@ -77,7 +77,7 @@ class Source(ABC):
 
     def checkpointed(self, positions: Mapping[str, Any]) -> None:
         """A completed checkpoint holds these positions of splits, those that have moved since the
-        one before: the outside system may be told. Must not block.
+        one before: the outside system may be notified. Must not block.
         """
 
     def close(self) -> None:

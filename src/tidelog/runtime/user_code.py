@@ -17,7 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class blame:
+class user_code:
     """A context that turns an exception of user code into a UserFunctionError that names `what`.
 
     There is no `await` in the block: a CancelledError in it is the function's own.
@@ -47,12 +47,12 @@ class blame:
             ) from cause
 
 
-def blamed(what: str, function: Callable[P, T]) -> Callable[P, T]:
-    """A function of user code for a thread, where its errors are told from those of waiting."""
+def in_user_code(what: str, function: Callable[P, T]) -> Callable[P, T]:
+    """A function of user code for a thread, where its errors are distinct from those of waiting."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        with blame(what):
+        with user_code(what):
             return function(*args, **kwargs)
 
     return call

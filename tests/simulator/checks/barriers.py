@@ -44,7 +44,7 @@ class Barriers:
     def watch(self, runner: JobRunner) -> None:
         """Copy the rows of every subtask of an incarnation at each of its barriers."""
         assert runner.incarnation is not None and runner.generation is not None
-        for task in runner.incarnation.deployment.tasks:
+        for task in runner.incarnation.tasks:
             parts = task.parts
             generation, backend = runner.generation, parts.backend
             taken = _Taken()

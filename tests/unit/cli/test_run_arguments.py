@@ -10,7 +10,7 @@ from tests.support.cli import tidelog
 from tidelog.cli.run.process import load_job
 from tidelog.cli.values import duration
 from tidelog.errors import ConfigError, UserFunctionError
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
 
 MODULE = """

@@ -31,8 +31,8 @@ RUNTIME = names(
 LIBRARIES = names("asyncio fsspec msgspec rich rocksdict ssl tomllib zstandard")
 # What restores and canonical savepoints need; a job that begins restores nothing.
 RESTORING = names(
-    "runtime.restore.fit runtime.restore.migration runtime.restore.rehearsal "
-    "runtime.restore.removed state.restore.redistribute "
+    "runtime.restore.fit runtime.restore.migration runtime.restore.dropped "
+    "runtime.restore.shares state.restore.redistribute "
     "state.restore.restorer catalog.locate checkpoint.local_first",
     "tidelog.",
 )
@@ -40,7 +40,7 @@ RESTORING = names(
 # not have, and what other commands need.
 OTHERS = names(
     "runtime.in_flight.codec runtime.in_flight.redistribution runtime.status.opentelemetry "
-    "runtime.status.prometheus runtime.control.client runtime.operators.broadcast "
+    "runtime.status.prometheus runtime.control.client "
     "runtime.operators.process runtime.operators.window runtime.tasks.caller_task "
     "state.handles.keyed connectors.files.parquet cli.run.live "
     "cli.store.options ui verify",
@@ -106,7 +106,6 @@ def test_a_second_run_imports_what_restores(tmp_path: Path) -> None:
     imported(*run, "--output", tmp_path / "counts")
     modules = imported(*run, "--output", tmp_path / "counts")
     assert "tidelog.runtime.restore.fit" in modules
-    assert "tidelog.runtime.restore.rehearsal" in modules
 
 
 def test_no_name_of_a_module_that_should_not_be_imported_is_out_of_date() -> None:

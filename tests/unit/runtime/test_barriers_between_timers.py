@@ -1,4 +1,4 @@
-"""Checkpoints are taken while timers fire, however long the handler of each takes."""
+"""Checkpoints are taken while timers fire, however long each takes; a restart goes on there."""
 
 from typing import Any
 
@@ -6,10 +6,16 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
-from tests.support.pressure import Eager, checkpoints, outside_as_of, pressed, run_pressed
+from tests.support.pressure import (
+    Eager,
+    checkpoints,
+    outside_as_of,
+    pressed,
+    resumed,
+    under_pressure,
+)
 from tidelog import Job, StatefulProcessor
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.storage.memory import MemoryStore
 
 COUNT = 40
 HANDLER_S = 0.05
@@ -43,15 +49,27 @@ class Listed(Alarms):
 
 @pytest.mark.parametrize("alarms", [Alarms, Listed])
 @pytest.mark.parametrize("last", [100, 5], ids=["watermark", "end"])
-def test_checkpoints_complete_while_timers_with_slow_handlers_fire(alarms: Any, last: int) -> None:
-    sink, objects, clock = Outside(), MemoryStore("memory://alarms"), VirtualClock()
-    job = Job("alarms")
+def test_barriers_pass_between_timers_and_a_restart_fires_the_rest_once(
+    alarms: Any, last: int
+) -> None:
     times = [5] * (COUNT - 1) + [last]
-    timed = job.source(Eager({"only": list(enumerate(times))})).event_time(lambda r: r[1])
-    keyed = timed.key_by(lambda r: r[0])
-    keyed.transform_with_state(lambda: alarms(clock), time_mode="event").sink(sink)
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("alarms")
+        timed = job.source(Eager({"only": list(enumerate(times))})).event_time(lambda r: r[1])
+        keyed = timed.key_by(lambda r: r[0])
+        keyed.transform_with_state(lambda: alarms(clock), time_mode="event").sink(sink)
+        return job
+
     settings = pressed(parallelism=1, checkpoint=Schedule(interval=0.2, timeout=1e6))
-    run_pressed(job, objects, settings, clock)
+    sink, objects = under_pressure(job, settings)
     assert sorted(sink.records) == list(range(COUNT))
-    fired = {len(outside_as_of(sink, each).records) for each in checkpoints(objects)}
-    assert len(fired - {0, COUNT}) >= 3, "checkpoints amid the firing"
+    amid = {
+        fired: each
+        for each in checkpoints(objects)
+        if 0 < (fired := len(outside_as_of(sink, each).records)) < COUNT
+    }
+    assert len(amid) >= 3, "checkpoints amid the firing"
+    for checkpoint in amid.values():
+        again = resumed(job, objects, sink, checkpoint, settings)
+        assert sorted(again.records) == list(range(COUNT))

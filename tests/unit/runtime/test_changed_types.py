@@ -11,7 +11,7 @@ import pytest
 
 import tidelog
 from tests.support.depth import more_in_depth
-from tests.support.pipelines import Outside, Portions, config, effects, words
+from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
 from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, encode_entry
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
@@ -50,18 +50,7 @@ def records(source: Portions, sink: Outside, change: Key, **options: Any) -> tid
 
 def stopped(job: tidelog.Job, store: MemoryStore, savepoint: str = "halt", **settings: Any) -> None:
     """Run the job half way and stop it with a savepoint."""
-
-    async def run() -> None:
-        world = effects()
-        runner = tidelog.JobRunner(job, store, config(**settings), world)
-        started = asyncio.Event()
-        running = asyncio.ensure_future(runner.run(started.set))
-        await started.wait()
-        await world.clock.sleep(5.2)
-        await runner.stop(savepoint)
-        await running
-
-    asyncio.run(run())
+    acted_on(job, store, lambda runner: runner.stop(savepoint), at=5.2, settings=config(**settings))
 
 
 def run(job: tidelog.Job, store: MemoryStore, **settings: Any) -> None:

@@ -153,7 +153,7 @@ def test_the_barrier_goes_on_before_the_snapshot_is_taken() -> None:
 
     def watch() -> None:
         assert runner.incarnation is not None
-        for task in runner.incarnation.deployment.tasks:
+        for task in runner.incarnation.tasks:
             _watch(str(task.id), task.parts, steps)
 
     asyncio.run(runner.run(watch))
@@ -218,7 +218,7 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
 
 def records_read(runner: JobRunner) -> int:
     assert runner.incarnation is not None
-    return sum(task.parts.metrics.records_in for task in runner.incarnation.deployment.tasks)
+    return sum(task.records_in for task in runner.incarnation.tasks)
 
 
 def completed(runner: JobRunner) -> int:

@@ -64,8 +64,8 @@ def test_a_damaged_or_forged_copy_is_not_used(tmp_path: Path) -> None:
     runner = JobRunner(counting(sink), opened(inner), config, effects(2))
     asyncio.run(runner.run())
     assert Counter(dict(sink.records)) == EXPECTED
-    assert runner.incarnation is not None and runner.incarnation.copies is not None
-    metrics = runner.incarnation.copies.metrics
+    assert runner.incarnation is not None and runner.incarnation.start.copies is not None
+    metrics = runner.incarnation.start.copies.metrics
     assert metrics.used == 0 and metrics.damaged > 0
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,9 +18,7 @@ from tests.support.pipelines import (
     words,
 )
 from tidelog.errors import RestoreError, UserFunctionError
-from tidelog.ids import Slot
 from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.storage.memory import MemoryStore
 
@@ -65,56 +63,51 @@ def test_a_completed_job_started_again_does_nothing() -> None:
     assert sorted(sink.records) == records
 
 
-def test_union_brings_the_records_of_all_streams() -> None:
-    left, right, sink = words(1, 12), Portions({"r": [f"w{n % 3}" for n in range(9)]}), Outside()
-    job = Job("union")
-    joined = job.source(left, name="left").union(job.source(right, name="right"))
-    joined.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b).sink(sink)
-    run(job, store())
-    assert dict(sink.records) == Counter(left.records + right.records)
+def united(job: Job, source: Portions, sink: Outside) -> None:
+    job.source(source, name="left").union(job.source(source, name="right")).sink(sink)
 
 
-def test_broadcast_brings_every_record_to_every_subtask() -> None:
-    source, sink = words(1, 12), Outside()
-    job = Job("broadcast")
+def broadcast(job: Job, source: Portions, sink: Outside) -> None:
     job.source(source).broadcast().map(lambda w: w).sink(sink)
-    run(job, store(), config(parallelism=3))
-    assert Counter(sink.records) == {w: 3 * n for w, n in Counter(source.records).items()}
 
 
-def test_rebalance_loses_nothing_and_spreads_buffers() -> None:
-    source, sink = words(1, 40), Outside()
-    job = Job("rebalance")
+def rebalanced(job: Job, source: Portions, sink: Outside) -> None:
     job.source(source).rebalance().map(lambda w: w).sink(sink)
-    run(job, store(), config(parallelism=4))
-    assert Counter(sink.records) == Counter(source.records)
-    writers = {transaction.split(b"/")[0] for transaction in sink.committed}
-    assert len(writers) == 4
 
 
-def test_streams_of_different_parallelism_meet() -> None:
-    source, sink = words(3, 20), Outside()
-    job = Job("uneven")
+def uneven(job: Job, source: Portions, sink: Outside) -> None:
+    """Streams of different parallelism meet."""
     stream = job.source(source, parallelism=3).filter(lambda w: w != "w0")
-    stream.flat_map(lambda w: [w, w]).sink(sink, parallelism=1)
-    run(job, store(), config(parallelism=2))
-    kept = [w for w in source.records if w != "w0"]
-    assert Counter(sink.records) == Counter(kept + kept)
+    zeros = job.source(source, name="zeros", parallelism=1).filter(lambda w: w == "w0")
+    stream.union(zeros).flat_map(lambda w: [w, w]).sink(sink, parallelism=1)
 
 
-def test_an_error_of_a_user_function_names_it_and_stops_the_job() -> None:
-    source = words(1, 12)
+@pytest.mark.parametrize(
+    ("build", "copies", "writers"),
+    [(united, 2, 4), (broadcast, 4, 4), (rebalanced, 1, 4), (uneven, 2, 1)],
+)
+def test_every_routing_brings_what_it_says(
+    build: Callable[[Job, Portions, Outside], None], copies: int, writers: int
+) -> None:
+    source, sink, job = words(4, 20), Outside(), Job("routed")
+    build(job, source, sink)
+    run(job, store(), config(parallelism=4))
+    assert Counter(sink.records) == {w: copies * n for w, n in Counter(source.records).items()}
+    assert len({transaction.split(b"/")[0] for transaction in sink.committed}) == writers
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda stream: stream.map(lambda w: w + 1, name="adding"), r"(?s)adding.*TypeError"),
+        (lambda stream: stream.key_by(lambda w: w.nothing), r"(?s)key_by.*AttributeError"),
+    ],
+    ids=["map", "key_by"],
+)
+def test_an_error_of_a_user_function_names_it_and_stops_the_job(build: Any, says: str) -> None:
     job = Job("wrong")
-    job.source(source).map(lambda w: w + 1, name="adding").sink(Outside())
-    with pytest.raises(UserFunctionError, match=r"(?s)adding.*TypeError"):
-        run(job, store())
-
-
-def test_a_key_function_that_fails_is_blamed() -> None:
-    job = Job("wrong")
-    keyed = job.source(words(1, 12)).key_by(lambda w: w.nothing)
-    keyed.aggregate(lambda _: 1, lambda a, b: a + b).sink(Outside())
-    with pytest.raises(UserFunctionError, match="key_by"):
+    build(job.source(words(1, 12))).sink(Outside())
+    with pytest.raises(UserFunctionError, match=says):
         run(job, store())
 
 
@@ -122,7 +115,7 @@ def test_a_job_with_other_key_groups_is_refused_and_leaves_the_checkpoint() -> N
     objects = store()
     run(word_count(words(), Outside()), objects)
     before = dict(objects._objects)
-    with pytest.raises(RestoreError, match="key groups"):
+    with pytest.raises(RestoreError, match=r"key groups of 'source'.*8.*16"):
         run(word_count(words(), Outside()), objects, config(key_groups=16))
     assert before.items() <= objects._objects.items()
 
@@ -217,19 +210,3 @@ def test_the_watermark_of_a_finished_input_survives_a_restart() -> None:
     run(job(1000), objects, settings, seed=2)
     assert min(time for time, _ in fired) > 0, "it resumed, it did not start anew"
     assert all(0 <= watermark < time for time, watermark in fired[2:])
-
-
-def test_a_job_resumes_from_the_slot_it_is_told_to() -> None:
-    source, sink, objects = words(2, 60), Outside(), store()
-    run(word_count(source, sink), objects, config(retain=100))
-    first_checkpoint = Slot(1)
-    runner = JobRunner(
-        word_count(source, Outside()),
-        objects,
-        config(retain=100),
-        effects(2),
-        restore_slot=first_checkpoint,
-    )
-    result = asyncio.run(runner.run())
-    assert result.restored_slot == first_checkpoint
-    assert not result.already_complete

@@ -12,11 +12,12 @@ from tests.support.pipelines import Outside, config
 from tests.support.pressure import (
     Eager,
     checkpoints,
-    copy_of,
     outside_as_of,
     pressed,
+    resumed,
     run_pressed,
     slowly,
+    under_pressure,
 )
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
 from tidelog import Callback, Job, StatefulProcessor
@@ -194,21 +195,13 @@ def test_barriers_pass_while_an_aggregate_emits_and_a_restart_emits_the_rest(
         schedule = Schedule(interval=0.1, timeout=1e6)
         return pressed(parallelism=parallelism, channel_buffers=1, checkpoint=schedule)
 
-    sink, objects, clock = Outside(), MemoryStore("memory://finish"), VirtualClock()
-    run_pressed(job(sink, clock), objects, settings(before), clock)
+    sink, objects = under_pressure(job, settings(before))
     expected = [(n, 2) for n in range(40)]
     assert sorted(sink.records) == expected
     amid = 0
     for checkpoint in checkpoints(objects)[:-1]:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        amid += 0 < len(again.records) < len(expected)
-        run_pressed(
-            job(again, clock),
-            copy_of(objects),
-            settings(after),
-            clock,
-            restore_slot=checkpoint.slot,
-        )
+        amid += 0 < len(outside_as_of(sink, checkpoint).records) < len(expected)
+        again = resumed(job, objects, sink, checkpoint, settings(after))
         assert sorted(again.records) == expected, checkpoint.slot
     assert amid >= 3
 

@@ -10,8 +10,7 @@ from typing import Final
 import pytest
 
 from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.operators.portion import Portion
-from tidelog.runtime.operators.turn import Turn
+from tidelog.runtime.operators.turn import Portion, Turn
 
 MS: Final = 1e-3
 BUFFER: Final = 2048

@@ -9,7 +9,7 @@ from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, StateInfo,
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
 from tidelog.runtime.graph import Job
-from tidelog.runtime.restore.rechain import rechain
+from tidelog.runtime.restore.shares import rechain
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
 from tidelog.state.key_groups import range_of
 

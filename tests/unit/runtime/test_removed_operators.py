@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tidelog
-from tests.support.pipelines import Outside, Portions, config, effects, words
+from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
 from tests.unit.runtime.test_changed_types import checkpoints, run
 from tidelog.errors import ConfigError, RestoreError, StateSchemaError
 from tidelog.runtime.status.observe import status_of
@@ -34,20 +34,9 @@ def count(stream: tidelog.Stream, sink: Outside, name: str = "count", **options:
     counted.sink(sink, name="sink", **options)
 
 
-def stopped(made: tidelog.Job, store: MemoryStore, settings: Any = None) -> None:
+def stopped(made: tidelog.Job, store: MemoryStore) -> None:
     """Run the job until the middle of its data."""
-
-    async def halfway() -> None:
-        world = effects()
-        runner = tidelog.JobRunner(made, store, settings or config(), world)
-        started = asyncio.Event()
-        running = asyncio.ensure_future(runner.run(started.set))
-        await started.wait()
-        await world.clock.sleep(5.2)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(halfway())
+    acted_on(made, store, at=5.2, crash=True)
     assert checkpoints(store)
 
 
@@ -163,21 +152,9 @@ def running_count(stream: tidelog.Stream, sink: Any) -> None:
 
 def uncommitted(sink: Outside, build: BUILD = plain) -> MemoryStore:
     """A store whose newest checkpoint holds output that its sink had pre-committed."""
-    store = MemoryStore()
-
-    async def halfway() -> None:
-        world = effects()
-        settings = config(checkpoint=tidelog.Schedule(interval=20.0))
-        runner = tidelog.JobRunner(job(build, sink), store, settings, world)
-        started = asyncio.Event()
-        running = asyncio.ensure_future(runner.run(started.set))
-        await started.wait()
-        await world.clock.sleep(5.2)
-        await runner.savepoint("halfway")
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(halfway())
+    store, rarely = MemoryStore(), config(checkpoint=tidelog.Schedule(interval=20.0))
+    savepoint = lambda runner: runner.savepoint("halfway")  # noqa: E731
+    acted_on(job(build, sink), store, savepoint, at=5.2, settings=rarely, crash=True)
     return store
 
 
@@ -209,22 +186,19 @@ def test_a_sink_with_transactions_is_not_removed_replaced_or_left_without_leave(
     assert runner.incarnation.plan.dropped == (f"{held} sink transactions of sink 'sink'",)
 
 
-def test_a_renamed_sink_of_the_same_kind_commits_what_its_predecessor_had_written() -> None:
+@pytest.mark.parametrize("place", ["same", "other"])
+def test_a_renamed_sink_of_the_same_kind_commits_what_its_predecessor_had_written(
+    place: str,
+) -> None:
     sink = Outside()
     store = uncommitted(sink)
     made = tidelog.Job("job")
-    made.source(source()).map(lambda w: tidelog.Row(word=w), name="row").sink(sink, name="out")
+    stream = made.source(source())
+    if place == "other":
+        stream = stream.key_by(str)
+    stream.map(lambda w: tidelog.Row(word=w), name="row").sink(sink, name="out")
     run(made, store)
     assert Counter(row.word for row in sink.records) == Counter(source().records)
-
-
-def test_a_renamed_sink_in_another_place_commits_what_its_predecessor_had_written() -> None:
-    sink = Outside()
-    store = uncommitted(sink)
-    made = tidelog.Job("job")
-    made.source(source()).key_by(str).map(lambda w: (w,), name="other").sink(sink, name="out")
-    run(made, store)
-    assert Counter(word for (word,) in sink.records) == Counter(source().records)
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
@@ -309,9 +283,9 @@ def test_a_state_may_be_added_and_one_left_out_is_told_and_found_again(
 ) -> None:
     store, sink = MemoryStore(), Outside()
     stopped(job(processed("a"), sink), store)
-    stopped(job(processed("a", "b"), sink), store, config())
+    stopped(job(processed("a", "b"), sink), store)
     with caplog.at_level(logging.WARNING):
-        stopped(job(processed("b"), sink), store, config())
+        stopped(job(processed("b"), sink), store)
     assert "state 'a' of operator 'process' is in the checkpoint and no longer declared" in (
         caplog.text
     )

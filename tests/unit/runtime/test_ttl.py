@@ -45,7 +45,7 @@ def stored(runner: JobRunner) -> list[int]:
     """Expiry times of all stored rows of the processor."""
     assert runner.incarnation is not None
     expiries = []
-    for task in runner.incarnation.deployment.tasks:
+    for task in runner.incarnation.tasks:
         if task.id.operator == "process":
             backend = task.parts.backend
             decoder = RowDecoder(backend.registry.infos())

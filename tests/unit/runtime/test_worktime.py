@@ -8,15 +8,15 @@ from typing import Any
 from tests.support.clock import VirtualClock
 from tidelog.effects import InlineOffload, ThreadOffload
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.channel import BufferPool
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.channels.output import Output, OutputEdge
 from tidelog.runtime.channels.partition import Forward
-from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.in_flight.capture import ChannelId
+from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.tasks.sink_output import SinkOutput
-from tidelog.runtime.tasks.worktime import WorkTime
 
 Steps = Callable[[VirtualClock, WorkTime], Coroutine[Any, Any, None]]
 

@@ -99,7 +99,7 @@ def test_a_restore_reads_what_the_page_says() -> None:
     again = JobRunner(job, store, settings, pipelines.effects())
     asyncio.run(again.run())
     assert again.incarnation is not None
-    progress: RestoreProgress = again.incarnation.deployment.states.progress
+    progress: RestoreProgress = again.states.progress
     fetch = restore.fetch
     assert fetch.changes == progress.total_changes
     read = fetch.files.bytes + fetch.segments.bytes

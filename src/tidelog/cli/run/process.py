@@ -24,11 +24,11 @@ from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_job
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import Slot
-from tidelog.runtime.arguments import JobArguments
+from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
-from tidelog.runtime.user_code import blame
+from tidelog.runtime.user_code import user_code
 from tidelog.settings.resolve import Resolved
 from tidelog.storage.access import StoreAccess
 
@@ -147,7 +147,7 @@ def load_job(name: str, arguments: JobArguments) -> Job:
         )
     found = _imported(path, module_name, attribute)
     if not isinstance(found, Job) and callable(found):
-        with blame(path):
+        with user_code(path):
             found = found(arguments) if inspect.signature(found).parameters else found()
     if not isinstance(found, Job):
         raise ConfigError(
@@ -159,7 +159,7 @@ def load_job(name: str, arguments: JobArguments) -> Job:
     return found
 
 
-class _importing(blame):
+class _importing(user_code):
     """Names the module whose import failed."""
 
     __slots__ = ()

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tidelog.effects import Clock, SystemClock
 from tidelog.errors import ConfigError, RestoreError, require
 from tidelog.runtime.channels.buffers import next_values
-from tidelog.runtime.operators.distinct import Distinct
+from tidelog.runtime.operators.outputs import Distinct
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.runtime.user_code import each
 

@@ -45,7 +45,7 @@ class BufferLimit:
         pieces = max(2, -(-count // self.records))
         for piece in range(pieces):
             part = batch.part(piece * count // pieces, (piece + 1) * count // pieces)
-            part.size_bytes = 0  # a share of the whole tells nothing of a large record
+            part.size_bytes = 0  # a share of the whole says nothing of a large record
             yield from self.cut(part)
 
     def joined(

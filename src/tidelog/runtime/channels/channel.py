@@ -1,13 +1,14 @@
 """Channels: first-in first-out, from one subtask to one of the next operator.
 
 Invariants:
-- a channel holds what its consumer may take (the input) and behind it what the consumer has no
+- a channel holds what its consumer may take (the input) and after it what the consumer has no
   room for (the backlog, which counts against the producer's pool); together they keep the order;
 - events need no room; only buffers of records do;
 - a barrier that overtakes moves to the end of the input: what is before it there is in-flight data
-  of the consumer, what it left behind in the backlog is in-flight data of the producer.
+  of the consumer, what it passed in the backlog is in-flight data of the producer.
 """
 
+import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -17,7 +18,54 @@ from typing import Final, Protocol
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, Message, Watermark
-from tidelog.runtime.channels.pool import BufferPool
+
+
+class BufferPool:
+    """The buffers of one output: all channels to the subtasks of one consumer."""
+
+    __slots__ = ("_hard_limit", "_limit", "_listener", "_room", "used")
+
+    def __init__(self, targets: int, size: int, overdraft: int) -> None:
+        self.used = 0
+        """Buffers that wait for room at their consumer."""
+        self._limit = max(0, size - targets)
+        self._hard_limit = size + overdraft
+        self._listener: Callable[[], None] = _nobody
+        self._room = asyncio.Event()
+
+    @property
+    def available(self) -> bool:
+        """A buffer for every target is free."""
+        return self.used <= self._limit
+
+    @property
+    def exhausted(self) -> bool:
+        """Even the overdraft is used up."""
+        return self.used >= self._hard_limit
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever the pool becomes available."""
+        self._listener = listener
+
+    def take(self) -> None:
+        self.used += 1
+
+    def give_back(self) -> None:
+        self.used -= 1
+        if self.used == self._limit:
+            self._listener()
+        self._room.set()
+
+    async def room(self) -> None:
+        """Wait until the pool is not exhausted."""
+        while self.exhausted:
+            self._room.clear()
+            await self._room.wait()
+
+
+def _nobody() -> None:
+    """The listener of a pool before a task uses it."""
+
 
 InFlightData = Batch | Watermark
 """A message of a channel that an unaligned checkpoint stores."""
@@ -33,7 +81,6 @@ class Consumer(Protocol):
 
     def arrived(self, message: Message) -> None:
         """A message has arrived in the input of a channel."""
-        ...
 
 
 class Channel:
@@ -114,13 +161,13 @@ class Channel:
         what is before it there; returns that.
         """
         self._when_moved.pop(checkpoint, None)
-        behind = iter(list(self._backlog))
+        waiting = iter(list(self._backlog))
         overtaken: list[Message] = []
-        for message in behind:
+        for message in waiting:
             if _is_barrier(message, checkpoint):
                 break
             overtaken.append(message)
-        self._backlog = deque([*overtaken, *behind])
+        self._backlog = deque([*overtaken, *waiting])
         self._arrive(barrier)
         # Without the barrier in its way an event may be first.
         self._move()
@@ -129,7 +176,6 @@ class Channel:
     # --- the consumer's end
 
     def take(self) -> Message:
-        """The next message of the input."""
         message = self._input.popleft()
         if self.recovered:
             self.recovered -= 1

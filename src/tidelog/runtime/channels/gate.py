@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidelog.runtime.channels.channel import Channel
+from tidelog.runtime.channels.channel import BufferPool, Channel
 from tidelog.runtime.channels.messages import Barrier, EndOfChannel, Message
-from tidelog.runtime.channels.pool import BufferPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +37,13 @@ class Gate:
 
     @property
     def waiting(self) -> list[int]:
-        """Bytes in memory of each buffer of records that waits in a channel."""
         return [size for channel in self.channels for size in channel.waiting]
 
     def deliver_while(self, output_available: Callable[[], bool]) -> None:
-        """Deliver records only while this is true; `wake` tells when it became true."""
+        """Deliver records only while this is true; call `wake` when it became true."""
         self._output_available = output_available
 
     def arrived(self, message: Message) -> None:
-        """A message has arrived in the input of a channel."""
         if isinstance(message, Barrier) and message.order != "aligned":
             self._announced.append(Announced(message))
         self._ready.set()
@@ -102,7 +99,6 @@ class Gate:
             await self._ready.wait()
 
     def block(self, channel: int) -> None:
-        """Deliver nothing from this channel for now."""
         self._blocked.add(channel)
 
     def unblock(self) -> None:

@@ -6,6 +6,7 @@ records of a buffer belong to one task (`copies`).
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Literal
 
 from tidelog.checkpoint.request import SavepointRequest
@@ -35,14 +36,20 @@ class Batch:
 
 
 @dataclass(slots=True)
+class SideBatch(Batch):
+    """A buffer of the side output `tag`: no operator of its chain handles it."""
+
+    tag: str = ""
+
+
+@dataclass(slots=True)
 class KeyedBatch(Batch):
-    """A buffer behind `key_by`: for every record its encoded key and key group (u16 BE)."""
+    """A buffer after `key_by`: for every record its encoded key and key group (u16 BE)."""
 
     keys: list[bytes] = None  # type: ignore[assignment]  # always given; follows a default
     groups: list[bytes] = None  # type: ignore[assignment]
 
     def part(self, start: int, end: int) -> "KeyedBatch":
-        """The records from one position up to and excluding another."""
         return KeyedBatch(
             self.records[start:end],
             None if self.times is None else self.times[start:end],
@@ -51,12 +58,20 @@ class KeyedBatch(Batch):
             size_bytes=self._share(end - start),
         )
 
-
-@dataclass(slots=True)
-class SideBatch(Batch):
-    """A buffer of the side output `tag`: no operator of its chain handles it."""
-
-    tag: str = ""
+    def divided(
+        self, on_time: list[bool], tag: str | None
+    ) -> "tuple[KeyedBatch, SideBatch | None]":
+        """(the records on time, late ones for the side output `tag`), None if there are none."""
+        assert self.times is not None
+        if all(on_time):
+            return self, None
+        columns = (self.records, self.times, self.keys, self.groups)
+        late = [not each for each in on_time]
+        records, times = compress(self.records, late), compress(self.times, late)
+        return (
+            KeyedBatch(*(list(compress(column, on_time)) for column in columns)),
+            SideBatch(list(records), list(times), tag or ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +131,7 @@ class EndOfData:
     """No record follows on this channel; barriers still do, up to the final checkpoint."""
 
     drain: bool = True
-    """Whether the data is over for good, so operators finish; else a later run goes on here."""
+    """Whether the data has ended for good, so operators finish; else a later run goes on here."""
 
 
 @dataclass(frozen=True, slots=True)

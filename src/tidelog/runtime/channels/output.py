@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
-from tidelog.runtime.channels.channel import Channel
+from tidelog.runtime.channels.channel import BufferPool, Channel
 from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.channels.partition import Partitioner
-from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
-from tidelog.runtime.operators.portion import Portion
-from tidelog.runtime.operators.turn import TURN_S
-from tidelog.runtime.tasks.worktime import WorkTime
+from tidelog.runtime.operators.turn import TURN_S, Portion, WorkTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,7 @@ class OutputEdge:
     """Barriers never overtake on this edge."""
     tag: str | None = None
     """The side output that this edge carries; None: the main output."""
-    tells_splits: bool = False
+    announces_splits: bool = False
     """The consumer, or a task after it, makes watermarks per split."""
     portion: Portion = field(default_factory=Portion)
     """How many records are routed at a time: a key function may take long."""
@@ -51,6 +48,8 @@ class Output:
             for edge in edges
             for channel, name in zip(edge.channels, edge.names, strict=True)
         ]
+        self._splits: Splits | None = None
+        """The last ones that were announced."""
         self.work = work
         self.records = 0
 
@@ -101,7 +100,7 @@ class Output:
         for target, part in routed:
             part.size_bytes = size_bytes * len(part.records) // count
             await self._send(edge, target, part)
-        if self.work.turn.over():
+        if self.work.turn.ended():
             await self.work.rest()
 
     async def _send(self, edge: OutputEdge, target: int, buffer: Batch) -> None:
@@ -111,23 +110,25 @@ class Output:
                 await edge.pool.room()
 
     @property
-    def tells_splits(self) -> bool:
+    def announces_splits(self) -> bool:
         """Some downstream task makes watermarks per split."""
-        return any(edge.tells_splits for edge in self._edges)
+        return any(edge.announces_splits for edge in self._edges)
 
-    def tell(self, splits: Splits) -> None:
-        """Send the splits of the next records on the edges that want them."""
+    def announce_splits(self, splits: Splits) -> None:
+        """Send the splits of the next records, if they are others, on the edges that want them."""
+        if splits == self._splits:
+            return
+        self._splits = splits
         for edge in self._edges:
-            for channel in edge.channels if edge.tells_splits else ():
+            for channel in edge.channels if edge.announces_splits else ():
                 channel.send(splits)
 
     async def announce(self, event: TaskEvent) -> None:
-        """Send an event to all channels."""
         for channel, _, _ in self._ends:
             channel.send(event)
 
     def forward(self, barrier: Barrier, in_flight: InFlight | None) -> None:
-        """Send a barrier; one that overtakes leaves behind in-flight data.
+        """Send a barrier; what one that overtakes has passed is in-flight data.
 
         One that may switch keeps `in_flight` open for the channels in which it has to wait.
         """

@@ -1,6 +1,6 @@
 """Partitioners: which subtask of the next operator gets a record.
 
-Invariant: behind `key_by` a record goes to the subtask that owns its key group, and nowhere else
+Invariant: after `key_by` a record goes to the subtask that owns its key group, and nowhere else
 (`state.keys`).
 """
 
@@ -14,7 +14,7 @@ import google_crc32c
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.user_code import blame, map_all
+from tidelog.runtime.user_code import map_all, user_code
 from tidelog.state.key_groups import (
     AS_THEY_ARE,
     KEY_TYPES,
@@ -104,7 +104,7 @@ class ByKey(Partitioner):
 
     def route(self, batch: Batch) -> Routed:
         crc, count = google_crc32c.value, self._key_groups
-        with blame(self.name):
+        with user_code(self.name):
             keys = self._encoded(map_all(self._key_of, batch.records))
         numbers = [crc(key) % count for key in keys]
         prefixes = self._prefixes

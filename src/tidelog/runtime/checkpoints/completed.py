@@ -4,14 +4,20 @@ Invariant: the phases follow one another and their sum is the duration, so a slo
 by itself what it waited for.
 """
 
+from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint, is_canonical
-from tidelog.checkpoint.sizes import CheckpointSizes
+from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
 from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
 from tidelog.metrics import gauge
+
+_RECENT: Final = 4096
+_DESCRIBED: Final = 512
+"""Checkpoints of which more than the duration is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,40 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
     """It is a canonical savepoint: its segments hold all rows instead of the changes since the
     last materialization."""
     new_tables: tuple[NewTable, ...]
+
+
+class CheckpointMetrics(msgspec.Struct):
+    """Figures of the checkpoints since the start; seconds and bytes."""
+
+    completed: int = 0
+    failed: int = 0
+    last_contents: CheckpointContents | None = None
+    last_failure: str | None = None
+    next_since: float | None = None
+    """When the wait for the next completed checkpoint began, on the monotonic clock."""
+    recent: deque[CompletedCheckpoint] = msgspec.field(
+        default_factory=lambda: deque(maxlen=_DESCRIBED)
+    )
+    """The last few hundred checkpoints, oldest first."""
+    _durations_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    @property
+    def last(self) -> CompletedCheckpoint | None:
+        return self.recent[-1] if self.recent else None
+
+    @property
+    def durations_s(self) -> list[float]:
+        """Durations of the last few thousand checkpoints, oldest first."""
+        return list(self._durations_s)
+
+    def complete(
+        self, now: float, checkpoint: CompletedCheckpoint, contents: CheckpointContents
+    ) -> None:
+        self.completed += 1
+        self.next_since = now
+        self._durations_s.append(checkpoint.seconds)
+        self.last_contents = contents
+        self.recent.append(checkpoint)
 
 
 def completed(

@@ -6,10 +6,8 @@ was won; objects are deleted only after the manifests that named them.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 
@@ -25,11 +23,13 @@ from tidelog.checkpoint.coordinator import (
     Store,
     Trigger,
 )
+from tidelog.checkpoint.finished import exited_state
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.invariants import check_manifest
 from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
+    OperatorState,
     Savepoint,
     SlotRanges,
     SubtaskState,
@@ -37,75 +37,83 @@ from tidelog.checkpoint.manifest import (
     is_canonical,
 )
 from tidelog.checkpoint.request import SavepointRequest
-from tidelog.checkpoint.sizes import (
-    CheckpointContents,
-    checkpoint_sizes,
-    contents_of,
-)
+from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.checkpoint.slots import SlotLog
-from tidelog.effects import Effects, wait_for
+from tidelog.effects import Effects
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier, BarrierOrder
-from tidelog.runtime.checkpoints.completed import CompletedCheckpoint, completed
-from tidelog.runtime.checkpoints.operators import ManifestOperators
-from tidelog.runtime.checkpoints.savepoints import Savepoints
+from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
+from tidelog.runtime.checkpoints.requests import Reports, Savepoints
+from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.runtime.tasks.task import Task
 from tidelog.state.operator_state import union_in_part
+from tidelog.state.registry import StateRegistry
 
-Decisions = list[Decision[SubtaskId, SubtaskState]]
+
+def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]:
+    """Every subtask of the job with those that send to it directly."""
+    return {
+        subtask: [sender for upstream, _ in vertex.inputs for sender in upstream.subtasks]
+        for vertex in vertices
+        for subtask in vertex.subtasks
+    }
+
+
+@dataclass(slots=True)
+class ManifestOperators:
+    """Makes the operators of each manifest from the states of its subtasks."""
+
+    vertices: Sequence[Vertex]
+    registries: Mapping[str, StateRegistry]
+    """The states that each vertex has declared, by the vertex's name."""
+    key_groups: int
+    finished: dict[SubtaskId, SubtaskState]
+    """Subtasks that finished, with their state in the checkpoint that contains their finish."""
+
+    def exited(self, states: Mapping[SubtaskId, SubtaskState]) -> None:
+        """Note subtasks that exited: a completed checkpoint contains their finish."""
+        self.finished.update(states)
+
+    def of(self, acknowledged: Mapping[SubtaskId, SubtaskState]) -> tuple[OperatorState, ...]:
+        return tuple(self._operator(vertex, acknowledged) for vertex in self.vertices)
+
+    def _operator(
+        self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
+    ) -> OperatorState:
+        registry, finished, last = self.registries[vertex.id], self.finished, vertex.nodes[-1]
+        running = not finished.keys() >= set(vertex.subtasks)
+        # While others of a source run, a rescaled restart would read its finished splits again.
+        positions = running and vertex.head.source is not None
+        subtasks = tuple(
+            exited_state(finished[subtask], positions=positions)
+            if subtask in finished
+            else acknowledged[subtask]
+            for subtask in vertex.subtasks
+        )
+        finished_all = all(state.finished for state in subtasks)
+        return OperatorState(
+            vertex.id,
+            self.key_groups,
+            registry.infos(),
+            subtasks,
+            chain=tuple(node.id for node in vertex.nodes[1:]) if finished_all else None,
+            key_types=registry.keys.names(),
+            source_types=source_types(vertex),
+            sink=last.id if last.sink is not None else "",
+            sink_types=sink_types(vertex),
+        )
+
 
 logger = logging.getLogger(__name__)
-
-_RECENT: Final = 4096
-_DESCRIBED: Final = 512
-"""Checkpoints of which more than the duration is remembered."""
-
-
-class CheckpointMetrics(msgspec.Struct):
-    """Figures of the checkpoints since the start; seconds and bytes."""
-
-    completed: int = 0
-    failed: int = 0
-    last_contents: CheckpointContents | None = None
-    last_failure: str | None = None
-    kept_aligned: str | None = None
-    """Why barriers do not overtake although the configuration lets them."""
-    next_since: float | None = None
-    """When the wait for the next completed checkpoint began, on the monotonic clock."""
-    recent: deque[CompletedCheckpoint] = msgspec.field(
-        default_factory=lambda: deque(maxlen=_DESCRIBED)
-    )
-    """The last few hundred checkpoints, oldest first."""
-    _durations_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
-
-    @property
-    def last(self) -> CompletedCheckpoint | None:
-        """The last completed checkpoint."""
-        return self.recent[-1] if self.recent else None
-
-    @property
-    def durations_s(self) -> list[float]:
-        """Durations of the last few thousand checkpoints, oldest first."""
-        return list(self._durations_s)
-
-    def complete(
-        self, now: float, checkpoint: CompletedCheckpoint, contents: CheckpointContents
-    ) -> None:
-        """Account for a completed checkpoint."""
-        self.completed += 1
-        self.next_since = now
-        self._durations_s.append(checkpoint.seconds)
-        self.last_contents = contents
-        self.recent.append(checkpoint)
 
 
 @dataclass(slots=True)
 class CheckpointDriver:
-    """Runs the checkpoints of a job; tasks report to it (`CheckpointListener`)."""
+    """Runs the checkpoints of a job."""
 
-    coordinator: Coordinator[SubtaskId, SubtaskState]
+    reports: Reports
     effects: Effects
     slots: SlotLog
     author: Author
@@ -116,45 +124,27 @@ class CheckpointDriver:
     operators: ManifestOperators
     savepoints: Savepoints
     tasks: Sequence[Task]
-    order: BarrierOrder = "aligned"
+    configured_order: BarrierOrder = "aligned"
     """Whether barriers may overtake the records before them."""
     previous: Checkpoint | None = None
     """The newest durable checkpoint: what the next one adds is counted against it."""
     metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _todo: Decisions = field(default_factory=list)
     _unproven: list[Checkpoint] = field(default_factory=list)
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
     _waiting: list[tuple[CheckpointId, asyncio.Future[Checkpoint]]] = field(default_factory=list)
     """Who waits for a checkpoint from this id on."""
-    _over: bool = False
+    _closed: bool = False
     """No checkpoint completes any more."""
     _started: float = 0.0
 
-    def acknowledged(self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState) -> None:
-        """A task's part is durable."""
-        finished = state.finished
-        self._decide(self.coordinator.acknowledged(checkpoint, task, state, finished=finished))
-
-    def declined(self, checkpoint: CheckpointId, reason: str) -> None:
-        """A task cannot take part."""
-        self._decide(self.coordinator.declined(checkpoint, reason, self._now()))
-
-    def ended(self, task: SubtaskId) -> None:
-        """A task handled all its data."""
-        self._decide(self.coordinator.ended(task, self._now()))
-
-    def keep_aligned(self, reason: str) -> None:
-        """In-flight data cannot be stored: from now on barriers wait their turn."""
-        Event.BARRIERS_STAY_ALIGNED.log(logger, reason=reason)
-        self.order = "aligned"
-        self.metrics.kept_aligned = reason
+    @property
+    def coordinator(self) -> Coordinator[SubtaskId, SubtaskState]:
+        return self.reports.coordinator
 
     async def savepoint(self, request: SavepointRequest) -> Savepoint:
-        """Take a savepoint; raises SavepointFailedError."""
         answer = self.savepoints.ask(request)
-        self._decide(self.coordinator.savepoint(request, self._now()))
+        self.reports.decide(self.coordinator.savepoint(request, self._now()))
         return await answer
 
     async def checkpoint(self) -> Checkpoint:
@@ -162,12 +152,12 @@ class CheckpointDriver:
 
         Raises CheckpointFailedError when the job ends before.
         """
-        if self._over:
+        if self._closed:
             raise self._no_more()
         least, decisions = self.coordinator.hurry(self._now())
         answer: asyncio.Future[Checkpoint] = asyncio.get_running_loop().create_future()
         self._waiting.append((least, answer))
-        self._decide(decisions)
+        self.reports.decide(decisions)
         return await answer
 
     async def run(self) -> None:
@@ -176,7 +166,7 @@ class CheckpointDriver:
             await self._run()
         finally:
             self.savepoints.ended()
-            self._over = True
+            self._closed = True
             for _, answer in self._waiting:
                 if not answer.done():
                     answer.set_exception(self._no_more())
@@ -200,11 +190,10 @@ class CheckpointDriver:
         self._expect_next()
         self.metrics.next_since = self._now()
         while not self.coordinator.finished:
-            while self._todo:
-                await self._carry_out(self._todo.pop(0))
+            await self.carry_out()
             if self.coordinator.finished:
                 break
-            await self._wait()
+            await self.reports.wait()
             self._tick()
         self.finished.set()
 
@@ -216,26 +205,18 @@ class CheckpointDriver:
     def _tick(self) -> None:
         idle, unchanged = self.coordinator.in_progress is None, self.unchanged
         due_at = self.coordinator.next_event_at()
-        self._decide(self.coordinator.tick(self._now(), unchanged=unchanged))
+        self.reports.decide(self.coordinator.tick(self._now(), unchanged=unchanged))
         if idle and unchanged and due_at != self.coordinator.next_event_at():
             self._expect_next()
             self.metrics.next_since = self._now()  # nobody waits in vain for one
 
-    def _decide(self, decisions: Iterable[Decision[SubtaskId, SubtaskState]]) -> None:
-        self._todo.extend(decisions)
-        self._changed.set()
-
     def _now(self) -> float:
         return self.effects.clock.monotonic()
 
-    async def _wait(self) -> None:
-        """Wait until something happened or the coordinator's next deadline has come."""
-        self._changed.clear()
-        if self._todo:
-            return
-        due = self.coordinator.next_event_at()
-        left = None if due is None else max(0.0, due - self._now())
-        await wait_for(self._changed, self.effects.clock, left)
+    async def carry_out(self) -> None:
+        """Carry out what the coordinator has decided so far."""
+        while self.reports.decisions:
+            await self._carry_out(self.reports.decisions.popleft())
 
     def _expect_next(self) -> None:
         idle = self.coordinator.in_progress is None
@@ -270,7 +251,8 @@ class CheckpointDriver:
         self.cadence.triggered(sum(not task.exited for task in self.tasks))
         self._started = self._now()
         # A savepoint holds no in-flight data.
-        order = self.order if decision.savepoint is None else "aligned"
+        aligned = decision.savepoint is not None or self.reports.kept_aligned is not None
+        order = "aligned" if aligned else self.configured_order
         barrier = Barrier(
             decision.checkpoint, self._started, decision.final, order, decision.savepoint
         )
@@ -313,7 +295,7 @@ class CheckpointDriver:
         durable_s = self._now() - self._started
         entry = self._entry(decision)
         if (reason := union_in_part(entry.operators)) is not None:
-            self.declined(checkpoint, reason)
+            self.reports.declined(checkpoint, reason)
             return
         check_manifest(entry)
         try:
@@ -322,7 +304,7 @@ class CheckpointDriver:
         except FencedError:
             raise
         except TidelogError as error:
-            self.declined(checkpoint, str(error))
+            self.reports.declined(checkpoint, str(error))
             return
         sizes = checkpoint_sizes(entry, self.previous, self.collector.ledger.parts)
         now = self._now()
@@ -334,7 +316,7 @@ class CheckpointDriver:
         remembered = completed(entry, self.previous, times, size, sizes)
         self.metrics.complete(now, remembered, contents_of(entry))
         self._durable(entry)
-        self._decide(self.coordinator.stored(checkpoint, self._now()))
+        self.reports.decide(self.coordinator.stored(checkpoint, self._now()))
 
     def _entry(self, decision: Store[SubtaskId, SubtaskState]) -> Checkpoint:
         entry = Checkpoint(

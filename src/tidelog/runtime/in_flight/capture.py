@@ -4,7 +4,8 @@ Invariant: complete means that every channel that was expected has answered, and
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import msgspec
 
@@ -23,6 +24,18 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True, order=True):
     """The producer's end; its messages follow those at the consumer's end."""
 
 
+class InputChannel(msgspec.Struct, frozen=True):
+    """One channel of a task's gate."""
+
+    id: ChannelId
+    stays_aligned: bool
+    """Barriers never overtake on it."""
+    carries: bool
+    """Its records may lead to output at once."""
+    announces: bool
+    """Its producer says which splits it reads."""
+
+
 class ChannelData(msgspec.Struct, frozen=True):
     """The in-flight data of one end of a channel, in order."""
 
@@ -39,17 +52,21 @@ class InFlight:
         self._expected: set[ChannelId] = set()
         self._complete = asyncio.Event()
         self._sealed = False
-        self.switching: asyncio.Task[None] | None = None
+        self._switching: asyncio.Task[None] | None = None
         """Lets barriers that wait in outputs overtake at their deadline."""
 
     @property
     def is_complete(self) -> bool:
         return self._complete.is_set()
 
+    def switch_by(self, switching: Coroutine[Any, Any, None]) -> None:
+        """Let barriers that wait in outputs overtake by `switching`, unless `stop` comes first."""
+        self._switching = asyncio.ensure_future(switching)
+
     def stop(self) -> None:
         """The checkpoint was given up or has all its data: waiting barriers keep their places."""
-        if self.switching is not None:
-            self.switching.cancel()
+        if self._switching is not None:
+            self._switching.cancel()
 
     def expect(self, channel: ChannelId) -> None:
         """The data is complete only when this channel has answered as well."""

@@ -27,7 +27,6 @@ Types = Callable[[], "RecordTypes"]
 
 
 def types_of(named: tuple[type, ...]) -> Types:
-    """The types of a job that names these."""
 
     @cache
     def types() -> "RecordTypes":
@@ -60,7 +59,8 @@ class InFlightCarrier:
             return None
         from tidelog.runtime.in_flight.codec import encode  # noqa: PLC0415  # as `Types`
 
-        encoded = await self.effects.offload.run(encode, parts, self.types(), self._end)
+        offload = self.effects.offload
+        encoded = await offload.run(encode, parts, self.types(), self._end)
         blocks = encoded.blocks
         self._end = blocks[-1].end
         chain = self._chains[checkpoint] = SubtaskLogChain(*self.subtask)

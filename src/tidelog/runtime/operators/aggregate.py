@@ -132,7 +132,6 @@ class _Emitted:
         return prefix if last is None else last + b"\x00"
 
     def put(self, rows: list[bytes]) -> None:
-        """Take rows that were emitted, ascending."""
         end = 0
         while end < len(rows):
             group = rows[end][:2]

@@ -12,10 +12,8 @@ from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.portion import Portion
-from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST
-from tidelog.runtime.tasks.worktime import WorkTime
-from tidelog.runtime.user_code import blame, close_all
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST, Portion, WorkTime
+from tidelog.runtime.user_code import close_all, user_code
 
 _PIECES: Final = 4
 """A portion of input may add so many times the bytes of an output buffer to the state."""
@@ -25,10 +23,7 @@ class OperatorChain:
     """Operators by name, head first; may be empty (a bare source)."""
 
     def __init__(
-        self,
-        operators: list[tuple[str, Operator]],
-        work: WorkTime,
-        limit: BufferLimit = ONE_LIMIT,
+        self, operators: list[tuple[str, Operator]], work: WorkTime, limit: BufferLimit = ONE_LIMIT
     ) -> None:
         self._operators = operators
         self._limit = limit
@@ -43,12 +38,11 @@ class OperatorChain:
         """Open all operators; call `close` also after a failure, for those that were opened."""
         self._rows_bytes = context.backend.rows_bytes
         for name, operator in self._operators:
-            with blame(name):
+            with user_code(name):
                 operator.open(replace(context, operator=name, turn=self.turn))
             self._opened.append((name, operator))
 
     def process(self, batch: Batch) -> Iterator[Batch]:
-        """Pass a buffer through the chain."""
         return self._through((batch,), 0)
 
     def watermark(self, time: int) -> Iterator[Batch]:
@@ -59,11 +53,9 @@ class OperatorChain:
         return self._each(lambda operator: operator.watermark(time))
 
     def tick(self, now_ms: int) -> Iterator[Batch]:
-        """Processing time moved on."""
         return self._each(lambda operator: operator.tick(now_ms))
 
     def finish(self) -> Iterator[Batch]:
-        """End of data: finish the operators in order."""
         return self._each(lambda operator: operator.finish())
 
     @property
@@ -90,10 +82,10 @@ class OperatorChain:
     def _each(self, call: Callable[[Operator], Iterable[Batch]]) -> Iterator[Batch]:
         for at, (name, operator) in enumerate(self._operators):
             started = self.turn.now()
-            with blame(name):
+            with user_code(name):
                 produced = call(operator)
             self._work.called(name, self.turn.now() - started)
-            for batch in _blamed(name, produced, self._work):
+            for batch in _guarded(name, produced, self._work):
                 if batch is PAUSE:
                     yield PAUSE
                 else:
@@ -119,28 +111,28 @@ class OperatorChain:
                 continue
             for piece in portion.pieces(batch, turn) if operator.divisible else (batch,):
                 started, before = turn.now(), rows_bytes()
-                with blame(name):
+                with user_code(name):
                     produced = operator.process(piece)
                 worked, grown = turn.now() - started, rows_bytes() - before
                 self._work.called(name, worked)
-                yield from _blamed(name, produced, self._work)
+                yield from _guarded(name, produced, self._work)
                 # A lazy operator measures its own steps.
                 portion.took(len(piece.records), worked, grown // _PIECES)
-                if turn.over() or grown > OUTPUT_BYTES:
+                if turn.ended() or grown > OUTPUT_BYTES:
                     yield REST
 
 
 def _close(name: str, operator: Operator) -> None:
-    with blame(name):
+    with user_code(name):
         operator.close()
 
 
-def _blamed(name: str, batches: Iterable[Batch], work: WorkTime) -> Iterator[Batch]:
+def _guarded(name: str, batches: Iterable[Batch], work: WorkTime) -> Iterator[Batch]:
     """The batches of a possibly lazy operator; its errors and its long calls carry its name."""
     iterator, now = iter(batches), work.clock.monotonic
     while True:
         started = now()
-        with blame(name):
+        with user_code(name):
             batch = next(iterator, None)
         work.called(name, now() - started)
         if batch is None:

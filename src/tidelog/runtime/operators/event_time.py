@@ -23,7 +23,7 @@ class EventTimeOptions:
     """How watermarks are made; milliseconds."""
 
     max_delay_ms: int = 0
-    """How far a record may be behind the greatest time of its split."""
+    """How much less than the greatest time of its split that of a record may be."""
     idle_after_ms: int | None = None
     """A split without records for so long holds event time back no longer; None: it always does."""
     max_ahead_ms: int = 60_000
@@ -73,7 +73,6 @@ class AssignEventTime(Operator):
         return active
 
     def latest(self, origin: Origin) -> int | None:
-        """The greatest event time seen in an origin."""
         return self._latest.get(origin)
 
     def restore(self, origin: Origin, latest: int) -> None:
@@ -81,7 +80,6 @@ class AssignEventTime(Operator):
         self._latest[origin] = latest
 
     def forget(self, origin: Origin) -> None:
-        """No record of an origin follows."""
         self._latest.pop(origin, None)
 
     def watermark_of(self, origin: Origin) -> int | None:

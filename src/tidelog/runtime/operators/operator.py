@@ -17,7 +17,7 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.operator_state import OperatorStates
 
 TIMERS_PER_STEP = 512
-"""Timers that fire before a barrier may pass, if the turn is not over earlier."""
+"""Timers that fire before a barrier may pass, if the turn does not end earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,9 @@ class Operator(ABC):
         """Called once before anything else; state is restored already."""
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        """Handle a buffer."""
         raise NotImplementedError
 
     def watermark(self, time: int) -> Iterable[Batch]:
-        """Event time moved on."""
         return ()
 
     def tick(self, now_ms: int) -> Iterable[Batch]:

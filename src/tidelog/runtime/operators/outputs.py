@@ -1,17 +1,56 @@
 """What a user's functions make, cut into buffers.
 
-Invariant: a buffer is limited in records and bytes, and ends when the task's turn is over.
+Invariant: a buffer is limited in records and bytes, and ends when the task's turn has ended.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import Any, Final
 
 from tidelog.runtime.channels.buffers import bytes_of
+from tidelog.runtime.channels.copies import unchanging
 from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.operators.distinct import Distinct
-from tidelog.runtime.operators.portion import Portion
-from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, Turn
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, Portion, Turn
+
+_FIRST: Final = 16
+"""The first buffers, all of which are checked."""
+_THEN: Final = 8
+"""After the first buffers, one of so many is checked."""
+
+
+class Distinct:
+    """Looks at the buffers that one function makes."""
+
+    __slots__ = ("_buffers", "_last", "_last_got")
+
+    def __init__(self) -> None:
+        self._buffers = 0
+        self._last: Any = None
+        self._last_got: Any = None
+
+    def check(self, made: Sequence[Any], of: Sequence[Any] = ()) -> None:
+        """Raises ValueError for an object that is there twice, and that somebody could change.
+
+        Objects that were twice in `of`, what the function got, are not its doing.
+        """
+        self._buffers += 1
+        if (self._buffers > _FIRST and self._buffers % _THEN) or not made:
+            return
+        again = made[0] is self._last and not (of and of[0] is self._last_got)
+        self._last, self._last_got = made[-1], of[-1] if of else None
+        if not again and len(set(map(id, made))) == len(made):
+            return
+        times = Counter(map(id, made))
+        got = Counter(map(id, of))
+        for value in made:
+            twice = times[id(value)] > max(1, got[id(value)]) or (again and value is made[0])
+            if twice and not unchanging([value]):
+                raise ValueError(
+                    f"the same {type(value).__name__} was given twice, so what it was before it "
+                    "was changed is lost; give a new object each time"
+                )
+
 
 _UNMEASURED: Final = 64
 """Records that may be made before they are measured."""
@@ -53,7 +92,7 @@ class Outputs:
 
     @property
     def due(self) -> bool:
-        """Whether to emit what was gathered: it fills a buffer, or the turn is over."""
+        """Whether to emit what was gathered: it fills a buffer, or the turn has ended."""
         count = len(self.records)
         if count >= self._look_at:
             self._measure()
@@ -62,7 +101,7 @@ class Outputs:
             self._look = min(2 * self._look, _UNMEASURED) if small else 1
             self._look_at = count + self._look
         full = count >= OUTPUT_RECORDS or self._size_bytes >= OUTPUT_BYTES
-        return full or self._turn.over()
+        return full or self._turn.ended()
 
     def cut(self) -> Batch:
         """Everything gathered so far, as a buffer; raises ValueError as `Distinct.check`."""

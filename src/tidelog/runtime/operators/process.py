@@ -5,15 +5,10 @@ from itertools import chain
 from typing import Any, cast
 
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
-from tidelog.runtime.operators.late import divided
-from tidelog.runtime.operators.operator import (
-    TIMERS_PER_STEP,
-    Operator,
-    OperatorContext,
-)
+from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.turn import PAUSE
-from tidelog.runtime.user_code import blame
+from tidelog.runtime.user_code import user_code
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import NONE_AHEAD
@@ -45,7 +40,7 @@ class Process(Operator):
         self._backend: KeyedBackend = context.backend
         self._handle = StatefulProcessorHandle(context.backend, self._time_mode)
         self._name = type(self._processor).__name__
-        with blame(f"{self._name}.init"):
+        with user_code(f"{self._name}.init"):
             self._processor.init(self._handle)
         self._handle.initialized()
 
@@ -72,7 +67,7 @@ class Process(Operator):
         outputs = Outputs(self._context.turn)
         backend, handle = self._backend, self._processor.handleInputRows
         ahead, times = backend.event_time.ahead, self._times()
-        with blame(f"{self._name}.handleInputRows"):
+        with user_code(f"{self._name}.handleInputRows"):
             for key, rows in rows_of.items():
                 backend.key, backend.key_prefix = key, group_of[key]
                 if ahead:
@@ -103,7 +98,7 @@ class Process(Operator):
         at_the_end = limit_ms == MAX_WATERMARK
         for time, key in timers.drained() if at_the_end else timers.expired(limit_ms, ahead):
             self._backend.use_encoded_key(key)
-            with blame(f"{self._name}.handleExpiredTimer"):
+            with user_code(f"{self._name}.handleExpiredTimer"):
                 for batch in outputs.take(self._expire(time, key)):
                     # When this resumes a new turn has begun, so `due` may be false: pause anyway.
                     fired = TIMERS_PER_STEP
@@ -138,7 +133,7 @@ class Process(Operator):
         else:
             passed = event_time.watermark
             on_time = [time > passed for time in batch.times]
-        kept, late = divided(batch, on_time, self._late)
+        kept, late = batch.divided(on_time, self._late)
         self.late_records += len(batch.records) - len(kept.records)
         return kept, None if self._late is None else late
 

@@ -25,10 +25,7 @@ _ROWS_AT_ONCE: Final = 128
 
 
 def aggregate_window(
-    span: WindowSpan,
-    value_of: Callable[[Any], Any],
-    combine: Combine,
-    late: str | None = None,
+    span: WindowSpan, value_of: Callable[[Any], Any], combine: Combine, late: str | None = None
 ) -> AggregateWindow:
     """The operator of windows with this span."""
     kind = TumblingWindow if span.tumbling else AggregateWindow

@@ -20,15 +20,10 @@ from typing import Any, cast
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.errors import ConfigError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
-from tidelog.runtime.operators.late import divided
-from tidelog.runtime.operators.operator import (
-    TIMERS_PER_STEP,
-    Operator,
-    OperatorContext,
-)
+from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.turn import PAUSE, REST
-from tidelog.runtime.user_code import blame, map_all
+from tidelog.runtime.user_code import map_all, user_code
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.handles.list import append
 from tidelog.state.handles.timers import Timers, decode_time, encode_time
@@ -77,11 +72,11 @@ class WindowSpan:
         return time_ms - time_ms % self.slide_ms + self.size_ms - 1
 
     def next_end(self, passed_ms: int) -> int:
-        """The last time of the first window that ends behind `passed_ms`."""
+        """The last time of the first window that ends after `passed_ms`."""
         return self.first_after(passed_ms, passed_ms) + self.size_ms - 1
 
     def first_after(self, slice_ms: int, passed_ms: int) -> int:
-        """Start of the first window with this slice that ends behind `passed_ms`."""
+        """Start of the first window with this slice that ends after `passed_ms`."""
         too_early = max(slice_ms, passed_ms + 1) - self.size_ms
         return too_early - too_early % self.slide_ms + self.slide_ms
 
@@ -151,9 +146,8 @@ class _Window(Operator):
         if not event_time.ahead and last_end(min(times)) > passed:
             return batch, None
         fields = zip(times, batch.groups, strict=True)
-        return divided(
-            batch, [last_end(time) > event_time.of(group) for time, group in fields], self._late
-        )
+        on_time = [last_end(time) > event_time.of(group) for time, group in fields]
+        return batch.divided(on_time, self._late)
 
     def _add(self, batch: KeyedBatch) -> None:
         """Add each record to its slice, and the slice a timer at the end of its first window."""
@@ -209,7 +203,7 @@ class _Window(Operator):
             held.append(value)
             if row < kept:
                 gone.append(row)
-            if self._turn.over():
+            if self._turn.ended():
                 yield REST
         for row in gone:
             self._rows.delete(row)
@@ -267,7 +261,7 @@ class AggregateWindow(_Window):
         combined = None
         for value in values:
             combined = self._combined(combined, value)
-            if self._turn.over():
+            if self._turn.ended():
                 yield REST
         if values:
             outputs.records.append((key, start, combined))
@@ -309,6 +303,6 @@ class RecordsWindow(_Window):
     def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
         parts, stays = yield from self._held(start)
         records = [record for part in parts for record in part]
-        with blame("window function"):
+        with user_code("window function"):
             outputs.records.append(self._function(key, start, records))
         return stays

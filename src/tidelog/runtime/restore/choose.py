@@ -58,12 +58,13 @@ class RestoreFrom:
 class Resumption(msgspec.Struct, frozen=True):
     """What a start resumes from, and how."""
 
-    checkpoint: Checkpoint | None
-    origin: ObjectStore | None
+    checkpoint: Checkpoint | None = None
+    """None: the job begins."""
+    origin: ObjectStore | None = None
     """The store that has the checkpoint, when it is not the job's own."""
-    detached: bool
+    detached: bool = False
     """The job shares no objects with the checkpoint, so its own first one is whole."""
-    claimed: Slot | None
+    claimed: Slot | None = None
     """The savepoint that belongs to the job from now on."""
 
 
@@ -78,14 +79,14 @@ async def look_ahead(
     if wanted.store is None:
         found = await find(store, wanted.place)
         claimed = found.slot if wanted.claim else None
-        return Resumption(found, None, is_canonical(found) or not wanted.claim, claimed)
+        return Resumption(found, detached=is_canonical(found) or not wanted.claim, claimed=claimed)
     own = await resumable(slots, None)
     if own is not None:
         return _own(own)
     found = await find(wanted.store, wanted.place)
     if not wanted.keep_output:
         found = _with_output_of_its_own(found, wanted.store)
-    return Resumption(found, wanted.store, True, None)
+    return Resumption(found, wanted.store, detached=True)
 
 
 def _with_output_of_its_own(found: Checkpoint, origin: ObjectStore) -> Checkpoint:
@@ -121,4 +122,4 @@ def confirmed(seen: Resumption, history: History, slot: Slot | None) -> Resumpti
 
 def _own(checkpoint: Checkpoint | None) -> Resumption:
     detached = checkpoint is not None and is_canonical(checkpoint)
-    return Resumption(checkpoint, None, detached, None)
+    return Resumption(checkpoint, detached=detached)

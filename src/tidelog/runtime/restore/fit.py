@@ -1,28 +1,37 @@
-"""Does a checkpoint fit a job, and which of its state does each subtask load?
+"""Does a checkpoint fit a job? The first pass of a restore, and the plan of all three.
 
-Pure, and made before anything is fenced or changed. Invariants: a subtask gets the state of the
-same operator and of the key groups it owns, and an operator whose end is part of the checkpoint
-never handles a record again, or the job does not start.
+Invariants: nothing is fenced or changed before the plan is made; an operator whose end is part of
+the checkpoint never handles a record again, or the job does not start.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from tidelog.checkpoint.finished import as_finished, fully_finished, partially_finished, reopened
-from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from rocksdict import Cache
+
+from tidelog.checkpoint.finished import as_finished, fully_finished
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState
+from tidelog.effects import Effects
 from tidelog.errors import RestoreError
-from tidelog.ids import SubtaskId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.in_flight.redistribution import no_such_edge
+from tidelog.runtime.operators.chain import OperatorChain
+from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.restore.choose import Resumption
+from tidelog.runtime.restore.dropped import without_removed
 from tidelog.runtime.restore.migration import migrates
-from tidelog.runtime.restore.plan import Operators, RestorePlan
-from tidelog.runtime.restore.rechain import empty, rechain
-from tidelog.runtime.restore.removed import without_removed
+from tidelog.runtime.restore.plan import Operators, RestorePlan, check_parallelism
+from tidelog.runtime.restore.shares import empty, finished_subtasks, rechain, reshaped
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
+from tidelog.runtime.user_code import user_code
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.key_groups import range_of
+from tidelog.state.log import NoLog
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
-from tidelog.state.restore.redistribute import redistribute, redistribute_operator_state
+from tidelog.table.memory import MemoryTable
 
 
 def fit_checkpoint(
@@ -31,40 +40,39 @@ def fit_checkpoint(
     """Plan how a job goes on from a checkpoint.
 
     Operators that records are in flight to keep tasks of their own, also where they would be
-    chained now, and so do those behind a finished one. Raises ConfigError, and RestoreError or
+    chained now, and so do those after a finished one. Raises ConfigError, and RestoreError or
     UnstorableError when job and checkpoint do not fit.
     """
     stored = {operator.id: operator for operator in restored.operators}
-    vertices = compile_job(job, config.parallelism)
-    apart = set(_first_unfinished(vertices, stored))
+    apart = set(_first_unfinished(compile_job(job, config.parallelism), stored))
     if not config.drop_in_flight:
-        apart |= _on_their_way_to(job, restored)
+        apart |= _targets_in_flight(job, restored)
     vertices = compile_job(job, config.parallelism, apart)
-    for vertex in vertices:
-        config.check_parallelism(vertex.id, vertex.parallelism)
+    check_parallelism(vertices, config)
     remaining = without_removed(stored, vertices, config.allow_dropped_state)
-    going_on = _going_on(vertices, remaining.operators, config)
+    _check_key_groups(remaining.operators.values(), config)
+    gone = check_finished(vertices, remaining.operators)
+    rechained = rechain(remaining.operators, vertices)
     operators: dict[str, OperatorState] = {}
     migrated: set[str] = set()
     for vertex in vertices:
-        if vertex.id in going_on:
-            operator = going_on[vertex.id]
-            _check_states(vertex, operator, config)
-            if migrates(vertex.head, operator):
-                migrated.add(vertex.id)
-            anew = vertex.id in migrated
-            operators[vertex.id] = _reshaped(vertex, operator, config, anew=anew)
+        operator = rechained.get(vertex.id)
+        if vertex.id in gone and vertex.id not in remaining.operators:
+            # It had finished in the chain of another one, and has tasks of its own now.
+            operator = as_finished(operator or empty(vertex, config.key_groups))
+        if operator is None:
+            continue
+        _check_states(vertex, operator, config)
+        if migrates(vertex.head, operator):
+            migrated.add(vertex.id)
+        operators[vertex.id] = reshaped(vertex, operator, config, anew=vertex.id in migrated)
+    finished = finished_subtasks(vertices, operators, shared=not resumption.detached)
     return RestorePlan(
-        resumption,
-        vertices,
-        operators,
-        frozenset(migrated),
-        _finished_subtasks(vertices, operators, shared=not resumption.detached),
-        remaining.dropped,
+        resumption, vertices, operators, frozenset(migrated), finished, remaining.dropped
     )
 
 
-def _on_their_way_to(job: Job, restored: Checkpoint) -> set[str]:
+def _targets_in_flight(job: Job, restored: Checkpoint) -> set[str]:
     """The operators that records of a checkpoint are in flight to.
 
     Raises RestoreError for an input that the job does not have, and UnstorableError for a type.
@@ -87,30 +95,17 @@ def _on_their_way_to(job: Job, restored: Checkpoint) -> set[str]:
     return found
 
 
-def _going_on(vertices: Sequence[Vertex], stored: Operators, config: JobConfig) -> Operators:
-    """Stored operators by the vertices that go on with them.
-
-    Raises RestoreError for those that do not fit.
-    """
-    for name, operator in stored.items():
+def _check_key_groups(stored: Iterable[OperatorState], config: JobConfig) -> None:
+    for operator in stored:
         if operator.key_groups != config.key_groups:
             raise RestoreError(
-                f"key groups of {name!r} of the job",
+                f"key groups of {operator.id!r} of the job",
                 expected=f"{operator.key_groups}, as the checkpoint has it",
                 found=str(config.key_groups),
                 action=f"set --key-groups {operator.key_groups} (JobConfig.key_groups), and a "
                 "parallelism of at most that: the first checkpoint has fixed them, or start with "
                 "an empty store",
             )
-    check_finished(vertices, stored)
-    going_on = rechain(stored, vertices)
-    gone = _finished_operators(vertices, stored)
-    for vertex in vertices:
-        # It had finished in the chain of another one, and has tasks of its own now.
-        if vertex.id not in stored and vertex.id in gone:
-            operator = going_on.get(vertex.id) or empty(vertex, config.key_groups)
-            going_on[vertex.id] = as_finished(operator)
-    return going_on
 
 
 def _check_states(vertex: Vertex, operator: OperatorState, config: JobConfig) -> None:
@@ -121,41 +116,12 @@ def _check_states(vertex: Vertex, operator: OperatorState, config: JobConfig) ->
         registry.check_renamed(config.allow_dropped_state)
 
 
-def _reshaped(
-    vertex: Vertex, operator: OperatorState, config: JobConfig, *, anew: bool
-) -> OperatorState:
-    """The operator with the subtasks that it has in the job; `anew`: its state is migrated."""
-    table = config.table_of(keyed=vertex.head.keyed)
-    # Migrated state is another than the log's, which must not be taken for its continuation.
-    reshaped = redistribute(operator, vertex.parallelism, table, anew=anew)
-    if reshaped is not operator and partially_finished(operator) and vertex.head.source is None:
-        reshaped = reopened(reshaped)
-    return redistribute_operator_state(operator, reshaped)
-
-
-def _finished_subtasks(
-    vertices: Iterable[Vertex], operators: Operators, *, shared: bool
-) -> dict[SubtaskId, SubtaskState]:
-    """The subtasks of restored operators that are not to run again.
-
-    Where checkpoints to come cannot refer to what was restored, it not being `shared`, subtasks of
-    a source run again whose positions they must hold: these say that there is nothing to read.
+def check_finished(vertices: Sequence[Vertex], stored: Operators) -> set[str]:
+    """The operators that have finished; raises RestoreError when one that has not lies before one
+    of them.
     """
-    finished = {}
-    for vertex in vertices:
-        operator = operators.get(vertex.id)
-        if operator is None or (not shared and vertex.head.source and not fully_finished(operator)):
-            continue
-        for subtask in operator.subtasks:
-            if subtask.finished:
-                finished[SubtaskId(vertex.id, subtask.index)] = subtask
-    return finished
-
-
-def check_finished(vertices: Sequence[Vertex], stored: Operators) -> None:
-    """Raises RestoreError when an operator that is not finished lies before one that is."""
     gone = _finished_operators(vertices, stored)
-    over: set[str] = set()
+    closed: set[str] = set()
     for vertex in vertices:
         fresh = [node.id for node in vertex.nodes if node.id not in gone]
         if len(fresh) == len(vertex.nodes):
@@ -163,9 +129,10 @@ def check_finished(vertices: Sequence[Vertex], stored: Operators) -> None:
         finished = next(node.id for node in vertex.nodes if node.id in gone)
         if fresh:
             raise _in_the_way(fresh[0], finished, "is chained to")
-        if before := [upstream.id for upstream, _ in vertex.inputs if upstream.id not in over]:
+        if before := [upstream.id for upstream, _ in vertex.inputs if upstream.id not in closed]:
             raise _in_the_way(before[0], finished, "lies in front of")
-        over.add(vertex.id)
+        closed.add(vertex.id)
+    return gone
 
 
 def _in_the_way(fresh: str, finished: str, how: str) -> RestoreError:
@@ -180,7 +147,7 @@ def _in_the_way(fresh: str, finished: str, how: str) -> RestoreError:
 
 
 def _first_unfinished(vertices: Iterable[Vertex], stored: Operators) -> Iterator[str]:
-    """Operators that go on behind finished ones in one chain: they need tasks of their own."""
+    """Operators that go on after finished ones in one chain: they need tasks of their own."""
     gone = _finished_operators(vertices, stored)
     for vertex in vertices:
         names = [node.id for node in vertex.nodes]
@@ -199,3 +166,50 @@ def _finished_operators(vertices: Iterable[Vertex], stored: Operators) -> set[st
             chain = chains.get(operator.id, ()) if operator.chain is None else operator.chain
             gone |= {operator.id, *chain}
     return gone
+
+
+_CACHE_BYTES: Final = 1 << 20
+
+
+def rehearse(plan: RestorePlan, config: JobConfig, effects: Effects) -> None:
+    """Check what is known only once something is opened: operators whose states are not declared
+    are opened once on an empty table and closed again.
+
+    Raises StateSchemaError for states that do not go with the checkpoint, UserFunctionError when
+    a processor cannot be made or its `init` fails, and ConfigError for an options file of RocksDB
+    that cannot be used.
+    """
+    if config.rocksdb.options_file is not None:
+        from tidelog.table.rocksdb_file import read_options_file  # noqa: PLC0415  # rare
+
+        read_options_file(config.rocksdb.options_file, Cache(_CACHE_BYTES))
+    for vertex in plan.vertices:
+        operator = plan.operators.get(vertex.id)
+        if operator is None or fully_finished(operator):
+            continue
+        if vertex.head.keyed and vertex.head.state is None:
+            _open_once(vertex, plan.registry_of(vertex), config, effects)
+
+
+def _open_once(
+    vertex: Vertex, registry: StateRegistry, config: JobConfig, effects: Effects
+) -> None:
+    head, clock = vertex.head, effects.clock
+    assert head.operator is not None
+    backend = KeyedBackend(
+        registry,
+        config.key_groups,
+        range_of(0, config.key_groups, vertex.parallelism),
+        MemoryTable(),
+        NoLog(),
+        clock.now_ms,
+        clock.monotonic,
+    )
+    with user_code(head.id):
+        made = head.operator()
+    chain = OperatorChain([(head.id, made)], WorkTime(clock))
+    try:
+        chain.open(OperatorContext(vertex.id, 0, vertex.parallelism, clock, backend))
+        registry.check_renamed(config.allow_dropped_state)
+    finally:
+        chain.close()

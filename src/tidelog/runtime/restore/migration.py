@@ -18,7 +18,7 @@ from tidelog.events import Event
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.node import Node
-from tidelog.runtime.user_code import blame, map_all
+from tidelog.runtime.user_code import map_all, user_code
 from tidelog.state.key_groups import decode_key, first_value
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
@@ -122,7 +122,7 @@ class Migration:
         def convert(value: Any) -> Any:
             found = set(types_of_value(value))
             if not all(map(types.allows, found)):
-                with blame(name):
+                with user_code(name):
                     value = migrate(value)
                 if value is None:
                     raise RestoreError(
@@ -165,7 +165,7 @@ class Migration:
         state = info.id.to_bytes(2, "big")
         new: dict[bytes, _KeyedRow] = {}
         for row, group, key in zip(batch.records, batch.groups, batch.keys, strict=True):
-            stored = group + state + row.before + key + row.behind
+            stored = group + state + row.before + key + row.after
             if stored in new:
                 raise self._two_become_one(info, key, [new[stored].key, row.key])
             new[stored] = row
@@ -203,14 +203,14 @@ class _KeyedRow:
     data: bytes
     before: bytes
     key: Any
-    behind: bytes
+    after: bytes
 
     @classmethod
     def of(cls, stored: bytes, data: bytes, info: StateInfo) -> "_KeyedRow":
         by_time = info.kind == "timers" and info.name.endswith("-by-time")
         at = ROW_PREFIX_BYTES + (_TIME_BYTES if by_time else 0)
-        key, behind = first_value(stored[at:])
-        return cls(stored, data, stored[ROW_PREFIX_BYTES:at], decode_key(key), behind)
+        key, after = first_value(stored[at:])
+        return cls(stored, data, stored[ROW_PREFIX_BYTES:at], decode_key(key), after)
 
 
 def _whole(value: Any, convert: Callable[[Any], Any]) -> Any:

@@ -32,7 +32,6 @@ from tidelog.runtime.snapshots.snapshotter import (
     PendingSnapshot,
     SubtaskPosition,
     state_at,
-    with_state,
 )
 from tidelog.state.backend import KeyedBackend
 from tidelog.storage.ledger import Ledger
@@ -74,7 +73,7 @@ class RowUploads:
         """The uploads of a savepoint, going on as long as some subtask writes."""
         writing = self._writing.get(checkpoint)
         if writing is None:
-            # One savepoint at a time: the uploads of an earlier one are over.
+            # One savepoint at a time: the uploads of an earlier one have ended.
             writing = _Writing(self._uploader(checkpoint))
             self._writing = {checkpoint: writing}
         writing.users += 1
@@ -147,7 +146,7 @@ class _PendingRows(msgspec.Struct, frozen=True):
             table = await offload.run(self.owner.factory.restore, self.directory)
             try:
                 async with self.owner.uploads.of(self.checkpoint) as writing:
-                    return await self._beside(writing, table)
+                    return await self._write_and_upload(writing, table)
             finally:
                 await offload.run(table.close)
         finally:
@@ -156,7 +155,7 @@ class _PendingRows(msgspec.Struct, frozen=True):
     def objects(self) -> set[str]:
         return self.chain.objects()
 
-    async def _beside(self, writing: _Writing, table: Table) -> SubtaskState:
+    async def _write_and_upload(self, writing: _Writing, table: Table) -> SubtaskState:
         """Write the rows while the uploads go on; raises the error that ended the uploads."""
         assert writing.running is not None
         rows = asyncio.ensure_future(self._write(writing.uploader, table))
@@ -178,8 +177,13 @@ class _PendingRows(msgspec.Struct, frozen=True):
             at = block.end
             await uploader.admit()
         durable = await uploader.persist(self.chain.capture())
-        state = msgspec.structs.replace(self.state, start=self.state.seqno, seqno=at)
-        return with_state(state, None, durable.ranges, durable.inline)
+        return msgspec.structs.replace(
+            self.state,
+            start=self.state.seqno,
+            seqno=at,
+            log=durable.ranges,
+            inline=durable.inline,
+        )
 
 
 def _next_block(rows: Iterator[Row], first: SeqNo) -> SealedBlock | None:

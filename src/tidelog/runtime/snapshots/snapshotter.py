@@ -13,7 +13,6 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from tidelog.changelog.chain import ChainCapture
-from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import (
     BarrierFacts,
     MaterializationRef,
@@ -46,15 +45,12 @@ class PendingSnapshot(Protocol):
     @property
     def state(self) -> SubtaskState:
         """The subtask's state without the references that `settle` adds."""
-        ...
 
     async def settle(self) -> SubtaskState:
         """Make it durable; raises the store's errors."""
-        ...
 
     def objects(self) -> set[str]:
         """Stored objects it refers to, as far as they are known."""
-        ...
 
 
 class Snapshotter(Protocol):
@@ -63,24 +59,19 @@ class Snapshotter(Protocol):
     @property
     def log(self) -> SubtaskLog | None:
         """What its checkpoints hold besides a materialization; None: nothing."""
-        ...
 
     @property
     def materialization(self) -> MaterializationRef | None:
         """The newest one that is durable."""
-        ...
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         """What the flushed backend holds now, to be made durable later."""
-        ...
 
     def completed(self, checkpoint: CheckpointId) -> None:
         """The checkpoint's manifest protects its objects from now on."""
-        ...
 
     def objects(self) -> set[str]:
         """Stored objects the subtask still refers to."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,11 +81,9 @@ class Captures:
     pending: dict[CheckpointId, PendingSnapshot] = field(default_factory=dict)
 
     def completed(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint's manifest protects its objects from now on."""
         self.pending = {id: p for id, p in self.pending.items() if id > checkpoint}
 
     def objects(self) -> set[str]:
-        """Stored objects that they refer to."""
         return set().union(*(pending.objects() for pending in self.pending.values()))
 
 
@@ -177,8 +166,13 @@ class _PendingLog(msgspec.Struct, frozen=True):
     async def settle(self) -> SubtaskState:
         self.log.uploader.cadence.captured()
         durable = await self.log.uploader.persist(self.chain)
-        state = with_state(self.state, self.base.materialization, durable.ranges, durable.inline)
-        return msgspec.structs.replace(state, inherited=self.base.inherited)
+        return msgspec.structs.replace(
+            self.state,
+            materialization=self.base.materialization,
+            inherited=self.base.inherited,
+            log=durable.ranges,
+            inline=durable.inline,
+        )
 
     def objects(self) -> set[str]:
         return self.chain.objects() | self.base.objects()
@@ -229,19 +223,7 @@ class _PendingTable:
             self.ref = await snapshots.upload(self.captured)
             self.owner.uploaded(self.ref)
             snapshots.ledger.done([self.ref.descriptor])
-        return with_state(self.state, self.ref, (), ())
+        return msgspec.structs.replace(self.state, materialization=self.ref)
 
     def objects(self) -> set[str]:
         return {self.ref.descriptor} if self.ref is not None else set()
-
-
-def with_state(
-    state: SubtaskState,
-    materialization: MaterializationRef | None,
-    ranges: tuple[LogRange, ...],
-    inline: tuple[bytes, ...],
-) -> SubtaskState:
-    """The state with references to log and table."""
-    return msgspec.structs.replace(
-        state, materialization=materialization, log=ranges, inline=inline
-    )

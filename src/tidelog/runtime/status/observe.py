@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from tidelog.changelog.uploader import Uploader
 from tidelog.ids import Slot, SubtaskId
 from tidelog.materialize.materializer import Materializer
+from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
 from tidelog.runtime.status.distribution import distribution, percentile
@@ -24,8 +26,8 @@ from tidelog.runtime.status.storage import (
     StoreStatus,
     UploadsStatus,
 )
-from tidelog.runtime.subtasks.build import Deployment
 from tidelog.runtime.subtasks.incarnation import Incarnation
+from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import combined
 from tidelog.state.restore.progress import RestoreTimings
@@ -45,9 +47,15 @@ def status_of(runner: JobRunner) -> JobStatus:
         memory=MemoryStatus(runner.config.memory),
         store=_store(runner.store.request_metrics),
     )
+    if runner.states is not None:
+        status = replace(
+            status,
+            phase="starting" if runner.states.start.plan.checkpoint is None else "restoring",
+            restore=_restore(runner.states, running=runner.running),
+        )
     if incarnation is None:
         return status
-    tasks, states = incarnation.deployment.tasks, incarnation.deployment.states
+    tasks, states = incarnation.tasks, incarnation.states
     materializers = {
         subtask: each.materializer
         for subtask, each in states.subtasks.items()
@@ -56,13 +64,12 @@ def status_of(runner: JobRunner) -> JobStatus:
     operators = _operators(tasks, materializers, open=runner.running)
     return replace(
         status,
-        phase=_phase(incarnation, running=runner.running),
+        phase=_phase(incarnation.driver, running=runner.running) or status.phase,
         operators=operators,
         checkpoints=_checkpoints(incarnation, status.at_s),
-        uploads=_uploads(incarnation, runner.store.request_metrics),
-        materializations=_materializations(incarnation.deployment),
+        uploads=_uploads(incarnation.start.uploader, runner.store.request_metrics),
+        materializations=_materializations(states),
         state=_state(tasks, open=runner.running),
-        restore=_restore(incarnation, running=runner.running),
         dropped_state=incarnation.plan.dropped,
         deleted_objects=incarnation.collector.deleted,
         memory=_memory(incarnation, operators, runner.config.memory),
@@ -73,13 +80,13 @@ def status_of(runner: JobRunner) -> JobStatus:
 def _memory(
     incarnation: Incarnation, operators: Sequence[OperatorStatus], budget: int
 ) -> MemoryStatus:
-    states, uploader = incarnation.deployment.states, incarnation.uploader
-    factories = states.resources.factories.values()
+    resources, uploader = incarnation.start.resources, incarnation.start.uploader
+    factories = resources.factories.values()
     return MemoryStatus(
         budget_bytes=budget,
-        rows_bytes=states.resources.rows.used_bytes,
+        rows_bytes=resources.rows.used_bytes,
         log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
-        files_bytes=states.upload_slots.link.held_bytes,
+        files_bytes=resources.link.held_bytes,
         channels_bytes=sum(task.input_bytes for each in operators for task in each.tasks),
         memtables_bytes=sum(each.memtable_bytes for each in factories),
         block_cache_bytes=sum(each.block_cache_bytes for each in factories),
@@ -87,20 +94,17 @@ def _memory(
 
 
 def _copies(incarnation: Incarnation) -> LocalCopiesStatus | None:
-    store = incarnation.copies
+    store = incarnation.start.copies
     if store is None:
         return None
     objects, size = len(store.copies), store.copied_bytes
     return _frozen(LocalCopiesStatus, store.metrics, objects=objects, bytes=size)
 
 
-def _phase(incarnation: Incarnation, *, running: bool) -> Phase:
-    driver = incarnation.driver
+def _phase(driver: CheckpointDriver, *, running: bool) -> Phase | None:
     if driver.finished.is_set():
         return "stopped" if driver.savepoints.stopped is not None else "finished"
-    if running:
-        return "running"
-    return "starting" if incarnation.plan.checkpoint is None else "restoring"
+    return "running" if running else None
 
 
 def _operators(
@@ -124,7 +128,7 @@ def _operator(
         id=vertex,
         source=subtasks[0].is_source,
         parallelism=len(subtasks),
-        records_in=sum(p.metrics.records_in for p in parts),
+        records_in=sum(task.records_in for task in subtasks),
         records_out=sum(p.output.records for p in parts),
         busy_s=sum(p.output.work.busy_s for p in parts),
         state_bytes=_table_bytes(subtasks) if open else 0,
@@ -168,20 +172,19 @@ def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
         p99_s=percentile(durations, 0.99) if durations else None,
         manifest_bytes=last.manifest_bytes if last is not None else 0,
         last_failure=metrics.last_failure,
-        kept_aligned=metrics.kept_aligned,
+        kept_aligned=driver.reports.kept_aligned,
         last_slot=Slot(driver.next_slot - 1) if metrics.completed else found,
         sizes=last.sizes if last is not None else None,
-        aligned_edges=incarnation.deployment.aligned_edges,
-        dropped_buffers=incarnation.deployment.dropped_buffers,
-        interval_s=incarnation.deployment.config.checkpoint.interval,
+        aligned_edges=incarnation.aligned_edges,
+        dropped_buffers=incarnation.dropped_buffers,
+        interval_s=incarnation.start.config.checkpoint.interval,
         age_s=None if metrics.next_since is None else now - metrics.next_since,
         contents=metrics.last_contents,
         phases=last.phases if last is not None else None,
     )
 
 
-def _uploads(incarnation: Incarnation, requests: RequestMetrics | None) -> UploadsStatus:
-    uploader = incarnation.uploader
+def _uploads(uploader: Uploader | None, requests: RequestMetrics | None) -> UploadsStatus:
     if uploader is None:
         return UploadsStatus()
     return _frozen(
@@ -216,9 +219,10 @@ def _frozen(kind: type[T], metrics: object, **others: object) -> T:
     return kind(**values)
 
 
-def _materializations(deployment: Deployment) -> MaterializationsStatus:
-    snapshots = [each.snapshots.metrics for each in deployment.states.subtasks.values()]
-    running, config = deployment.states.materializers, deployment.config.materialize
+def _materializations(states: SubtaskStates) -> MaterializationsStatus:
+    snapshots = [each.snapshots.metrics for each in states.subtasks.values()]
+    running, start = states.materializers, states.start
+    config = start.config.materialize
     errors = [m.last_failure for m in snapshots if m.last_failure is not None]
     return MaterializationsStatus(
         started=sum(m.started for m in snapshots),
@@ -230,7 +234,7 @@ def _materializations(deployment: Deployment) -> MaterializationsStatus:
         duration_s=distribution(s for m in snapshots for s in m.recent_seconds),
         lag_s=max((m.late_s for m in running), default=0.0),
         missed=sum(m.missed for m in running),
-        interval_s=config.interval if config.enabled and deployment.states.uploader else None,
+        interval_s=config.interval if config.enabled and start.log_uploader else None,
     )
 
 
@@ -252,8 +256,8 @@ def _table_bytes(tasks: Sequence[Task]) -> int:
     return sum(t.parts.backend.table_bytes() for t in tasks if not t.exited)
 
 
-def _restore(incarnation: Incarnation, *, running: bool) -> RestoreStatus | None:
-    progress, restored = incarnation.deployment.states.progress, incarnation.plan.checkpoint
+def _restore(states: SubtaskStates, *, running: bool) -> RestoreStatus | None:
+    progress, restored = states.progress, states.start.plan.checkpoint
     if restored is None:
         return None
     return _frozen(

@@ -1,190 +1,165 @@
-"""An incarnation of a job: the parts of one start, made and connected.
+"""An incarnation of a job: the parts of one start, restored, connected and ready to run.
 
-Invariant: nothing runs yet when they are made, and nothing of the store was read or written.
+Invariant: whatever ends it, nothing that was started is left running.
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
-from tidelog.changelog.cadence import Cadence
-from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.coordinator import Coordinator
 from tidelog.checkpoint.garbage_collector import Collector
-from tidelog.checkpoint.manifest import Author
-from tidelog.checkpoint.slots import SlotLog
-from tidelog.checkpoint.startup import History
-from tidelog.effects import Effects
+from tidelog.errors import TidelogError
+from tidelog.events import Event
 from tidelog.ids import CheckpointId, Slot
-from tidelog.runtime.checkpoints.driver import CheckpointDriver
-from tidelog.runtime.checkpoints.operators import ManifestOperators, predecessors
-from tidelog.runtime.checkpoints.savepoints import Savepoints
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
-from tidelog.runtime.in_flight.carrier import types_of
+from tidelog.runtime.checkpoints.driver import CheckpointDriver, ManifestOperators, predecessors
+from tidelog.runtime.checkpoints.requests import Reports, Savepoints
+from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.plan import RestorePlan
-from tidelog.runtime.subtasks.build import Deployment
-from tidelog.runtime.subtasks.resources import Resources
+from tidelog.runtime.subtasks.build import TaskBuilder
+from tidelog.runtime.subtasks.start import Start
 from tidelog.runtime.subtasks.state import SubtaskStates
-from tidelog.runtime.tasks.sink_output import transactions_of
+from tidelog.runtime.subtasks.wiring import aligned_edges
 from tidelog.runtime.tasks.task import Task
-from tidelog.state.registry import StateRegistry
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.storage.ledger import Ledger
-from tidelog.storage.port import ObjectStore
 
-if TYPE_CHECKING:
-    from tidelog.checkpoint.local_first import LocalFirstStore
+logger = logging.getLogger(__name__)
+
+Loop = Coroutine[Any, Any, None]
 
 
 class Incarnation(msgspec.Struct, frozen=True):
-    """One start of a job: what it goes on from, and the parts that run it."""
+    """What runs of one start."""
 
-    plan: RestorePlan
-    copies: "LocalFirstStore | None"
-    """What log and tables are read and written through; None: local recovery is off."""
-    uploader: Uploader | None
-    """Uploads segments; None when neither changes nor in-flight data need it."""
+    start: Start
+    states: SubtaskStates
+    tasks: Sequence[Task]
+    """In the order of the job."""
     collector: Collector
     driver: CheckpointDriver
-    deployment: Deployment
-
-
-class Blueprint(msgspec.Struct, frozen=True):
-    """What an incarnation is made from."""
-
-    job: Job
-    config: JobConfig
-    effects: Effects
-    plan: RestorePlan
-    author: Author
-    history: History
-    store: ObjectStore
-    slots: SlotLog
-    ledger: Ledger
-    directory: Path
-    """For tables and snapshots; worthless after a crash."""
-    copies: "LocalFirstStore | None" = None
-    """As in `Incarnation`."""
-    resources: Resources | None = None
-    """Those of the process, which other jobs share; None: there are no others."""
 
     @property
-    def _objects(self) -> ObjectStore:
-        return self.copies or self.store
+    def plan(self) -> RestorePlan:
+        return self.start.plan
 
-    def assemble(self) -> Incarnation:
-        """Make all parts and connect them."""
-        config, plan, author = self.config, self.plan, self.author
-        cadence, collector = Cadence(self.effects.clock), self._collector()
-        resources = self.resources or self._own_resources()
-        registries = {vertex.id: plan.registry_of(vertex) for vertex in plan.vertices}
-        uploader = (
-            self._uploader(cadence, resources) if config.changelog or config.overtakes else None
-        )
-        # Both refer to the tasks: the driver sends them barriers, and they report to the driver.
-        tasks: list[Task] = []
-        driver = self._driver(collector, cadence, registries, tasks, resources.phase())
-        stored = [state for _, state in plan.checkpoint.subtasks()] if plan.checkpoint else []
-        states = SubtaskStates(
-            plan=plan,
-            config=config,
-            store=self._objects,
-            copies=self.copies,
-            effects=self.effects,
-            generation=author.generation,
-            ledger=self.ledger,
-            uploader=uploader if config.changelog else None,
-            cadence=cadence,
-            directory=self.directory,
-            # A restore loads nothing of finished subtasks.
-            progress=RestoreProgress.of(
-                self.effects.clock, [state for state in stored if not state.finished]
-            ),
-            resources=resources,
-        )
-        deployment = Deployment(
-            job=self.job,
-            config=config,
-            plan=plan,
-            author=author,
-            states=states,
-            registries=registries,
-            listener=driver,
-            tasks=tasks,
-            uploader=uploader if config.overtakes else None,
-            retained=None if self.history.damaged else transactions_of(self.history.checkpoints),
-            record_types=types_of(self.job.record_types),
-        )
-        return Incarnation(plan, self.copies, uploader, collector, driver, deployment)
+    @property
+    def aligned_edges(self) -> tuple[str, ...]:
+        """Edges on which barriers never overtake, though they do on others."""
+        return aligned_edges(self.plan.vertices) if self.start.config.overtakes else ()
 
-    def _own_resources(self) -> Resources:
-        vertices = self.plan.vertices
-        subtasks = sum(vertex.parallelism for vertex in vertices)
-        tables = sum(each.parallelism for each in vertices if each.head.keyed)
-        return Resources.of(self.config, self.effects.clock, subtasks=subtasks, tables=tables)
+    @property
+    def dropped_buffers(self) -> int:
+        """Buffers in flight that the restore has dropped, as the configuration says."""
+        restored = self.plan.checkpoint if self.start.config.drop_in_flight else None
+        return in_flight_buffers(restored) if restored is not None else 0
 
-    def _uploader(self, cadence: Cadence, resources: Resources) -> Uploader:
-        return Uploader(
-            store=self._objects,
-            effects=self.effects,
-            ledger=self.ledger,
-            generation=self.author.generation,
-            process=self.author.attempt,
-            cadence=cadence,
-            config=self.config.memory_parts.upload(self.config.upload),
-            shared_room=resources.room,
-        )
+    def live_objects(self) -> set[str]:
+        """Stored objects that running subtasks refer to."""
+        subtasks = self.states.subtasks
+        parts = [task.parts for task in self.tasks if not subtasks[task.id].released]
+        held = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
+        held += [p.carrier.objects() for p in parts if p.carrier is not None]
+        return set().union(*held)
 
-    def _collector(self) -> Collector:
-        collector = Collector(
-            self._objects,
-            self.slots,
-            self.ledger,
-            self.config.retain,
-            spared=None if self.history.complete else self.author.generation,
-            claimed=self.plan.resumption.claimed,
-            unreadable=frozenset(self.history.damaged),
-        )
-        for checkpoint in self.history.checkpoints:
-            collector.retain(checkpoint)
-        return collector
+    async def live(self, task: Task) -> None:
+        """A task's whole life: its loop with its materializer, then the release of its state."""
+        materializer = self.states.subtasks[task.id].materializer
+        if materializer is None:
+            await task.run()
+        else:
+            await run_until_done([task.run()], [materializer.run()])
+        await self.states.release(task.id)
 
-    def _driver(
-        self,
-        collector: Collector,
-        cadence: Cadence,
-        registries: dict[str, StateRegistry],
-        tasks: list[Task],
-        phase: float,
-    ) -> CheckpointDriver:
-        config, plan, restored = self.config, self.plan, self.plan.checkpoint
-        savepoints = Savepoints()
-        savepoints.known(self.history.checkpoints)
-        next_id = self.history.next_checkpoint_id
-        if restored is not None:
-            next_id = CheckpointId(max(next_id, restored.checkpoint_id + 1))
-        return CheckpointDriver(
-            coordinator=Coordinator(
-                predecessors(plan.vertices),
-                config.checkpoint,
-                next_id,
-                self.effects.clock.monotonic() - phase * config.checkpoint.interval,
-                plan.finished,
-            ),
-            effects=self.effects,
-            slots=self.slots,
-            author=self.author,
-            job=self.job.name,
-            next_slot=Slot(self.author.generation + 1),
-            collector=collector,
-            cadence=cadence,
-            operators=ManifestOperators(
-                plan.vertices, registries, config.key_groups, dict(plan.finished)
-            ),
-            savepoints=savepoints,
-            tasks=tasks,
-            order=config.unaligned.order if config.overtakes else "aligned",
-            previous=None if plan.resumption.origin is not None else restored,
-        )
+
+async def incarnate(
+    start: Start, states: SubtaskStates, prove_newest: Callable[[], Awaitable[None]]
+) -> Incarnation:
+    """Restore all subtasks, let sinks recover, and build the tasks; close `states` also when this
+    fails.
+
+    `prove_newest` raises FencedError when a newer generation has started. It is asked before
+    anything outside of the store is touched: user functions, and what sinks have staged.
+    """
+    reports = Reports(_coordinator(start), start.effects.clock)
+    collector = _collector(start)
+    await states.restore()
+    await prove_newest()
+    await states.migrate()
+    tasks = await TaskBuilder(start, states, reports).build()
+    driver = _driver(start, reports, collector, tasks)
+    return Incarnation(start, states, tasks, collector, driver)
+
+
+def _coordinator(start: Start) -> Coordinator[Any, Any]:
+    plan, schedule = start.plan, start.config.checkpoint
+    next_id = start.history.next_checkpoint_id
+    if plan.checkpoint is not None:
+        next_id = CheckpointId(max(next_id, plan.checkpoint.checkpoint_id + 1))
+    begun = start.effects.clock.monotonic() - start.resources.phase() * schedule.interval
+    return Coordinator(predecessors(plan.vertices), schedule, next_id, begun, plan.finished)
+
+
+def _collector(start: Start) -> Collector:
+    collector = Collector(
+        start.objects,
+        start.slots,
+        start.ledger,
+        start.config.retain,
+        spared=None if start.history.complete else start.author.generation,
+        claimed=start.plan.resumption.claimed,
+        unreadable=frozenset(start.history.damaged),
+    )
+    for checkpoint in start.history.checkpoints:
+        collector.retain(checkpoint)
+    return collector
+
+
+def _driver(
+    start: Start, reports: Reports, collector: Collector, tasks: Sequence[Task]
+) -> CheckpointDriver:
+    config, plan = start.config, start.plan
+    savepoints = Savepoints()
+    savepoints.known(start.history.checkpoints)
+    return CheckpointDriver(
+        reports=reports,
+        effects=start.effects,
+        slots=start.slots,
+        author=start.author,
+        job=start.job.name,
+        next_slot=Slot(start.author.generation + 1),
+        collector=collector,
+        cadence=start.cadence,
+        operators=ManifestOperators(
+            plan.vertices, start.registries, config.key_groups, dict(plan.finished)
+        ),
+        savepoints=savepoints,
+        tasks=tasks,
+        configured_order=config.unaligned.order if config.overtakes else "aligned",
+        previous=None if plan.resumption.origin is not None else plan.checkpoint,
+    )
+
+
+async def run_until_done(main: Iterable[Loop], services: Iterable[Loop]) -> None:
+    """Run all until the main ones ended; raises the first error of any."""
+    # Lists, not sets: in a simulation equal runs take equal steps.
+    needed = [asyncio.ensure_future(loop) for loop in main]
+    running = needed + [asyncio.ensure_future(loop) for loop in services]
+    try:
+        while not all(task.done() for task in needed):
+            waiting = [task for task in running if not task.done()]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in running:
+                if task.done():
+                    task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        first = sys.exception()
+        with contextlib.suppress(asyncio.CancelledError, TidelogError):
+            for ended in await asyncio.gather(*running, return_exceptions=True):
+                if isinstance(ended, Exception) and ended is not first:
+                    Event.FURTHER_FAILURE.log(logger, error=ended)

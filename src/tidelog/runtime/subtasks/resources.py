@@ -3,15 +3,24 @@
 Invariant: however many jobs there are, together they keep to the one budget of memory.
 """
 
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from tidelog.changelog.row_memory import RowMemory
 from tidelog.changelog.uploader import UploadRoom
 from tidelog.effects import Clock
+from tidelog.events import Event
 from tidelog.materialize.materializer import Turns
 from tidelog.materialize.pacing import HELD_BYTES, Link
 from tidelog.runtime.config import JobConfig, TableKind
+from tidelog.storage import errors
+from tidelog.storage.disk import is_running
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import TableFactory
 from tidelog.table.rocksdb import RocksTableFactory
@@ -67,3 +76,34 @@ class Resources:
         """When the checkpoints of another job come, as a part of the interval: not all at once."""
         self._jobs += 1
         return (self._jobs - 1) * _SPREAD % 1.0
+
+
+logger = logging.getLogger(__name__)
+
+
+def open_work_dir(base: Path | None, store_url: str) -> Path:
+    """A fresh directory; leftovers of crashed incarnations of the same store go away.
+
+    Raises StorageError and its kinds when the disk refuses.
+    """
+    root = base or Path(tempfile.gettempdir()) / "tidelog"
+    digest = hashlib.blake2b(store_url.encode(), digest_size=8).hexdigest()
+    parent = root / digest
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for leftover in parent.iterdir():
+            pid = leftover.name.partition("-")[0]
+            if pid.isdigit() and not is_running(int(pid)):
+                remove_work_dir(leftover)
+        return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
+    except OSError as error:
+        raise errors.from_os_error(error, f"work directory {parent}") from error
+
+
+def remove_work_dir(directory: Path) -> None:
+    """Remove an incarnation's directory as far as possible."""
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        Event.FILE_NOT_DELETED.log(logger, path=directory, error=error)
+        shutil.rmtree(directory, ignore_errors=True)  # what can be removed, at least

@@ -1,42 +1,36 @@
 """The state of all subtasks: restored or empty tables, their logs, backends and snapshots.
 
-Invariant: what a restore loaded and what the new log chain continues are the same changes.
+Invariants: what a restore loaded and what the new log chain continues are the same changes; all
+that was opened for a subtask is closed once, when it exits or when the job ends.
 """
 
 import shutil
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
-from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.concurrency import together
-from tidelog.effects import Effects
-from tidelog.ids import Generation, SeqNo, SubtaskId
+from tidelog.ids import SeqNo, SubtaskId
 from tidelog.materialize.materializer import Materializer
 from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
-from tidelog.runtime.subtasks.resources import Resources
+from tidelog.runtime.subtasks.start import Start
 from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.runtime.user_code import close_all
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import range_of
 from tidelog.state.log import Base, NoLog, SubtaskLog
-from tidelog.state.registry import StateRegistry
 from tidelog.state.restore.progress import RestoreProgress
-from tidelog.storage.ledger import Ledger
-from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
 
 if TYPE_CHECKING:
-    from tidelog.checkpoint.local_first import LocalFirstStore
     from tidelog.state.restore.restorer import RestoredSubtask
 
 _AT_ONCE: Final = 4
@@ -57,39 +51,27 @@ class Subtask:
     """The subtask exited and its table is closed; the figures of its snapshots stay."""
 
 
-@dataclass(slots=True)
 class SubtaskStates:
-    """Builds and releases the state of every subtask of one incarnation."""
+    """Restores, builds and closes the state of every subtask of one start."""
 
-    plan: RestorePlan
-    config: JobConfig
-    store: ObjectStore
-    effects: Effects
-    generation: Generation
-    ledger: Ledger
-    uploader: Uploader | None
-    """Uploads segments; None when the changelog is off."""
-    cadence: Cadence
-    directory: Path
-    progress: RestoreProgress
-    resources: Resources
-    """Shared by all subtasks, and by those of other jobs of the process."""
-    copies: "LocalFirstStore | None" = None
-    """The store, when it keeps copies on local disk."""
-    loaded: dict[SubtaskId, "RestoredSubtask"] = field(default_factory=dict)
-    """What was restored for subtasks that are not built yet ..."""
-    created: dict[SubtaskId, Table] = field(default_factory=dict)
-    """... and the empty tables of those that nothing was restored for."""
-    subtasks: dict[SubtaskId, Subtask] = field(default_factory=dict)
-    """The subtasks built so far, in the order of the job."""
-    upload_slots: UploadSlots = field(init=False)
-    _rows: RowUploads = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.upload_slots = UploadSlots(self.effects.clock, self.cadence, self.resources.link)
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        restored = start.plan.checkpoint
+        stored = [state for _, state in restored.subtasks()] if restored else []
+        # A restore loads nothing of finished subtasks.
+        running = [state for state in stored if not state.finished]
+        self.progress = RestoreProgress.of(start.effects.clock, running)
+        self.subtasks: dict[SubtaskId, Subtask] = {}
+        """The subtasks built so far, in the order of the job."""
+        self.upload_slots = UploadSlots(start.effects.clock, start.cadence, start.resources.link)
         self._rows = RowUploads(
-            self.store, self.effects, self.ledger, self.generation, self.config.upload
+            start.objects, start.effects, start.ledger, start.author.generation, start.config.upload
         )
+        self._loaded: dict[SubtaskId, RestoredSubtask] = {}
+        """What was restored for subtasks that are not built yet ..."""
+        self._created: dict[SubtaskId, Table] = {}
+        """... and the empty tables of those that nothing was restored for."""
+        self._closings: dict[SubtaskId, list[Callable[[], None]]] = {}
 
     @property
     def materializers(self) -> list[Materializer]:
@@ -97,61 +79,64 @@ class SubtaskStates:
         running = (each for each in self.subtasks.values() if not each.released)
         return [each.materializer for each in running if each.materializer is not None]
 
-    @property
-    def open_tables(self) -> list[Table]:
-        """Restored tables, and those of the subtasks that have not exited."""
-        built = [each.backend.table for each in self.subtasks.values() if not each.released]
-        restored = (each.table for each in self.loaded.values())
-        return [*restored, *self.created.values(), *built]
-
     async def restore(self) -> None:
         """Load all stored subtasks that go on, in parallel; when one fails none stays open. The
         others get empty tables.
         """
-        states = {
-            subtask: state
-            for vertex in self.plan.vertices
-            for subtask in vertex.subtasks
-            if (state := self.plan.state_of(subtask)) and subtask not in self.plan.finished
-        }
+        plan = self.start.plan
+        subtasks = {subtask: vertex for vertex in plan.vertices for subtask in vertex.subtasks}
+        states = {each: state for each in subtasks if (state := plan.loaded_by(each)) is not None}
         if states:
             # A job that begins loads nothing, and the modules that load are many.
             from tidelog.state.restore.restorer import restore_subtasks  # noqa: PLC0415
 
-            vertex_of = {task: v for v in self.plan.vertices for task in v.subtasks}
-            self.loaded = await restore_subtasks(
+            self._loaded = await restore_subtasks(
                 states,
-                store=self.plan.resumption.origin or self.store,
-                effects=self.effects,
-                config=self.config.restore,
-                memory=self.config.memory,
+                store=plan.resumption.origin or self.start.objects,
+                effects=self.start.effects,
+                config=self.start.config.restore,
+                memory=self.start.config.memory,
                 progress=self.progress,
-                directory=self.directory,
-                factory=lambda task: self.factory(vertex_of[task]),
+                directory=self.start.directory,
+                factory=lambda task: self._factory(subtasks[task]),
             )
         self.progress.finish()
-        await together(
-            [self._create(v, s) for v in self.plan.vertices for s in v.subtasks], _AT_ONCE
-        )
+        if plan.resumption.origin is None:
+            for loaded in self._loaded.values():
+                for name, descriptor in loaded.descriptors.items():
+                    self.start.ledger.describe(name, descriptor.shared_bytes)
+        fresh = [each for each in subtasks if each not in states and each not in plan.finished]
+        await together([self._create(subtasks[each], each) for each in fresh], _AT_ONCE)
 
     async def _create(self, vertex: Vertex, task: SubtaskId) -> None:
         """An empty table, away from the event loop: RocksDB waits for the disk meanwhile."""
-        if task not in self.loaded and task not in self.plan.finished:
-            create, directory = self.factory(vertex).create, self.directory / str(task)
-            self.created[task] = await self.effects.offload.run_to_end(create, directory)
+        create, directory = self._factory(vertex).create, self.start.directory / str(task)
+        self._created[task] = await self.start.effects.offload.run_to_end(create, directory)
 
-    def build(self, task: SubtaskId, vertex: Vertex, registry: StateRegistry) -> Subtask:
+    async def migrate(self) -> None:
+        """Change the restored keys and values that the job wants otherwise; they are in no log."""
+        for vertex in self.start.plan.vertices:
+            if vertex.id in self.start.plan.migrated:
+                from tidelog.runtime.restore.migration import Migration  # noqa: PLC0415  # rare
+
+                tables = [self._loaded[subtask].table for subtask in vertex.subtasks]
+                registry = self.start.registries[vertex.id]
+                migration = Migration(registry, self.start.config.key_groups, tables)
+                await self.start.effects.offload.run(migration.run)
+
+    def build(self, task: SubtaskId, vertex: Vertex) -> Subtask:
         """What keeps a subtask's state; that of a finished one is empty and has no log."""
-        loaded, finished = self.loaded.pop(task, None), task in self.plan.finished
-        state = None if finished else self.plan.state_of(task)
-        factory = MemoryTableFactory() if finished else self.factory(vertex)
+        plan = self.start.plan
+        state, loaded = plan.loaded_by(task), self._loaded.pop(task, None)
+        finished = task in plan.finished
+        factory = MemoryTableFactory() if finished else self._factory(vertex)
         if self._whole(task) and loaded is not None:
             loaded = replace(loaded, ranges=(), inline=(), known={})
         log = None if finished else self._log(task, loaded, state)
-        table = loaded.table if loaded else self.created.pop(task, None)
-        table = table or factory.create(self.directory / str(task))
+        table = loaded.table if loaded else self._created.pop(task, None)
+        table = table or factory.create(self.start.directory / str(task))
         snapshots = self._snapshots(task, factory.kind, table, loaded)
-        backend = self._backend(task, vertex, registry, table, log)
+        backend = self._backend(task, vertex, table, log)
         if state is not None:
             backend.seqno, backend.updates = state.seqno, state.updates
             backend.event_time = EventTime.restored(state.watermark, state.ahead)
@@ -164,68 +149,93 @@ class SubtaskStates:
             else LogSnapshotter(backend, log, snapshots),
             CanonicalSnapshotter(backend, snapshots, factory, self._rows),
             self._materializer(backend, log, snapshots)
-            if log is not None and self.config.materialize.enabled
+            if log is not None and self.start.config.materialize.enabled
             else None,
         )
         return subtask
 
+    def opened(self, task: SubtaskId, close: Callable[[], None]) -> None:
+        """Something more was opened for a subtask, to be closed with it."""
+        self._closings.setdefault(task, []).append(close)
+
     async def release(self, task: SubtaskId) -> None:
-        """A subtask exited: its table goes, and the files of it on local disk."""
+        """A subtask exited: all that is open of it is closed, and its files on local disk go."""
         subtask = self.subtasks[task]
+        self._close(task)
+        subtask.backend.release()
         subtask.released = True
-        await self.effects.offload.run(subtask.backend.table.close)
-        for directory in (self.directory / str(task), subtask.snapshots.directory):
-            await self.effects.offload.run(shutil.rmtree, directory, True)
+        offload = self.start.effects.offload
+        await offload.run(subtask.backend.table.close)
+        for directory in (self.start.directory / str(task), subtask.snapshots.directory):
+            await offload.run(shutil.rmtree, directory, True)
+
+    async def close(self, *, quietly: bool) -> None:
+        """Close operators, sinks and tables, all of them even when one fails.
+
+        `quietly` when there is an error already that says more than that of closing.
+        """
+        for subtask in self.subtasks.values():
+            subtask.backend.release()  # other jobs of the process may use the memory
+        built = [each.backend.table for each in self.subtasks.values() if not each.released]
+        restored = (each.table for each in self._loaded.values())
+        tables = [table.close for table in (*restored, *self._created.values(), *built)]
+        job, offload = f"job {self.start.job.name!r}", self.start.effects.offload
+        try:
+            # Other jobs of the process go on while the disk is waited for.
+            await offload.run_to_end(close_all, job, tables, quietly=quietly)
+        finally:
+            closings = [partial(self._close, task) for task in self._closings]
+            close_all(job, closings, quietly=quietly)
+
+    def _close(self, task: SubtaskId) -> None:
+        close_all(str(task), self._closings.pop(task, ()), quietly=False)
 
     def _backend(
-        self,
-        task: SubtaskId,
-        vertex: Vertex,
-        registry: StateRegistry,
-        table: Table,
-        log: SubtaskLog | None,
+        self, task: SubtaskId, vertex: Vertex, table: Table, log: SubtaskLog | None
     ) -> KeyedBackend:
+        start, config = self.start, self.start.config
         return KeyedBackend(
-            registry=registry,
-            key_groups=self.config.key_groups,
-            owned=range_of(task.subtask, self.config.key_groups, vertex.parallelism),
+            registry=start.registries[vertex.id],
+            key_groups=config.key_groups,
+            owned=range_of(task.subtask, config.key_groups, vertex.parallelism),
             table=table,
             log=log if log is not None else NoLog(),
-            now_ms=self.effects.clock.now_ms,
-            monotonic=self.effects.clock.monotonic,
-            config=self.config.flush,
-            cadence=self.cadence,
-            memory=self.resources.rows,
+            now_ms=start.effects.clock.now_ms,
+            monotonic=start.effects.clock.monotonic,
+            config=config.flush,
+            cadence=start.cadence,
+            memory=start.resources.rows,
         )
 
     def _snapshots(
         self, task: SubtaskId, kind: str, table: Table, loaded: "RestoredSubtask | None"
     ) -> TableSnapshots:
+        start = self.start
         return TableSnapshots(
-            store=self.store,
-            effects=self.effects,
-            ledger=self.ledger,
-            generation=self.generation,
+            store=start.objects,
+            effects=start.effects,
+            ledger=start.ledger,
+            generation=start.author.generation,
             operator=task.operator,
             subtask=task.subtask,
             table=table,
             table_kind=kind,
-            directory=self.directory / f"{task}-snapshots",
+            directory=start.directory / f"{task}-snapshots",
             upload_slots=self.upload_slots,
             known=dict(loaded.known) if loaded else {},
-            copies=self.copies,
+            copies=start.copies,
         )
 
     def _log(
         self, task: SubtaskId, loaded: "RestoredSubtask | None", state: SubtaskState | None
     ) -> SubtaskLog | None:
-        if self.uploader is None:
+        uploader = self.start.log_uploader
+        if uploader is None:
             return None
         chain = SubtaskLogChain(task.operator, task.subtask, loaded.ranges if loaded else ())
         if self._whole(task) and state is not None:
-            base = Base(start=state.start)
-            return SubtaskLog(self.uploader, chain, base, complete=False)
-        log = SubtaskLog(self.uploader, chain, Base.of(state) if state else Base())
+            return SubtaskLog(uploader, chain, Base(start=state.start), complete=False)
+        log = SubtaskLog(uploader, chain, Base.of(state) if state else Base())
         # Blocks that lived in the manifest are not in any segment yet.
         for block in loaded.inline if loaded else ():
             log.submit_metadata(block)
@@ -233,22 +243,24 @@ class SubtaskStates:
 
     def _whole(self, task: SubtaskId) -> bool:
         """The subtask's first checkpoint cannot refer to stored objects: it is a whole one."""
-        return self.plan.resumption.detached or task.operator in self.plan.migrated
+        plan = self.start.plan
+        return plan.resumption.detached or task.operator in plan.migrated
 
     def _materializer(
         self, backend: KeyedBackend, log: SubtaskLog, snapshots: TableSnapshots
     ) -> Materializer:
+        resources = self.start.resources
         return Materializer(
             backend=backend,
             log=log,
             snapshots=snapshots,
-            config=self.config.materialize,
-            effects=self.effects,
-            turns=self.resources.turns,
-            rank=self.resources.rank(),
-            subtasks=self.resources.subtasks,
+            config=self.start.config.materialize,
+            effects=self.start.effects,
+            turns=resources.turns,
+            rank=resources.rank(),
+            subtasks=resources.subtasks,
         )
 
-    def factory(self, vertex: Vertex) -> TableFactory:
-        """Makes the tables of a vertex."""
-        return self.resources.factory(self.config.table_of(keyed=vertex.head.keyed))
+    def _factory(self, vertex: Vertex) -> TableFactory:
+        kind = self.start.config.table_of(keyed=vertex.head.keyed)
+        return self.start.resources.factory(kind)

@@ -30,7 +30,6 @@ class Vertex(msgspec.Struct, eq=False):
 
     @property
     def subtasks(self) -> list[SubtaskId]:
-        """The ids of its subtasks, in order."""
         return [SubtaskId(self.id, index) for index in range(self.parallelism)]
 
     @property

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from tidelog.runtime.channels.buffers import BufferLimit
+from tidelog.runtime.channels.channel import BufferPool
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.output import Output, OutputEdge
 from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
-from tidelog.runtime.channels.pool import BufferPool
-from tidelog.runtime.in_flight.capture import ChannelId
+from tidelog.runtime.in_flight.capture import ChannelId, InputChannel
 from tidelog.runtime.node import Edge
+from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.subtasks.vertices import Vertex
-from tidelog.runtime.tasks.worktime import WorkTime
 from tidelog.state.schema.types import KnownTypes
 
 
@@ -48,8 +48,6 @@ class Buffers(msgspec.Struct, frozen=True):
 
 
 class Wiring:
-    """The channels of one job."""
-
     def __init__(
         self,
         vertices: list[Vertex],
@@ -71,40 +69,19 @@ class Wiring:
         """The edges out of a subtask."""
         return Output(list(self._edges(vertex, subtask)), work, self.limit)
 
-    def channels(self, vertex: Vertex, subtask: int) -> tuple[ChannelId, ...]:
-        """The ids of a gate's channels, in the gate's order."""
+    def inputs(self, vertex: Vertex, subtask: int) -> tuple[InputChannel, ...]:
+        """The channels of a subtask's gate, in the gate's order."""
+        announced = self._wants_splits(vertex)
         return tuple(
-            ChannelId(vertex.id, at, producer, subtask, at_producer=False)
-            for at, (upstream, _) in enumerate(vertex.inputs)
+            InputChannel(
+                ChannelId(vertex.id, at, producer, subtask, at_producer=False),
+                stays_aligned(upstream, edge, vertex),
+                carries=edge not in vertex.head.silent
+                and (edge.routing != "forward" or producer % vertex.parallelism == subtask),
+                announces=announced and upstream.knows_splits,
+            )
+            for at, (upstream, edge) in enumerate(vertex.inputs)
             for producer in range(upstream.parallelism)
-        )
-
-    def stay_aligned(self, vertex: Vertex) -> frozenset[int]:
-        """The channels of a vertex on which barriers never overtake."""
-        return frozenset(
-            number
-            for number, name in enumerate(self.channels(vertex, 0))
-            if stays_aligned(*vertex.inputs[name.input], vertex)
-        )
-
-    def carrying(self, vertex: Vertex, subtask: int) -> frozenset[int]:
-        """Channels of a subtask with records that may lead to output at once."""
-        found = set()
-        for number, name in enumerate(self.channels(vertex, subtask)):
-            _, edge = vertex.inputs[name.input]
-            partner = name.producer_subtask % vertex.parallelism == subtask
-            if edge not in vertex.head.silent and (partner or edge.routing != "forward"):
-                found.add(number)
-        return frozenset(found)
-
-    def telling(self, vertex: Vertex) -> frozenset[int]:
-        """Channels of a vertex whose producer says which splits it reads."""
-        if not self._wants_splits(vertex):
-            return frozenset()
-        return frozenset(
-            number
-            for number, name in enumerate(self.channels(vertex, 0))
-            if vertex.inputs[name.input][0].knows_splits
         )
 
     def _wants_splits(self, vertex: Vertex) -> bool:
@@ -144,7 +121,7 @@ class Wiring:
                         pool=self._pools[consumer.id, at, subtask],
                         stays_aligned=stays_aligned(vertex, edge, consumer),
                         tag=edge.tag,
-                        tells_splits=vertex.knows_splits and self._wants_splits(consumer),
+                        announces_splits=vertex.knows_splits and self._wants_splits(consumer),
                     )
                 first += upstream.parallelism
 

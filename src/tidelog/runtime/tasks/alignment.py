@@ -28,22 +28,12 @@ class Switching:
     """
 
     timeout: float
-    by_start_time: bool = True
-    in_outputs: bool = True
 
     def deadline(self, barrier: Barrier, seen: float) -> float | None:
-        """When to switch a barrier that was first seen here at `seen`; None: never."""
+        """When to switch a barrier that was first seen, or sent, at `seen`; None: never."""
         if barrier.order == "unaligned":
             return seen
-        if barrier.order == "aligned":
-            return None
-        return (barrier.started if self.by_start_time else seen) + self.timeout
-
-    def output_deadline(self, barrier: Barrier, sent: float) -> float | None:
-        """When to switch a barrier that still waits in an output since `sent`; None: never."""
-        if barrier.order == "may-switch" and not self.in_outputs:
-            return None
-        return self.deadline(barrier, sent)
+        return barrier.started + self.timeout if barrier.order == "may-switch" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +71,8 @@ class Alignment:
         self._stay_aligned = frozenset(stay_aligned)
         self._reached: set[int] = set()
         self._ended: set[int] = set()
-        self._seen_at = 0.0
+        self.seen_at = 0.0
+        """When the first barrier of the newest checkpoint was seen."""
         self._deadline: float | None = None
         self._newest = _NO_CHECKPOINT
         self._closed = _NO_CHECKPOINT
@@ -96,11 +87,6 @@ class Alignment:
     def deadline(self) -> float | None:
         """When the checkpoint that is aligning may switch, and is to be announced again."""
         return None if self.aligning is None else self._deadline
-
-    @property
-    def seen_at(self) -> float:
-        """When the first barrier of the newest checkpoint was seen."""
-        return self._seen_at
 
     @property
     def reached(self) -> frozenset[int]:
@@ -132,7 +118,6 @@ class Alignment:
         return self._complete_or_switch(waiting, now)
 
     def abort(self, checkpoint: CheckpointId) -> Aligned:
-        """The coordinator gave the checkpoint up."""
         aligning = self.aligning
         self._closed = max(self._closed, checkpoint)
         if aligning is None or checkpoint < aligning:
@@ -146,11 +131,11 @@ class Alignment:
             return None
         unblock = False
         if checkpoint > self._newest:
-            # A checkpoint given up by the coordinator leaves half an alignment behind.
+            # A checkpoint given up by the coordinator leaves half an alignment.
             unblock = self.aligning is not None and bool(self._reached) and self._exactly_once
             self._newest = checkpoint
             self._reached = set(self._ended)
-            self._seen_at = now
+            self.seen_at = now
             self._deadline = None
         if self._switching is not None:
             deadline = self._switching.deadline(barrier, now)

@@ -18,8 +18,8 @@ from tidelog.events import Event
 from tidelog.ids import CheckpointId, SeqNo
 from tidelog.runtime.channels.messages import Barrier, SideBatch
 from tidelog.runtime.operators.operator import Operator
-from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.task import Task
+from tidelog.runtime.tasks.task_checkpoints import TaskParts
 
 logger = logging.getLogger(__name__)
 
@@ -31,72 +31,58 @@ _Mark = tuple[SeqNo, MaterializationRef | None]
 
 
 class Caller(Protocol):
-    """A program beside the event loop that works on the state of one operator."""
+    """A program outside of the event loop that works on the state of one operator."""
 
     def operator(self) -> Operator:
         """A new operator, which declares the states when it opens."""
-        ...
 
     def begin(self, wake: asyncio.Event) -> None:
         """The states of the newest operator are restored: the caller may work on them.
 
         It sets `wake`, in the event loop, when it has written much.
         """
-        ...
 
     def held(self, given_up: asyncio.Event) -> AbstractAsyncContextManager[bool]:
         """Nobody works on the states in the block, which begins between two steps of the caller.
 
         False, and everybody may: the wait was given up before the caller's step had ended.
         """
-        ...
 
     def emitted(self) -> list[SideBatch]:
         """What the caller has emitted since the last call, in portions, by the names of sinks."""
-        ...
 
     def capture(self, checkpoint: CheckpointId) -> None:
         """A checkpoint is about to capture what the caller wrote so far: the last chance to write.
 
         Called while its states are held.
         """
-        ...
 
     def completed(self, checkpoint: CheckpointId) -> None:
         """The checkpoint is durable."""
-        ...
 
     def end(self) -> None:
         """The states are about to be closed: nobody may touch them any more."""
-        ...
 
     def rest(self) -> None:
         """Nothing is left to flush: the caller is to set `wake` with its next change."""
-        ...
 
     @property
     def moved(self) -> bool:
         """Whether the caller has something to write in `capture`."""
-        ...
 
     @property
     def skip_unchanged_checkpoints(self) -> bool:
         """Whether the caller wants no checkpoint as long as nothing has changed."""
-        ...
 
     @property
     def in_step(self) -> str:
         """Who has not ended a step, for messages."""
-        ...
 
     def paused(self) -> AbstractContextManager[None]:
         """The caller waits in the block, in the middle of a step if need be."""
-        ...
 
 
 class CallerTask(Task):
-    """Takes part in checkpoints for a caller."""
-
     ticks = False
 
     def __init__(self, parts: TaskParts, caller: Caller) -> None:

@@ -18,11 +18,9 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
 from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.operators.portion import Portion
-from tidelog.runtime.operators.turn import TURN_S
+from tidelog.runtime.operators.turn import TURN_S, Portion, WorkTime
 from tidelog.runtime.sink import SinkWriter
-from tidelog.runtime.tasks.worktime import WorkTime
-from tidelog.runtime.user_code import blame, blamed
+from tidelog.runtime.user_code import in_user_code, user_code
 
 
 class _Transaction(msgspec.Struct, frozen=True, array_like=True):
@@ -79,7 +77,7 @@ class SinkOutput:
         restored = list(map(_decoded, transactions))
         async with self._lock:
             tokens = [transaction.token for transaction in restored]
-            await self._offload.run_to_end(blamed(self._name, self._writer.recover), tokens)
+            await self._offload.run_to_end(in_user_code(self._name, self._writer.recover), tokens)
 
     def joined(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """What a buffer of input has become, in few buffers: each is a call of the writer."""
@@ -96,15 +94,15 @@ class SinkOutput:
         now = self.work.clock.monotonic
         async with self._turn():
             started = now()
-            with blame(self._name):
+            with user_code(self._name):
                 self._writer.write(records)
             took = now() - started
             if self._writer.full():
                 with self.work.waiting():
-                    await self._offload.run_to_end(blamed(self._name, self._writer.make_room))
+                    await self._offload.run_to_end(in_user_code(self._name, self._writer.make_room))
         self.work.called(self._name, took)
         self._portion.took(len(records), took)
-        if self.work.turn.over():
+        if self.work.turn.ended():
             await self.work.rest()
 
     available = True
@@ -113,10 +111,10 @@ class SinkOutput:
     def notify(self, listener: Callable[[], None]) -> None:
         """Nothing: a sink is always available."""
 
-    tells_splits = False
+    announces_splits = False
     """Nothing follows a sink."""
 
-    def tell(self, splits: Splits) -> None:
+    def announce_splits(self, splits: Splits) -> None:
         """Nothing follows a sink."""
 
     async def announce(self, event: TaskEvent) -> None:
@@ -136,7 +134,7 @@ class SinkOutput:
         with self.work.waiting():
             async with self._lock:
                 token = await self._offload.run_to_end(
-                    blamed(self._name, self._writer.pre_commit), checkpoint
+                    in_user_code(self._name, self._writer.pre_commit), checkpoint
                 )
         if token is not None:
             self._open.append(_Transaction(checkpoint, token))
@@ -147,7 +145,7 @@ class SinkOutput:
         async with self._lock:
             for transaction in [t for t in self._open if t.checkpoint <= checkpoint]:
                 await self._offload.run_to_end(
-                    blamed(self._name, self._writer.commit), transaction.token
+                    in_user_code(self._name, self._writer.commit), transaction.token
                 )
                 self._open.remove(transaction)
 
@@ -166,5 +164,5 @@ class SinkOutput:
 
     def close(self) -> None:
         """Release the writer; open transactions are recovered by the next start."""
-        with blame(self._name):
+        with user_code(self._name):
             self._writer.close()

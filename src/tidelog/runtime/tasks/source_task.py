@@ -15,13 +15,13 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier, Batch, Splits
 from tidelog.runtime.operators.turn import SHORTER
 from tidelog.runtime.source import Source
-from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.split_reading import PATIENCE_S, ReadChunk, SplitReading
 from tidelog.runtime.tasks.split_turns import SplitTurns
 from tidelog.runtime.tasks.splits import SourceSplits, SplitPositions, StoredSplit
 from tidelog.runtime.tasks.task import Task
+from tidelog.runtime.tasks.task_checkpoints import TaskParts
 from tidelog.runtime.tasks.watermarks import LeastWatermark, combined
-from tidelog.runtime.user_code import blame, close_all
+from tidelog.runtime.user_code import close_all, user_code
 
 
 class SourceTask(Task):
@@ -39,9 +39,7 @@ class SourceTask(Task):
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
         self._reads = SplitTurns(
-            parts.effects,
-            together=source.blocking and source.prompt,
-            at_once=source.at_once,
+            parts.effects, together=source.blocking and source.prompt, at_once=source.at_once
         )
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
@@ -49,9 +47,8 @@ class SourceTask(Task):
         self._finding: asyncio.Future[list[str]] | None = None
         self._find_at = -math.inf
         self._found = False
-        self._told: Splits | None = None
         self._draining = False
-        self._mixes_splits = parts.chain.event_time is None and not parts.output.tells_splits
+        self._mixes_splits = parts.chain.event_time is None and not parts.output.announces_splits
         """Nothing asks which split a record is of: a batch may hold those of several."""
         parts.output.notify(self._wake.set)
 
@@ -80,7 +77,7 @@ class SourceTask(Task):
         await super().complete(checkpoint)
         moved = self._positions.completed(checkpoint)
         if moved:
-            with blame(self.id.operator):
+            with user_code(self.id.operator):
                 self._source.checkpointed(moved)
 
     def _wake_up(self) -> None:
@@ -126,7 +123,7 @@ class SourceTask(Task):
         return not (self._leaving or self._draining)
 
     async def _handle_barriers(self) -> None:
-        while self._barriers or (self._held is not None and not self._leaving):
+        while self._barriers or (self._stopping_with is not None and not self._leaving):
             if self._barriers:
                 barrier = self._barriers.popleft()
                 self._positions.at_barrier(barrier.checkpoint)
@@ -186,8 +183,8 @@ class SourceTask(Task):
         position = stored.position
         if position is None and self._splits.is_new(split):
             position = self._source.new_split_position
-        reading = SplitReading(split, self._source, position, self.id.operator, self.parts.effects)
-        reading.notify(self._wake.set)
+        effects, task = self.parts.effects, self.id.operator
+        reading = SplitReading(split, self._source, position, task, effects, self._wake.set)
         begins = self._reads.add(reading)
         event_time = self.parts.chain.event_time
         if event_time is not None and stored.latest is not None:
@@ -253,10 +250,10 @@ class SourceTask(Task):
         """Emit the records of one split, or of several where nothing asks which; keep positions."""
         chain, split = self.parts.chain, next(iter(read)).split
         records = list(itertools.chain.from_iterable(portion.records for portion in read.values()))
-        self.parts.metrics.records_in += len(records)
+        self.records_in += len(records)
         with self.parts.output.work.working():
             chain.read_from(split)
-            self._tell(split)
+            self._announce_splits(split)
             await self._emit(chain.process(Batch(records)))
             for reading, portion in read.items():
                 self._keep(reading, portion)
@@ -270,7 +267,7 @@ class SourceTask(Task):
             await self._flush_if_due()
 
     def _keep(self, reading: SplitReading, portion: ReadChunk) -> None:
-        """Keep a split's position behind records that were emitted, and what they tell of time."""
+        """Keep a split's position after records that were emitted, and how far they move time."""
         event_time, split = self.parts.chain.event_time, reading.split
         self._store(reading, portion)
         if event_time is not None and event_time.was_active():
@@ -307,17 +304,14 @@ class SourceTask(Task):
                 made = combined((), self._reads.names, event_time.watermark_of)
             if made is not None:
                 await self._advance_watermark(made)
-        over = not self._reads and self._source.rediscover_s is None
-        await self._set_idle(self._found and not self._holding and not over)
-        self._tell(None)
+        at_end = not self._reads and self._source.rediscover_s is None
+        await self._set_idle(self._found and not self._holding and not at_end)
+        self._announce_splits(None)
 
-    def _tell(self, current: str | None) -> None:
+    def _announce_splits(self, current: str | None) -> None:
         """Announce which splits are read to tasks that make watermarks of their records."""
-        if self.parts.output.tells_splits and self._found:
-            told = Splits(self._reads.names, current)
-            if told != self._told:
-                self._told = told
-                self.parts.output.tell(told)
+        if self.parts.output.announces_splits and self._found:
+            self.parts.output.announce_splits(Splits(self._reads.names, current))
 
     def _on_silence(self, reading: SplitReading) -> None:
         event_time = self.parts.chain.event_time

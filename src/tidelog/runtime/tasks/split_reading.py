@@ -18,7 +18,7 @@ from typing import Any, Final
 from tidelog.effects import Effects
 from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.source import Source, SplitReader
-from tidelog.runtime.user_code import blame, close_all
+from tidelog.runtime.user_code import close_all, user_code
 
 IDLE_S: Final = 0.1
 """How long a split without records is left alone when its reader does not say."""
@@ -52,8 +52,15 @@ class SplitReading:
     """Reads one split from a position, in the event loop or in a thread."""
 
     def __init__(
-        self, split: str, source: Source, position: Any, task: str, effects: Effects
+        self,
+        split: str,
+        source: Source,
+        position: Any,
+        task: str,
+        effects: Effects,
+        listener: Callable[[], None],
     ) -> None:
+        """`listener` is called, in the event loop, when the split may have something to read."""
         self.split = split
         self.due_at = -math.inf
         """When there may be something to read, on the monotonic clock."""
@@ -67,13 +74,13 @@ class SplitReading:
         self._position = position
         self._task = task
         self._effects = effects
-        self._listener: Callable[[], None] = _nobody
+        self._listener = listener
         self._reader: SplitReader | None = None
         self._running: asyncio.Future[None] | None = None
         """The thread that reads this split, or is to read it after others."""
-        self._behind = False
+        self._after_others = False
         """The thread in `_running` reads other splits before this one."""
-        self._over = False
+        self._read_out = False
         """The thread has done its part for this split."""
         self._failure: Exception | None = None
         self._handed: deque[ReadChunk] = deque()
@@ -83,13 +90,8 @@ class SplitReading:
         """Guards `_closed`, `_in_thread` and `_running`: one thread at a time reads, and the reader
         is closed by the task, or by a thread that still reads when the task closes it."""
 
-    def notify(self, listener: Callable[[], None]) -> None:
-        """Call `listener`, in the event loop, when the split may have something to read."""
-        self._listener = listener
-
     @property
     def working(self) -> bool:
-        """A thread reads the split."""
         return self._running is not None
 
     @property
@@ -115,7 +117,7 @@ class SplitReading:
     @property
     def queued(self) -> bool:
         """A thread is to read the split, and reads others before it."""
-        return self.working and self._behind and not (self._in_thread or self._over)
+        return self.working and self._after_others and not (self._in_thread or self._read_out)
 
     def take(self) -> ReadChunk | None:
         """The records read so far; None: nothing yet. Raises what the source raised."""
@@ -147,14 +149,14 @@ class SplitReading:
         return self.quiet_since + idle_after_ms / 1000
 
     def ask_again(self) -> None:
-        """Let the next read come at once: the split may have records before its delay is over."""
+        """Let the next read come at once: the split may have records before its delay ends."""
         if not self.working:
             self.due_at = -math.inf
 
     def pause(self) -> None:
         """Other splits are read for a while: let the reader release scarce resources."""
         if self._reader is not None and not self.working:
-            with blame(self._task):
+            with user_code(self._task):
                 self._reader.pause()
 
     def close(self) -> None:
@@ -167,7 +169,7 @@ class SplitReading:
 
     def _close(self) -> None:
         if self._reader is not None:
-            with blame(self._task):
+            with user_code(self._task):
                 self._reader.close()
 
     def _ask(self) -> None:
@@ -178,7 +180,7 @@ class SplitReading:
     def _taken(self) -> ReadChunk | None:
         """All that the thread has handed over."""
         running = self._running
-        if running is not None and (self._over or running.done()):
+        if running is not None and (self._read_out or running.done()):
             self._running = None
             if running.done():
                 running.result()
@@ -197,8 +199,8 @@ class SplitReading:
         size = sum(portion.size_bytes for portion in portions)
         return ReadChunk(records, portions[-1].position, portions[-1].ended, size)
 
-    def begun(self, running: "asyncio.Future[None]", *, behind: bool) -> bool:
-        """The thread `running` is to read this split, `behind` others if it reads any before.
+    def begun(self, running: "asyncio.Future[None]", *, after_others: bool) -> bool:
+        """The thread `running` is to read this split, after others if it reads any before.
 
         It takes the place of a thread in which the split only waits for its turn.
 
@@ -207,14 +209,14 @@ class SplitReading:
         with self._turn:
             if not (self.may_begin or self.queued):
                 return False
-            self._running, self._behind, self._over = running, behind, False
+            self._running, self._after_others, self._read_out = running, after_others, False
             return True
 
     def ask_after(self, running: "asyncio.Future[None]") -> None:
         """Wake the task: the thread `running` has read a part of its splits, or has ended."""
         if self._running is not running:
             return
-        if running.done() and not self._over and not _failed(running):
+        if running.done() and not self._read_out and not _failed(running):
             self._running = None  # it did not come to this split
         self._ask()
 
@@ -234,7 +236,7 @@ class SplitReading:
             return 0, 0
         finally:
             with self._turn:
-                self._in_thread, self._over = False, True
+                self._in_thread, self._read_out = False, True
                 left = self._closed
             if left:
                 close_all(self._task, [self._close], quietly=True)
@@ -254,14 +256,14 @@ class SplitReading:
 
     def _opened(self) -> SplitReader:
         if self._reader is None:
-            with blame(self._task):
+            with user_code(self._task):
                 self._reader = self._source.open(self.split, self._position)
             if not self._source.blocking:
                 self._reader.notify(self._ask)
         return self._reader
 
     def _read(self, reader: SplitReader, *, in_thread: bool = False) -> ReadChunk:
-        with blame(self._task):
+        with user_code(self._task):
             found = reader.read()
             records, ended = found or [], found is None or reader.at_end
             position, size = reader.position, reader.read_bytes
@@ -295,7 +297,9 @@ def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "async
             reading.ask_after(running)
 
     readings = [
-        reading for at, reading in enumerate(readings) if reading.begun(running, behind=at > 0)
+        reading
+        for at, reading in enumerate(readings)
+        if reading.begun(running, after_others=at > 0)
     ]
     running.add_done_callback(ended)
     return running
@@ -303,7 +307,3 @@ def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "async
 
 def _failed(running: "asyncio.Future[None]") -> bool:
     return running.cancelled() or running.exception() is not None
-
-
-def _nobody() -> None:
-    """The listener of a split before its task has set one."""

@@ -60,7 +60,7 @@ class SplitTurns:
         return tuple(self._readings)
 
     def add(self, reading: SplitReading) -> bool:
-        """A split that has its turn behind all others; False when it waits for one to end."""
+        """A split that has its turn after all others; False when it waits for one to end."""
         self._readings[reading.split] = reading
         if len(self._turns) >= self._at_once:
             self._waiting.append(reading)
@@ -114,7 +114,7 @@ class SplitTurns:
         following = list(islice(self._turns.values(), _THREADS * _TOGETHER))
         now = self._now()
         free = (r for r in following if r.may_begin and r.due_at <= now and r not in but)
-        # The last splits may be queued behind one whose storage does not answer.
+        # The last splits may be queued after one whose storage does not answer.
         self._start(tuple(islice(free, _TOGETHER)) or tuple(r for r in following if r.queued))
 
     def _start(self, readings: Iterable[SplitReading]) -> None:
@@ -152,7 +152,7 @@ class SplitTurns:
                 size += portion.size_bytes
 
     def due_at(self, idle_after_ms: int | None) -> float:
-        """When a split has its turn or counts as idle; infinite: only an event can tell."""
+        """When a split has its turn or counts as idle; infinite: only an event can make it so."""
         now, due = self._now(), math.inf
         for reading in self._turns.values():
             # A split that is due waits for others, which wake the task when they have moved on.

@@ -16,7 +16,7 @@ from tidelog.effects import Effects
 from tidelog.ids import CheckpointId
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.watermarks import LeastWatermark
-from tidelog.runtime.user_code import blamed
+from tidelog.runtime.user_code import in_user_code
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.objects.values import ObjectEncoding
@@ -62,7 +62,7 @@ class SourceSplits:
             again = self._source.rediscover_s
             if self._found is None or (again is not None and now - self._found_at >= again):
                 self._found = await self._effects.offload.wait(
-                    blamed(operator, _discover), self._source
+                    in_user_code(operator, _discover), self._source
                 )
                 self._found_at = now
                 if self._first is None:
@@ -93,7 +93,7 @@ class SplitAlignment:
             self._wake()
 
     def least(self) -> float:
-        """The watermark of the split that is furthest behind; infinite without any."""
+        """The least watermark of all splits; infinite without any."""
         if not self._watermarks:
             return math.inf
         mark = self._watermarks.mark
@@ -110,8 +110,6 @@ class SplitAlignment:
 
 
 class StoredSplit(NamedTuple):
-    """How far a split is read."""
-
     done: bool = False
     position: Any = None
     latest: int | None = None
@@ -133,16 +131,13 @@ class SplitPositions:
         """Positions that have moved before the barriers of checkpoints that are not complete."""
 
     def owns(self, split: str) -> bool:
-        """Whether the split belongs to this subtask."""
         return key_group(encode_key(split), self._backend.key_groups) in self._backend.owned
 
     def get(self, split: str) -> StoredSplit:
-        """What is stored of a split."""
         stored = self._rows.get(self._row(split))
         return StoredSplit(*stored) if stored is not None else StoredSplit()
 
     def put(self, split: str, stored: StoredSplit) -> None:
-        """Store how far a split is read."""
         self._moved[split] = stored.position
         row = [stored.done, stored.position]
         self._rows.put(self._row(split), row if stored.latest is None else [*row, stored.latest])

@@ -21,37 +21,35 @@ from tidelog.runtime.channels.messages import (
     Splits,
     Watermark,
 )
-from tidelog.runtime.in_flight.capture import ChannelId, InFlight
+from tidelog.runtime.in_flight.capture import InFlight, InputChannel
 from tidelog.runtime.operators.event_time import Origin
 from tidelog.runtime.tasks.alignment import Aligned, Alignment
-from tidelog.runtime.tasks.parts import TaskParts
 from tidelog.runtime.tasks.task import Task
+from tidelog.runtime.tasks.task_checkpoints import TaskParts
 from tidelog.runtime.tasks.watermarks import InputOrigins, WatermarkValve, combined
 from tidelog.state.event_time import MAX_WATERMARK
 
 
 class StreamTask(Task):
-    """A task fed by other tasks; `names` are those of the gate's channels."""
+    """A task fed by other tasks; `inputs` are the gate's channels."""
 
     def __init__(
         self,
         parts: TaskParts,
         gate: Gate,
-        names: Sequence[ChannelId],
+        inputs: Sequence[InputChannel],
         *,
         exactly_once: bool,
-        stay_aligned: frozenset[int] = frozenset(),
-        origins: InputOrigins,
     ) -> None:
         super().__init__(parts)
         self.gate = gate
-        self._names = names
+        self._inputs = inputs
         count = len(gate.channels)
         self._alignment = Alignment(
             count,
             exactly_once=exactly_once,
             switching=parts.switching,
-            stay_aligned=stay_aligned,
+            stay_aligned=[at for at, each in enumerate(inputs) if each.stays_aligned],
         )
         self._reminder: asyncio.Task[None] | None = None
         self._reminded: tuple[float | None, CheckpointId] | None = None
@@ -61,9 +59,8 @@ class StreamTask(Task):
         self._exited_channels: set[int] = set()
         self._newest: Barrier | None = None
         self._valve = WatermarkValve(count)
-        self._origins = origins
-        self._tracks_origins = parts.chain.event_time is not None or parts.output.tells_splits
-        self._told: Splits | None = None
+        self._origins = InputOrigins(inputs, self._now())
+        self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         gate.deliver_while(lambda: parts.output.available)
         parts.output.notify(gate.wake)
 
@@ -83,7 +80,7 @@ class StreamTask(Task):
                 events += 1
                 # Also when no channel runs dry. Of events there are some in each channel at once,
                 # and others wait for what the last of them leads to.
-                if batch or events > len(self.gate.channels) // 4 or work.turn.over():
+                if batch or events > len(self.gate.channels) // 4 or work.turn.ended():
                     events = 0
                     await self._rest()
             await self._exit()
@@ -121,7 +118,7 @@ class StreamTask(Task):
 
     async def _handle(self, received: tuple[int, Message] | Announced | None) -> None:
         match received:
-            case None if self.parts.output.available and self._held is None:
+            case None if self.parts.output.available and self._stopping_with is None:
                 await self._tick(self.parts.effects.clock.now_ms())
             case Announced(barrier):
                 await self._announced(barrier)
@@ -140,7 +137,7 @@ class StreamTask(Task):
         match message:
             case Batch():
                 await self._memory_free()
-                self.parts.metrics.records_in += len(message.records)
+                self.records_in += len(message.records)
                 origin = self._origins.current(channel)
                 self._read_from(origin)
                 await self._emit(self.parts.chain.process(message))
@@ -199,9 +196,9 @@ class StreamTask(Task):
             self._remind(barrier)
 
     def _record_inputs(self, in_flight: InFlight) -> None:
-        for channel, name in zip(self.gate.channels, self._names, strict=True):
+        for channel, of in zip(self.gate.channels, self._inputs, strict=True):
             if channel.number not in self._alignment.reached:
-                channel.record(in_flight.checkpoint, in_flight.recorder(name))
+                channel.record(in_flight.checkpoint, in_flight.recorder(of.id))
 
     def _remind(self, barrier: Barrier) -> None:
         """Announce the barrier again at its deadline."""
@@ -238,21 +235,19 @@ class StreamTask(Task):
         """The next records are of this origin: for own watermarks and for downstream tasks."""
         if self._tracks_origins:
             self.parts.chain.read_from(origin)
-            self._tell(origin)
+            self._announce_splits(origin)
 
     def _forget(self, ended: Iterable[Origin]) -> None:
         if self.parts.chain.event_time is not None:
             for origin in ended:
                 self.parts.chain.event_time.forget(origin)
         if self._tracks_origins:
-            self._tell(None)
+            self._announce_splits(None)
 
-    def _tell(self, current: Origin | None) -> None:
-        if self.parts.output.tells_splits and self._origins.complete:
-            told = Splits(tuple(origin for _, origin in self._origins.unfinished()), current)
-            if told != self._told:
-                self._told = told
-                self.parts.output.tell(told)
+    def _announce_splits(self, current: Origin | None) -> None:
+        if self.parts.output.announces_splits and self._origins.complete:
+            unfinished = tuple(origin for _, origin in self._origins.unfinished())
+            self.parts.output.announce_splits(Splits(unfinished, current))
 
     async def _make_watermark(self, read_from: Origin | None = None) -> None:
         """Advance the watermark that is made of the records seen; idle inputs do not count."""

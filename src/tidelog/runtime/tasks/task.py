@@ -9,7 +9,9 @@ up.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
+from tidelog.errors import InvariantError
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import (
     Barrier,
     Batch,
@@ -21,8 +23,7 @@ from tidelog.runtime.channels.messages import (
 from tidelog.runtime.in_flight.capture import InFlight
 from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.snapshots.snapshotter import SubtaskPosition
-from tidelog.runtime.tasks.parts import TaskParts
-from tidelog.runtime.tasks.task_checkpoints import TaskCheckpoints
+from tidelog.runtime.tasks.task_checkpoints import TaskCheckpoints, TaskParts
 from tidelog.state.event_time import MAX_WATERMARK
 
 
@@ -38,32 +39,25 @@ class Task(ABC):
         self.parts = parts
         self.id = parts.id
         self._checkpoints = TaskCheckpoints(parts, self._record_inputs)
-        self._held: CheckpointId | None = None
+        self._stopping_with: CheckpointId | None = None
         """The checkpoint that the job is to stop with."""
         self._ended = False
         self._finished = False
         self._leaving = False
+        self.records_in = 0
+        """Records since the start."""
         self.exited = False
-        """The task's loop is over: it takes part in no checkpoint any more."""
+        """The task's loop has ended: it takes part in no checkpoint any more."""
         restored = parts.restored
-        self._watermark = restored.watermark if restored is not None else None
+        self.watermark = restored.watermark if restored is not None else None
+        """The watermark that the task has sent downstream; None: not known yet."""
         self._advancing = restored.advancing if restored is not None else None
         """A watermark on its way through the timers."""
-        self._idle = False
-
-    @property
-    def watermark(self) -> int | None:
-        """The watermark that the task has sent downstream; None: not known yet."""
-        return self._watermark
-
-    @property
-    def idle(self) -> bool:
+        self.idle = False
         """Event time has no input of this task to wait for: all are idle or have ended."""
-        return self._idle
 
     @property
     def unchanged(self) -> bool:
-        """Whether the task's state is that of the last durable checkpoint."""
         return False
 
     @property
@@ -113,21 +107,19 @@ class Task(ABC):
         self._wake_up()
 
     async def complete(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint is durable."""
         self._checkpoints.completed(checkpoint)
         await self.parts.output.commit(checkpoint)
 
     def abort(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was given up."""
-        if self._held == checkpoint:
-            self._held = None
+        if self._stopping_with == checkpoint:
+            self._stopping_with = None
         self._checkpoints.abort(checkpoint)
 
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""
-        if self._watermark is not None:
-            await self._emit_in_steps(self.parts.chain.watermark(self._watermark))
-            await self.parts.output.announce(Watermark(self._watermark))
+        if self.watermark is not None:
+            await self._emit_in_steps(self.parts.chain.watermark(self.watermark))
+            await self.parts.output.announce(Watermark(self.watermark))
         if self._advancing is not None:
             await self._advance_watermark(self._advancing)
 
@@ -143,7 +135,7 @@ class Task(ABC):
                 await output.emit(batch)
             if batch.records or batch is REST:
                 await self._flush_if_due()
-            if batch is REST or turn.over():
+            if batch is REST or turn.ended():
                 await self._rest()
 
     async def _rest(self) -> None:
@@ -189,16 +181,16 @@ class Task(ABC):
 
     async def _advance_watermark(self, time: int) -> None:
         """Fire event-time timers and forward the watermark."""
-        if self._watermark is None or time > self._watermark:
+        if self.watermark is None or time > self.watermark:
             self._advancing = time
             await self._emit_in_steps(self.parts.chain.watermark(time))
-            self._watermark, self._advancing = time, None
+            self.watermark, self._advancing = time, None
             await self.parts.output.announce(Watermark(time))
 
     async def _set_idle(self, idle: bool) -> None:
         """Announce whether downstream tasks are to wait for this one's watermark."""
-        if idle != self._idle:
-            self._idle = idle
+        if idle != self.idle:
+            self.idle = idle
             await self.parts.output.announce(Idleness(idle))
 
     async def _between_steps(self) -> None:
@@ -215,7 +207,6 @@ class Task(ABC):
         self.parts.listener.ended(self.id)
 
     async def _exit(self) -> None:
-        """The last thing a task does."""
         await self.parts.output.announce(EndOfChannel())
         self.exited = True
 
@@ -225,9 +216,51 @@ class Task(ABC):
     async def _checkpoint(self, barrier: Barrier, seen_at: float) -> None:
         """Forward the barrier, capture the state, make it durable in the background."""
         if barrier.stop and barrier.checkpoint > self._checkpoints.given_up:
-            self._held = barrier.checkpoint
-        position = SubtaskPosition(self._watermark, self._finished, self._advancing)
+            self._stopping_with = barrier.checkpoint
+        position = SubtaskPosition(self.watermark, self._finished, self._advancing)
         await self._checkpoints.take(barrier, seen_at, position)
 
     def _record_inputs(self, in_flight: InFlight) -> None:
         """Collect what a barrier overtook in the inputs."""
+
+
+class FinishedTask(Task):
+    """Stands in for a subtask whose finish is part of the restored checkpoint.
+
+    It reads nothing, runs no operator and emits no record: it only sends the end of its data again.
+    """
+
+    def __init__(self, parts: TaskParts, gate: Gate | None) -> None:
+        super().__init__(parts)
+        self._gate = gate
+        self.is_source = gate is None
+
+    async def run(self) -> None:
+        await self.parts.output.announce(Watermark(MAX_WATERMARK))
+        await self.parts.output.announce(EndOfData())
+        if self._gate is not None:
+            await self._see_out(self._gate)
+        await self._exit()
+
+    def _start(self, barrier: Barrier) -> None:
+        reason = f"{self.id} had finished before"
+        self.parts.listener.declined(barrier.checkpoint, reason)
+
+    def _wake_up(self) -> None:
+        """Nothing: its loop never waits for a checkpoint."""
+
+    async def _see_out(self, gate: Gate) -> None:
+        """Take what upstream tasks still send: events, and never a record."""
+        left = len(gate.channels)
+        while left:
+            received = await gate.get()
+            message = received[1] if isinstance(received, tuple) else None
+            if isinstance(message, Batch):
+                raise InvariantError(
+                    f"the input of {self.id}",
+                    expected="no record, for the restored checkpoint says that it finished",
+                    found=f"{len(message.records)} records",
+                    action="report this as a defect, and restore an older slot",
+                    retry_safe=False,
+                )
+            left -= isinstance(message, EndOfChannel)

@@ -8,19 +8,65 @@ every barrier once, unless the checkpoint was given up.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 
+from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import BarrierFacts, InFlightRef, SubtaskState
+from tidelog.effects import Effects
 from tidelog.errors import FencedError, TidelogError, UnstorableError, UserFunctionError
 from tidelog.events import Event
-from tidelog.ids import CheckpointId
+from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
+from tidelog.runtime.channels.output import Output
 from tidelog.runtime.in_flight.capture import InFlight
+from tidelog.runtime.in_flight.carrier import InFlightCarrier
+from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.turn import Turn
-from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
-from tidelog.runtime.tasks.parts import TaskParts
+from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter
+from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, Snapshotter, SubtaskPosition
+from tidelog.runtime.tasks.alignment import Switching
+from tidelog.runtime.tasks.sink_output import SinkOutput
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.operator_state import OperatorStates
+
+
+class CheckpointListener(Protocol):
+    """What tasks report to: the checkpoint driver."""
+
+    def acknowledged(
+        self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState
+    ) -> None: ...
+
+    def declined(self, checkpoint: CheckpointId, reason: str) -> None:
+        """A task cannot take part; `reason` names the task."""
+
+    def ended(self, task: SubtaskId) -> None: ...
+
+    def keep_aligned(self, reason: str) -> None:
+        """In-flight data of this job cannot be stored."""
+
+
+@dataclass(slots=True, eq=False)
+class TaskParts:
+    id: SubtaskId
+    chain: OperatorChain
+    backend: KeyedBackend
+    snapshotter: Snapshotter
+    canonical: CanonicalSnapshotter
+    output: Output | SinkOutput
+    uploader: Uploader | None
+    effects: Effects
+    listener: CheckpointListener
+    restored: SubtaskState | None = None
+    operator_states: OperatorStates = field(default_factory=OperatorStates)
+    switching: Switching | None = None
+    """When barriers overtake; None when checkpoints stay aligned."""
+    carrier: InFlightCarrier | None = None
+    """Stores in-flight data; None exactly when checkpoints stay aligned."""
+
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +118,7 @@ class TaskCheckpoints:
         # A whole turn at a time: the checkpoint waits for this, and turns of others are short.
         turn = Turn(parts.effects.clock.monotonic)
         for _ in parts.backend.flush_in_steps(settle=of_table):
-            if turn.over():
+            if turn.ended():
                 await parts.effects.clock.sleep(0)
                 turn.begin()
         # Outside of the decline: a task whose changes cannot be written has no state any more.
@@ -87,14 +133,12 @@ class TaskCheckpoints:
         return pending if checkpoint > self.given_up else None
 
     def completed(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint is durable."""
         self._parts.snapshotter.completed(checkpoint)
         self._parts.canonical.completed(checkpoint)
         if self._parts.carrier is not None:
             self._parts.carrier.completed(checkpoint)
 
     def abort(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was given up."""
         self.given_up = max(self.given_up, checkpoint)
         settling = self._settling.get(checkpoint)
         if settling is not None:
@@ -136,15 +180,15 @@ class TaskCheckpoints:
             output.forward(barrier, None)
             return None
         in_flight = InFlight(barrier.checkpoint)
-        deadline = switching.output_deadline(barrier, self._now())
+        deadline = switching.deadline(barrier, self._now())
         if deadline is not None and deadline <= self._now():
             barrier = replace(barrier, order="unaligned")
         output.forward(barrier, in_flight)
         self._record_inputs(in_flight)
         in_flight.seal()
         if barrier.order == "may-switch" and deadline is not None and not in_flight.is_complete:
-            switch = self._switch_at(deadline, replace(barrier, order="unaligned"), in_flight)
-            in_flight.switching = asyncio.ensure_future(switch)
+            overtaking = replace(barrier, order="unaligned")
+            in_flight.switch_by(self._switch_at(deadline, overtaking, in_flight))
         return in_flight
 
     async def _switch_at(self, deadline: float, barrier: Barrier, in_flight: InFlight) -> None:

@@ -4,10 +4,11 @@ Invariants: an input that is idle or ended holds nothing back; an input without 
 back everything; where all are idle, the greatest watermark of any input counts.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from tidelog.runtime.channels.messages import Splits
+from tidelog.runtime.in_flight.capture import InputChannel
 from tidelog.runtime.operators.event_time import Origin
 from tidelog.state.event_time import MAX_WATERMARK
 
@@ -22,17 +23,14 @@ class WatermarkValve:
         self._idle = [False] * channels
 
     def watermark(self, channel: int, time: int) -> None:
-        """A channel's watermark moved on."""
         self._watermarks[channel] = time
         if time == MAX_WATERMARK:
             self._idle[channel] = False
 
     def idleness(self, channel: int, *, idle: bool) -> None:
-        """A channel became idle, or is no longer."""
         self._idle[channel] = idle
 
     def ended(self, channel: int) -> bool:
-        """Whether no record follows there."""
         return self._watermarks[channel] == MAX_WATERMARK
 
     def is_idle(self, channel: int) -> bool:
@@ -60,20 +58,19 @@ class WatermarkValve:
 
 
 class InputOrigins:
-    """The origins that the channels of a stream task bring.
-
-    `carrying` are the channels with records, `telling` those of them whose producer announces which
-    splits it reads; each of the others is one origin.
+    """The origins that the channels of a stream task bring: where the producer announces which
+    splits it reads these splits, else the channel itself.
     """
 
-    def __init__(self, carrying: Collection[int], telling: Collection[int], now: float) -> None:
-        self._origins: dict[int, tuple[Origin, ...] | None] = {
-            channel: None if channel in telling else ((channel,),) for channel in sorted(carrying)
-        }
+    def __init__(self, inputs: Iterable[InputChannel], now: float) -> None:
+        carrying = {at: each.announces for at, each in enumerate(inputs) if each.carries}
         self._current: dict[int, Origin | None] = {
-            channel: None if channel in telling else (channel,) for channel in carrying
+            at: None if announces else (at,) for at, announces in carrying.items()
         }
-        self._active_at: dict[Origin, float] = {(channel,): now for channel in carrying}
+        self._origins: dict[int, tuple[Origin, ...] | None] = {
+            at: None if announces else ((at,),) for at, announces in carrying.items()
+        }
+        self._active_at: dict[Origin, float] = {(at,): now for at in carrying}
 
     def on_splits_announced(self, channel: int, splits: Splits, now: float) -> list[Origin]:
         """The producer of a channel says what it reads; returns the origins that ended."""
@@ -87,7 +84,6 @@ class InputOrigins:
         return [origin for origin in before if origin not in set(origins)]
 
     def ended(self, channel: int) -> list[Origin]:
-        """No record follows on a channel; returns the origins that ended with it."""
         before = self._origins.get(channel) or ()
         if channel in self._origins:
             self._origins[channel] = ()
@@ -136,7 +132,6 @@ class LeastWatermark:
         return split in self._marks
 
     def put(self, split: str, mark: int | None) -> None:
-        """A split has reached this watermark."""
         self._marks[split] = mark
         if split == self._holder:
             self._holder = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tidelog.errors import ConfigError, UserFunctionError
-from tidelog.runtime.user_code import blame
+from tidelog.runtime.user_code import user_code
 from tidelog.spark.processor.handle import SparkHandle
 from tidelog.state.processor import (
     ExpiredTimerInfo,
@@ -105,7 +105,7 @@ class SparkProcessor:
         """Rows of one key in this batch."""
         user_key = _key_of(key)
         self._handle.timers.use(user_key)
-        with blame(f"{self._name}.handleInputRows"):
+        with user_code(f"{self._name}.handleInputRows"):
             given = _rows_of(rows, self._columns)
             times = _times_of(timerValues, self._time_mode)
             for row in self._processor.handleInputRows(user_key, given, times) or ():
@@ -119,14 +119,14 @@ class SparkProcessor:
         self._handle.timers.use(user_key)
         if not self._handle.timers.fires(time):
             return
-        with blame(f"{self._name}.handleExpiredTimer"):
+        with user_code(f"{self._name}.handleExpiredTimer"):
             times, info = _times_of(timerValues, self._time_mode), ExpiredTimerInfo(time)
             for row in self._processor.handleExpiredTimer(user_key, times, info) or ():
                 yield self._output.fit(row)
 
     def close(self) -> None:
         """The end of the partition's batch."""
-        with blame(f"{self._name}.close"):
+        with user_code(f"{self._name}.close"):
             self._processor.close()
 
 
@@ -144,7 +144,7 @@ class _NoTimes(TimerValues):
 
 def initialized(factory: Callable[[], StatefulProcessor], handle: SparkHandle) -> StatefulProcessor:
     """A new function with its states; raises ConfigError, StateSchemaError, UserFunctionError."""
-    with blame(f"{getattr(factory, '__name__', 'the processor')}.init"):
+    with user_code(f"{getattr(factory, '__name__', 'the processor')}.init"):
         processor = factory()
         # The same calls by the same names; no base class, because what it holds is another thing.
         processor.init(cast(StatefulProcessorHandle, handle))

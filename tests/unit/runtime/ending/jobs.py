@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.pipelines import Outside, Portions, config, effects
+from tests.support.pipelines import Outside, Portions, acted_on, config, effects
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.runtime.config import JobConfig
@@ -78,18 +78,10 @@ def run_for(
 ) -> None:
     """Run for some virtual time, look at the running job, and crash it."""
 
-    async def scenario() -> None:
-        runner = JobRunner(job, store, chosen or settings(), effects())
-        running = asyncio.ensure_future(runner.run())
-        await runner.effects.clock.sleep(seconds)
-        if running.done():
-            running.result()
-            raise AssertionError("it ended before it was to crash")
+    async def act(runner: JobRunner) -> None:
         look(runner)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
-    asyncio.run(scenario())
+    acted_on(job, store, act, at=seconds, settings=chosen or settings(), crash=True)
 
 
 def run_until(
@@ -111,7 +103,7 @@ def run_until(
 
 def exited(runner: JobRunner, vertex: str) -> int:
     """How many subtasks of a vertex have exited."""
-    tasks = runner.incarnation.deployment.tasks if runner.incarnation is not None else []
+    tasks = runner.incarnation.tasks if runner.incarnation is not None else []
     return sum(task.exited for task in tasks if task.id.operator == vertex)
 
 

@@ -82,7 +82,7 @@ def test_what_a_source_has_read_in_part_is_dealt_out_to_another_parallelism(
     assert sorted(second.records) == expected(right)
 
 
-@pytest.mark.parametrize("parallelism", [1, 4])
+@pytest.mark.parametrize("parallelism", [1, 2, 4])
 def test_finished_operators_are_skipped_at_any_parallelism(parallelism: int) -> None:
     left, right, first, second, objects = short(2), long(2), Outside(), Outside(), store()
     job = side_by_side(left, right, first, second)

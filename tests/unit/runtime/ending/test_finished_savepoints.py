@@ -4,8 +4,11 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from tests.support.depth import one_by_one
-from tests.support.pipelines import Outside, effects, run
+from tests.support.faults import Failure, SteerableStore
+from tests.support.pipelines import Outside, acted_on, effects, run
 from tests.unit.runtime.ending.jobs import (
     checkpoints,
     exited,
@@ -16,26 +19,30 @@ from tests.unit.runtime.ending.jobs import (
     uneven,
 )
 from tidelog.checkpoint.finished import partially_finished
+from tidelog.checkpoint.manifest import Savepoint
+from tidelog.errors import SavepointFailedError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
 
 
 def stop_when_a_part_has_ended(
-    job: Job, objects: MemoryStore, kind: Any, *, parallelism: int = 3
-) -> None:
+    job: Job, objects: ObjectStore, kind: Any = "native", *, drain: bool = False
+) -> Savepoint:
     """Stop with a savepoint once a subtask of the left source has exited."""
 
-    async def scenario() -> None:
-        runner = JobRunner(job, objects, settings(parallelism=parallelism), effects())
-        running = asyncio.ensure_future(runner.run())
+    async def act(runner: JobRunner) -> Savepoint:
         while not exited(runner, "left"):
             await runner.effects.clock.sleep(0.2)
-        await runner.stop("halt", kind)
-        await running
+        if isinstance(objects, SteerableStore):
+            objects.fail(Failure("create", "checkpoints/"))
+            with pytest.raises(SavepointFailedError, match="injected failure"):
+                await runner.stop("first", kind)
+        return await runner.stop("halt", kind, drain=drain)
 
-    asyncio.run(scenario())
+    return acted_on(job, objects, act, at=0, settings=settings(parallelism=3))[1]
 
 
 @one_by_one(
@@ -82,3 +89,26 @@ def test_after_the_first_checkpoint_elsewhere_a_crash_needs_nothing_of_the_origi
     run(side_by_side(left, right, first, second), new, settings(parallelism=2), seed=3)
     assert sorted(first.records) == sorted(Counter(left.records).items())
     assert sorted(second.records) == sorted(Counter(right.records).items())
+
+
+@pytest.mark.parametrize("kind", ["native", "canonical"])
+def test_after_a_savepoint_that_failed_another_one_stops_the_job(kind: Any) -> None:
+    left, right, first, second = uneven(5), long(2), Outside(), Outside()
+    job, store = side_by_side(left, right, first, second), MemoryStore()
+    stop_when_a_part_has_ended(job, SteerableStore(store), kind)
+    names = [each.name for each in checkpoints(store) if isinstance(each, Savepoint)]
+    assert names == ["halt"]
+    run(side_by_side(left, right, first, second), store, settings(), seed=2)
+    assert sorted(first.records) == sorted(Counter(left.records).items())
+    assert sorted(second.records) == sorted(Counter(right.records).items())
+
+
+def test_a_drain_ends_what_has_not_ended_yet() -> None:
+    first, second, store = Outside(), Outside(), MemoryStore()
+    job = side_by_side(uneven(5), long(2), first, second)
+    assert stop_when_a_part_has_ended(job, store, drain=True).final
+    counted = sorted(first.records + second.records)
+    assert 0 < sum(n for _, n in counted) < len(uneven(5).records + long(2).records)
+    again = run(side_by_side(uneven(5), long(2), first, second), store, settings())
+    assert again.already_complete
+    assert sorted(first.records + second.records) == counted

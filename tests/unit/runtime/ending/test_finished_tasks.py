@@ -103,15 +103,15 @@ def test_a_finished_task_frees_what_it_held_while_others_run() -> None:
 
     def look(runner: JobRunner) -> None:
         assert runner.incarnation is not None
-        deployment = runner.incarnation.deployment
+        incarnation = runner.incarnation
         seen.append(runner)
-        gone = {task.id.operator for task in deployment.tasks if task.exited}
+        gone = {task.id.operator for task in incarnation.tasks if task.exited}
         assert gone == {"left", "left-count", "left-out"}
-        subtasks = deployment.states.subtasks
+        subtasks = incarnation.states.subtasks
         assert {task.operator for task, subtask in subtasks.items() if subtask.released} == gone
-        materialized = {m.snapshots.operator for m in deployment.states.materializers}
+        materialized = {m.snapshots.operator for m in incarnation.states.materializers}
         assert materialized == {"right", "right-count", "right-out"}
-        assert not any("left" in name for name in deployment.live_objects())
+        assert not any("left" in name for name in incarnation.live_objects())
 
     first, second = Outside(), Outside()
     job = side_by_side(short(2), long(2), first, second)
@@ -149,18 +149,6 @@ def test_a_crash_at_any_time_reads_nothing_twice(
     assert sorted(second.records) == sorted(Counter(right.records).items())
     assert {*first.commits.values(), *second.commits.values()} <= {1, 2}
     assert first.prepared == second.prepared == {}
-
-
-def test_what_finished_before_a_crash_is_skipped_after_it() -> None:
-    left, right, first, second, objects = short(2), long(2), Outside(), Outside(), store()
-    job = side_by_side(left, right, first, second)
-    run_for(job, objects, 8.0)
-    assert fully_finished(operator(checkpoints(objects)[-1], "left"))
-    opened, commits = left.opened, dict(first.commits)
-    run(job, objects, settings(), seed=2)
-    assert left.opened == opened, "its splits are not read again"
-    assert first.commits == commits, "and nothing of it is committed again"
-    assert sorted(second.records) == sorted(Counter(right.records).items())
 
 
 class Refusing(Outside):

@@ -13,7 +13,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
 from tidelog.runtime.restore.choose import Resumption
-from tidelog.runtime.restore.planning import fit
+from tidelog.runtime.restore.fit import fit_checkpoint
 
 
 def restored(name: str, *kinds: str) -> Checkpoint:
@@ -31,8 +31,8 @@ def restored(name: str, *kinds: str) -> Checkpoint:
 
 def matched(name: str, parallelism: int, *kinds: str) -> list[tuple[bool, int]]:
     """(finished, parts of older subtasks that it loads) of every new subtask."""
-    seen = Resumption(restored(name, *kinds), None, detached=False, claimed=None)
-    plan = fit(merged(short(), short(), Outside()), seen, config(parallelism=parallelism))
+    seen, job = restored(name, *kinds), merged(short(), short(), Outside())
+    plan = fit_checkpoint(job, Resumption(seen), seen, config(parallelism=parallelism))
     return [(s.finished, len(s.inherited)) for s in plan.operators[name].subtasks]
 
 

@@ -36,7 +36,7 @@ def test_after_a_restart_the_records_of_a_source_that_ended_in_part_are_counted(
 
     def each_has_ended_in_part(runner: JobRunner) -> bool:
         if runner.incarnation is not None:
-            ended.update(task.id for task in runner.incarnation.deployment.tasks if task.exited)
+            ended.update(task.id for task in runner.incarnation.tasks if task.exited)
         return {task.operator for task in ended} >= set(NAMES)
 
     run_until(reading(sinks, lambda r: r), store, each_has_ended_in_part, settings())

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -44,27 +45,33 @@ def test_the_same_job_goes_on() -> None:
     check(orders())
 
 
-def test_an_operator_between_a_finished_one_and_its_input_is_refused() -> None:
+def between(source: Stream) -> Stream:
+    return source.map(str, name="parse").rebalance().filter(bool, name="paid")
+
+
+def chained(source: Stream) -> Stream:
+    return source.filter(bool, name="paid").map(str, name="parse")
+
+
+def one_more_input(source: Stream) -> Stream:
+    late = source._job.source(long(), name="late")
+    return source.map(str, name="parse").union(late)
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (between, "'paid' lies in front of operator 'count'"),
+        (chained, "'paid' is chained to operator 'source'"),
+        (one_more_input, "'late' lies in front of operator 'count'"),
+    ],
+)
+def test_what_would_send_records_to_a_finished_operator_is_refused(
+    build: Callable[[Stream], Stream], reason: str
+) -> None:
     job = Job("orders")
-    parsed = job.source(short()).map(str, name="parse")
-    counted(parsed.rebalance().filter(bool, name="paid")).sink(Outside())
-    with pytest.raises(RestoreError, match=r"'paid' lies in front of operator 'count'"):
-        check(job, finished("source", "parse"), finished("count", "sink"))
-
-
-def test_an_operator_chained_to_a_finished_one_is_refused() -> None:
-    job = Job("orders")
-    paid = job.source(short()).filter(bool, name="paid")
-    counted(paid.map(str, name="parse")).sink(Outside())
-    with pytest.raises(RestoreError, match=r"'paid' is chained to operator 'source'"):
-        check(job, finished("source", "parse"))
-
-
-def test_another_input_of_a_finished_operator_is_refused() -> None:
-    job = Job("orders")
-    parsed = job.source(short()).map(str, name="parse")
-    counted(parsed.union(job.source(long(), name="late"))).sink(Outside())
-    with pytest.raises(RestoreError, match=r"'late' lies in front of operator 'count'"):
+    counted(build(job.source(short()))).sink(Outside())
+    with pytest.raises(RestoreError, match=reason):
         check(job, finished("source", "parse"), finished("count", "sink"))
 
 

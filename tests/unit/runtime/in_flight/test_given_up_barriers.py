@@ -99,7 +99,7 @@ def test_a_checkpoint_given_up_while_a_task_captures_its_state_is_not_waited_for
 
     def source() -> Task:
         assert runner.incarnation is not None
-        return runner.incarnation.deployment.tasks[0]
+        return runner.incarnation.tasks[0]
 
     async def declined(checkpoint: CheckpointId) -> None:
         settling[checkpoint] = list(source()._checkpoints._settling)

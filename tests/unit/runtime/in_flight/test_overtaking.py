@@ -3,10 +3,9 @@
 from typing import Any
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.channel import Channel, InFlightData
+from tidelog.runtime.channels.channel import BufferPool, Channel, InFlightData
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Barrier, Batch, EndOfData, Watermark
-from tidelog.runtime.channels.pool import BufferPool
 
 ONE = CheckpointId(1)
 MAY = Barrier(ONE, 0.0, order="may-switch")

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -16,27 +15,24 @@ from tests.support.pressure import (
     numbered,
     overtaken,
     pressed,
-    resumed,
     run_pressed,
     slowly,
-    under_pressure,
 )
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
+from tidelog.runtime.channels.channel import BufferPool
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Barrier, Batch
 from tidelog.runtime.channels.output import Output, OutputEdge
 from tidelog.runtime.channels.partition import Forward
-from tidelog.runtime.channels.pool import BufferPool
 from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.in_flight.capture import ChannelId
 from tidelog.runtime.operators.operator import Operator
+from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.tasks.worktime import WorkTime
-from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.storage.memory import MemoryStore
 
 
@@ -120,57 +116,6 @@ def test_an_output_lends_five_buffers_however_many_channels_it_has(subtasks: int
     assert [more - lent[0] for more in lent] == [0, 1, 5, 6]
     assert furthest_ahead(subtasks, UnalignedConfig()) == lent[2]
     assert furthest_ahead(subtasks, JobConfig().unaligned) == lent[2]
-
-
-class Alarms(StatefulProcessor):
-    """A timer per key, all due at once; firing one takes a while."""
-
-    def __init__(self, clock: VirtualClock, seconds: float) -> None:
-        self._clock = clock
-        self._seconds = seconds
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
-        self._rows = handle.getListState("rows", "number int")
-
-    def handleInputRows(
-        self, key: Any, rows: Iterator[Any], timerValues: TimerValues
-    ) -> Iterator[Any]:
-        for row in rows:
-            self._rows.appendValue((row[2],))
-        self._handle.registerTimer(1_000)
-        return iter(())
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-        self._clock.spend(self._seconds)
-        held = sorted(row[0] for row in self._rows.get())
-        self._rows.clear()
-        yield from ((key[0], number) for number in held)
-
-
-def test_a_long_firing_of_timers_lets_a_barrier_in_and_a_restart_fires_the_rest_once(
-    monkeypatch: Any,
-) -> None:
-    monkeypatch.setattr("tidelog.runtime.operators.process.TIMERS_PER_STEP", 1)
-    records = [(f"k{n}", 500, n) for n in range(40)] + [("end", 5_000, 99), ("end", 5_001, 100)]
-    source = Eager({"only": records}, portion=4)
-
-    def job(sink: Outside, clock: VirtualClock) -> Job:
-        job = Job("alarms")
-        timed = job.source(source, parallelism=1).map(lambda r: r).event_time(lambda r: r[1])
-        keyed = timed.key_by(lambda r: r[0])
-        keyed.transform_with_state(lambda: Alarms(clock, 0.5), time_mode="event").sink(sink)
-        return job
-
-    settings = pressed(parallelism=1, checkpoint=Schedule(interval=2.0, timeout=1e6))
-    sink, objects = under_pressure(job, settings)
-    expected = sorted((key, number) for key, _, number in records)
-    assert sorted(sink.records) == expected
-    taken = checkpoints(objects)
-    within = [c for c in taken if any(s.advancing is not None for _, s in c.subtasks())]
-    assert len(within) >= 3, "twenty seconds of timers, a checkpoint every two"
-    for checkpoint in within:
-        assert sorted(resumed(job, objects, sink, checkpoint, settings).records) == expected
 
 
 def test_a_source_without_room_hears_of_barriers() -> None:

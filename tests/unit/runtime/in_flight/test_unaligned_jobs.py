@@ -7,8 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-import pytest
-
 from tests.support.clock import VirtualClock
 from tests.support.depth import in_pairs, more_in_depth
 from tests.support.pipelines import Outside, Portions
@@ -27,16 +25,12 @@ from tests.support.pressure import (
     slowly,
     under_pressure,
 )
-from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.cli.run.reports import phase_line
 from tidelog.effects import Effects, InlineOffload
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
-from tidelog.runtime.subtasks import build
-from tidelog.runtime.tasks.alignment import Switching
-from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.storage.memory import MemoryStore
 
 
@@ -109,43 +103,12 @@ def test_broadcast_edges_stay_aligned_beside_one_that_overtakes() -> None:
         assert sorted(resumed(job, objects, sink, checkpoint, settings).records) == expected
 
 
-def _taken_with(
-    monkeypatch: pytest.MonkeyPatch, *, in_outputs: bool, in_tasks: bool
-) -> list[Checkpoint]:
-    """Checkpoints of a job whose barriers may switch, some stages removed."""
-    switching = functools.partial(Switching, in_outputs=in_outputs)
-    monkeypatch.setattr(build, "Switching", switching)
-    if not in_tasks:
-        monkeypatch.setattr(StreamTask, "_remind", lambda *_: None)
+def test_barriers_late_in_outputs_and_in_tasks_overtake() -> None:
     source = numbered()
     sink, objects = under_pressure(keyed(source), pressed("timeout"))
     assert sorted(sink.records) == sorted(source.records)
-    return checkpoints(objects)[:-1]
-
-
-def _in_flight(checkpoints: list[Checkpoint], operator: str) -> int:
-    return sum(
-        subtask.in_flight.buffers
-        for checkpoint in checkpoints
-        for of, subtask in checkpoint.subtasks()
-        if of.id == operator and subtask.in_flight is not None
-    )
-
-
-@pytest.mark.parametrize("in_outputs", [True, False])
-def test_each_stage_of_switching_does_its_part(
-    monkeypatch: pytest.MonkeyPatch, in_outputs: bool
-) -> None:
-    found = _taken_with(monkeypatch, in_outputs=in_outputs, in_tasks=True)
-    assert (_in_flight(found, "source") > 0) == in_outputs and _in_flight(found, "slow") > 0
-
-
-def test_without_both_stages_every_checkpoint_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _taken_with(monkeypatch, in_outputs=False, in_tasks=False)
-    late = [s.barrier for c in found for _, s in c.subtasks() if s.in_flight is not None]
-    assert all(facts and facts.start_delay_ms + facts.alignment_ms >= 100 for facts in late), (
-        "those that were too late by the start time they carry when something else arrived"
-    )
+    taken = [state for found in checkpoints(objects)[:-1] for state in found.subtasks()]
+    assert {"source", "slow"} <= {of.id for of, state in taken if state.in_flight is not None}
 
 
 def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> None:
@@ -160,7 +123,7 @@ def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> No
     asyncio.run(runner.run())
     assert sorted(sink.records) == sorted(source.records)
     assert runner.incarnation is not None and runner.incarnation.driver.metrics.failed == 1
-    kept = runner.incarnation.driver.metrics.kept_aligned
+    kept = runner.incarnation.driver.reports.kept_aligned
     assert kept is not None and "Order" in kept and "record_types" in kept
     assert not any(map(overtaken, checkpoints(objects)))
     status = status_of(runner).checkpoints
@@ -178,7 +141,7 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     runner = JobRunner(job, copy_of(objects), settings, effects, restore_slot=second.slot)
     asyncio.run(runner.run())
     assert runner.incarnation is not None
-    assert runner.incarnation.deployment.dropped_buffers == overtaken(second) > 0
+    assert runner.incarnation.dropped_buffers == overtaken(second) > 0
     running = replace(status_of(runner), phase="running")
     assert f"{overtaken(second)} buffers of records in flight DROPPED" in phase_line(running)
     lost = set(source.records) - set(again.records)

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.depth import in_pairs
-from tests.support.faults import Failure, SteerableStore
-from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tests.support.faults import SteerableStore
+from tests.support.pipelines import (
+    Outside,
+    Portions,
+    acted_on,
+    config,
+    effects,
+    word_count,
+    words,
+)
+from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
-from tidelog.checkpoint.slots import SlotLog
 from tidelog.errors import ConfigError, SavepointFailedError
 from tidelog.ids import Slot
 from tidelog.runtime.graph import Job
@@ -29,27 +36,13 @@ def run(
     job: Job, store: ObjectStore, act: Act | None = None, at: float = 9.2, **settings: Any
 ) -> tuple[JobResult, Any]:
     """Run a job, and `act` on it when it has run for `at` seconds; the result and act's answer."""
-
-    async def both() -> tuple[JobResult, Any]:
-        world = effects()
-        runner = JobRunner(job, store, config(**settings), world)
-        running = asyncio.ensure_future(runner.run())
-        answer = None
-        if act is not None:
-            await world.clock.sleep(at)
-            answer = await act(runner)
-        return await running, answer
-
-    return asyncio.run(both())
+    result, answer = acted_on(job, store, act, at=at, settings=config(**settings))
+    assert result is not None
+    return result, answer
 
 
 def entries(store: ObjectStore) -> list[Checkpoint]:
-    async def read() -> list[Checkpoint]:
-        log = SlotLog(store, effects())
-        found = [await log.read(slot) for slot in await log.slots()]
-        return [entry for entry in found if isinstance(entry, Checkpoint)]
-
-    return asyncio.run(read())
+    return list(asyncio.run(read_inventory(store)).slots.checkpoints.values())
 
 
 def copy(source: Source, sink: Sink) -> Job:
@@ -100,14 +93,6 @@ def test_a_job_that_was_stopped_goes_on_exactly_where_it_was(changelog: bool, mo
     assert sink.records[: len(before)] == before
 
 
-def test_counts_of_a_job_that_was_stopped_and_started_again_are_right() -> None:
-    store, sink, source = MemoryStore(), Outside(), words(length=60)
-    run(word_count(source, sink), store, lambda r: r.stop())
-    run(word_count(source, sink), store)
-    assert dict(sink.records) == Counter(source.records)
-    assert max(sink.commits.values()) == 1
-
-
 def windows(source: Source, sink: Sink) -> Job:
     job = Job("windows")
     timed = job.source(source).event_time(lambda _: 1_000, max_delay_ms=0)
@@ -135,31 +120,6 @@ def test_without_drain_no_window_fires_and_with_drain_all_do() -> None:
     again, _ = run(windows(source, flushed), drained)
     assert again.already_complete
     assert sum(record[2] for record in flushed.records) == read
-
-
-@in_pairs(changelog=[True, False], after=[False, True], stop=[False, True])
-def test_a_failed_savepoint_is_told_the_job_goes_on_and_another_one_works(
-    changelog: bool, after: bool, stop: bool
-) -> None:
-    store, sink, source = SteerableStore(MemoryStore()), Outside(), numbers()
-
-    async def twice(runner: JobRunner) -> Savepoint:
-        read = len(sink.records)
-        store.fail(Failure("create", "checkpoints/", after=after))
-        with pytest.raises(SavepointFailedError, match="injected failure"):
-            await (runner.stop("first") if stop else runner.savepoint("first"))
-        await runner.effects.clock.sleep(8.0)
-        assert len(sink.records) > read, "it goes on reading"
-        return await (runner.stop("second") if stop else runner.savepoint("second"))
-
-    result, second = run(copy(source, sink), store, twice, changelog=changelog)
-    names = [e.name for e in entries(store) if isinstance(e, Savepoint)]
-    # A lost answer: the first is durable all the same, and then it is kept.
-    assert names == (["first", "second"] if after else ["second"])
-    assert (result.stopped == second) == stop
-    if stop:
-        run(copy(source, sink), store, changelog=changelog)
-    assert Counter(sink.records) == Counter(source.records)
 
 
 def test_what_a_dropped_savepoint_alone_needed_goes_while_the_job_runs() -> None:
@@ -201,8 +161,6 @@ def test_names_stay_taken_after_a_restart() -> None:
     run(word_count(words(length=60), Outside()), store, lambda r: r.stop("a"))
 
     async def act(runner: JobRunner) -> None:
-        while not runner.running:
-            await asyncio.sleep(0)
         with pytest.raises(ConfigError, match="that of slot"):
             await runner.savepoint("a")
 

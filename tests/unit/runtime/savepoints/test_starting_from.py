@@ -13,7 +13,15 @@ import pytest
 
 from tests.support.depth import in_pairs, one_by_one
 from tests.support.faults import Failure, SteerableStore
-from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tests.support.pipelines import (
+    Outside,
+    Portions,
+    acted_on,
+    config,
+    effects,
+    word_count,
+    words,
+)
 from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical
@@ -38,31 +46,18 @@ def source() -> Portions:
     return words(length=40)
 
 
-async def _start(
-    store: ObjectStore, sink: Outside, start: RestoreFrom | None, **settings: Any
-) -> JobResult:
-    job = word_count(source(), sink)
-    return await JobRunner(job, store, config(**settings), effects(), restore_from=start).run()
-
-
 def start(
     store: ObjectStore, sink: Outside, chosen: RestoreFrom | None = None, **settings: Any
 ) -> JobResult:
-    return asyncio.run(_start(store, sink, chosen, **settings))
+    job = word_count(source(), sink)
+    runner = JobRunner(job, store, config(**settings), effects(), restore_from=chosen)
+    return asyncio.run(runner.run())
 
 
 def stopped(store: ObjectStore, format: SavepointFormat, sink: Outside, **settings: Any) -> None:
     """A job that was stopped half way with the savepoint `halt`."""
-
-    async def run() -> None:
-        world = effects()
-        runner = JobRunner(word_count(source(), sink), store, config(**settings), world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
-        await runner.stop("halt", format)
-        await running
-
-    asyncio.run(run())
+    job, chosen = word_count(source(), sink), config(**settings)
+    acted_on(job, store, lambda runner: runner.stop("halt", format), settings=chosen)
 
 
 def entries(store: ObjectStore) -> list[Checkpoint]:
@@ -115,19 +110,8 @@ def test_a_savepoint_starts_a_job_of_another_parallelism(
 def test_the_same_command_started_again_resumes_from_its_own_store() -> None:
     old, new, sink = MemoryStore("memory://old"), MemoryStore("memory://new"), Outside()
     stopped(old, "native", sink)
-
-    async def killed() -> None:
-        world = effects()
-        job = word_count(source(), sink)
-        runner = JobRunner(job, new, config(), world, restore_from=RestoreFrom("halt", old))
-        running = asyncio.ensure_future(runner.run())
-        # In small steps: the clock jumps to the next sleeper, also while the job starts.
-        for _ in range(30):
-            await world.clock.sleep(0.1)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(killed())
+    chosen = RestoreFrom("halt", old)
+    acted_on(word_count(source(), sink), new, at=3.0, crash=True, restore_from=chosen)
     own = entries(new)
     assert own, "it had completed a checkpoint"
     result = start(new, sink, RestoreFrom("halt", old))
@@ -187,19 +171,12 @@ def _calls(format: SavepointFormat, changelog: bool) -> list[tuple[str, str]]:
     store = SteerableStore(MemoryStore())
     found: list[tuple[str, str]] = []
 
-    async def run() -> None:
-        world = effects()
-        runner = JobRunner(
-            word_count(source(), Outside()), store, config(changelog=changelog), world
-        )
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
+    async def probe(runner: JobRunner) -> None:
         before = len(store.calls)
         await runner.savepoint("probe", format)
         found.extend(store.calls[before:])
-        await running
 
-    asyncio.run(run())
+    acted_on(word_count(source(), Outside()), store, probe, settings=config(changelog=changelog))
     return found
 
 
@@ -218,24 +195,20 @@ def test_a_savepoint_survives_the_failure_of_any_of_its_calls_or_fails_and_anoth
 def _one_failure(format: SavepointFormat, changelog: bool, stop: bool, failure: Failure) -> None:
     store, sink = SteerableStore(MemoryStore()), Outside()
 
-    async def run() -> Savepoint:
-        world = effects()
-        runner = JobRunner(word_count(source(), sink), store, config(changelog=changelog), world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
+    async def take(runner: JobRunner) -> Savepoint:
         store.fail(failure)
         try:
             taken = await (runner.stop if stop else runner.savepoint)("first", format)
         except SavepointFailedError as error:
             assert "injected failure" in str(error)
             store.fail()
-            await world.clock.sleep(2.0)
+            await runner.effects.clock.sleep(2.0)
             taken = await (runner.stop if stop else runner.savepoint)("second", format)
         store.fail()
-        await running
         return taken
 
-    taken = asyncio.run(run())
+    settings = config(changelog=changelog)
+    _, taken = acted_on(word_count(source(), sink), store, take, settings=settings)
     assert taken in entries(store.inner)
     assert is_canonical(taken) == (format == "canonical")
     if stop:
@@ -257,16 +230,8 @@ def test_into_another_store_a_job_writes_what_comes_behind_into_an_output_of_its
     """The other job's output, complete by itself, is never touched or asked for."""
     old, new = MemoryStore("memory://old"), MemoryStore("memory://new")
     first, second = _Output(kind, tmp_path / "first"), _Output(kind, tmp_path / "second")
-
-    async def run() -> None:
-        world = effects()
-        runner = JobRunner(_passing(first.sink), old, RARELY, world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
-        await runner.savepoint("halfway", format)
-        await running
-
-    asyncio.run(run())
+    halfway = lambda runner: runner.savepoint("halfway", format)  # noqa: E731
+    acted_on(_passing(first.sink), old, halfway, settings=RARELY)
     start_passing(new, second.sink, RestoreFrom("halfway", old))
     savepoint = next(e for e in entries(old) if isinstance(e, Savepoint))
     assert any(state.transactions for _, state in savepoint.subtasks())
@@ -281,17 +246,8 @@ def test_into_another_store_a_job_writes_what_comes_behind_into_an_output_of_its
 def test_output_of_a_job_that_was_killed_is_committed_when_it_is_kept(keep: bool) -> None:
     old, new = MemoryStore("memory://old"), MemoryStore("memory://new")
     sink, own = Outside(), Outside()
-
-    async def killed() -> None:
-        world = effects()
-        runner = JobRunner(_passing(sink), old, RARELY, world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
-        await runner.savepoint("halfway")
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(killed())
+    halfway = lambda runner: runner.savepoint("halfway")  # noqa: E731
+    acted_on(_passing(sink), old, halfway, settings=RARELY, crash=True)
     newest = entries(old)[-1]
     # As if the process had gone between the savepoint and its commits.
     uncommitted = [

@@ -1,19 +1,24 @@
-"""Where stored state goes when operators share a task with others than before: pure.
+"""The third pass of a restore, who gets what: stored state goes to the tasks of the job. Pure.
 
-With another parallelism an operator may be chained to its input, or not any more. Invariants: an
-operator that stands alone no longer takes no state with it, for only the first of a chain has
-any; what a sink has pre-committed stays with that sink, whichever task runs it.
+With another parallelism an operator may be chained to its input, or not any more. Invariants: a
+subtask gets the state of the same operator and of the key groups it owns; an operator that is
+chained now has no state, for only the first of a chain has any; what a sink has pre-committed
+stays with that sink, in any task.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from tidelog.checkpoint.finished import fully_finished, partially_finished, reopened
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import RestoreError
-from tidelog.ids import SeqNo
+from tidelog.ids import SeqNo, SubtaskId
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.restore.plan import Operators
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.key_groups import range_of, successor
+from tidelog.state.restore.redistribute import redistribute, redistribute_operator_state
 
 _NOTHING = SeqNo(0)
 
@@ -111,3 +116,34 @@ def _no_longer(name: str, what: str, expected: str) -> RestoreError:
         found="another place in the job",
         action="give the operator its place back, or start with an empty store",
     )
+
+
+def reshaped(
+    vertex: Vertex, operator: OperatorState, config: JobConfig, *, anew: bool
+) -> OperatorState:
+    """The operator with the subtasks that it has in the job; `anew`: its state is migrated."""
+    table = config.table_of(keyed=vertex.head.keyed)
+    # Migrated state is another than the log's, which must not be taken for its continuation.
+    reshaped = redistribute(operator, vertex.parallelism, table, anew=anew)
+    if reshaped is not operator and partially_finished(operator) and vertex.head.source is None:
+        reshaped = reopened(reshaped)
+    return redistribute_operator_state(operator, reshaped)
+
+
+def finished_subtasks(
+    vertices: Iterable[Vertex], operators: Operators, *, shared: bool
+) -> dict[SubtaskId, SubtaskState]:
+    """The subtasks of restored operators that are not to run again.
+
+    Where checkpoints to come cannot refer to what was restored, it not being `shared`, subtasks of
+    a source run again whose positions they must hold: these say that there is nothing to read.
+    """
+    finished = {}
+    for vertex in vertices:
+        operator = operators.get(vertex.id)
+        if operator is None or (not shared and vertex.head.source and not fully_finished(operator)):
+            continue
+        for subtask in operator.subtasks:
+            if subtask.finished:
+                finished[SubtaskId(vertex.id, subtask.index)] = subtask
+    return finished

@@ -1,18 +1,67 @@
-"""Requests for savepoints of a running job, and their answers.
+"""What tasks report of checkpoints, and what users ask for: savepoints and their answers.
 
-Invariants: every request is answered once, at the latest when the job ends; no savepoint gets the
-name of another one in the store.
+Invariants: every report goes to the coordinator at once, and what it decides waits here for the
+driver, in order; every request is answered once, at the latest when the job ends; no savepoint gets
+the name of another one in the store.
 """
 
 import asyncio
+import logging
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tidelog.checkpoint.manifest import Checkpoint, Savepoint
+from tidelog.checkpoint.coordinator import Coordinator, Decision
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
 from tidelog.checkpoint.request import SavepointRequest, check_name
+from tidelog.effects import Clock, wait_for
 from tidelog.errors import ConfigError, SavepointFailedError, TidelogError
-from tidelog.ids import Slot
+from tidelog.events import Event
+from tidelog.ids import CheckpointId, Slot, SubtaskId
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Reports:
+    """What tasks report to (`CheckpointListener`): the coordinator's decisions on it."""
+
+    coordinator: Coordinator[SubtaskId, SubtaskState]
+    clock: Clock
+    kept_aligned: str | None = None
+    """Why barriers do not overtake although the configuration lets them."""
+    decisions: deque[Decision[SubtaskId, SubtaskState]] = field(default_factory=deque)
+    """Those that are not carried out yet."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def acknowledged(self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState) -> None:
+        finished = state.finished
+        self.decide(self.coordinator.acknowledged(checkpoint, task, state, finished=finished))
+
+    def declined(self, checkpoint: CheckpointId, reason: str) -> None:
+        self.decide(self.coordinator.declined(checkpoint, reason, self.clock.monotonic()))
+
+    def ended(self, task: SubtaskId) -> None:
+        self.decide(self.coordinator.ended(task, self.clock.monotonic()))
+
+    def keep_aligned(self, reason: str) -> None:
+        Event.BARRIERS_STAY_ALIGNED.log(logger, reason=reason)
+        self.kept_aligned = reason
+
+    def decide(self, decisions: Iterable[Decision[SubtaskId, SubtaskState]]) -> None:
+        """Let the driver carry these out."""
+        self.decisions.extend(decisions)
+        self._changed.set()
+
+    async def wait(self) -> None:
+        """Wait until something happened or the coordinator's next deadline has come."""
+        self._changed.clear()
+        if self.decisions:
+            return
+        due = self.coordinator.next_event_at()
+        left = None if due is None else max(0.0, due - self.clock.monotonic())
+        await wait_for(self._changed, self.clock, left)
 
 
 @dataclass(slots=True)
@@ -81,9 +130,9 @@ class Savepoints:
         )
 
     def ended(self) -> None:
-        """The job is over: all requests that are left fail."""
+        """The job has ended: all requests that are left fail."""
         for request in list(self._waiting):
-            self._fail(request, over(f"savepoint {request.name!r}"))
+            self._fail(request, overtaken_by_end(f"savepoint {request.name!r}"))
 
     def _fail(self, request: SavepointRequest, error: TidelogError) -> None:
         answer = self._waiting.pop(request, None)
@@ -92,7 +141,7 @@ class Savepoints:
             answer.exception()  # without a client asyncio would complain
 
 
-def over(what: str) -> SavepointFailedError:
+def overtaken_by_end(what: str) -> SavepointFailedError:
     """The error of a request that the end of the job overtook."""
     return SavepointFailedError(
         what,

@@ -1,4 +1,4 @@
-"""Drops what a checkpoint holds of operators that the job no longer has: pure.
+"""The second pass of a restore, what is dropped: state of operators that are gone. Pure.
 
 Invariant: operators that hold nothing are dropped silently; state, split positions and sink
 transactions only when the user names the operator, and then the job reports what was dropped.
@@ -13,7 +13,7 @@ import msgspec
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
-from tidelog.runtime.restore.rechain import empty, sink_of, with_transactions, without_transactions
+from tidelog.runtime.restore.shares import empty, sink_of, with_transactions, without_transactions
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.restore.redistribute import holds_something
 

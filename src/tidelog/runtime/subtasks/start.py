@@ -1,0 +1,88 @@
+"""What one start of a job is made from, and what all its parts share."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.changelog.cadence import Cadence
+from tidelog.changelog.uploader import Uploader
+from tidelog.checkpoint.manifest import Author
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.checkpoint.startup import History
+from tidelog.effects import Effects
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.restore.plan import RestorePlan
+from tidelog.runtime.subtasks.resources import Resources
+from tidelog.state.registry import StateRegistry
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from tidelog.checkpoint.local_first import LocalFirstStore
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a job; making it reads and writes nothing."""
+
+    job: Job
+    config: JobConfig
+    effects: Effects
+    plan: RestorePlan
+    author: Author
+    history: History
+    store: ObjectStore
+    slots: SlotLog
+    ledger: Ledger
+    directory: Path
+    """For tables and snapshots; worthless after a crash."""
+    copies: "LocalFirstStore | None" = None
+    """The store, with copies on local disk; None: local recovery is off."""
+    shared: Resources | None = None
+    """The resources of the process, when other jobs of it have a part in them."""
+
+    @property
+    def objects(self) -> ObjectStore:
+        """What log and tables are read and written through."""
+        return self.copies or self.store
+
+    @cached_property
+    def resources(self) -> Resources:
+        if self.shared is not None:
+            return self.shared
+        vertices = self.plan.vertices
+        subtasks = sum(vertex.parallelism for vertex in vertices)
+        tables = sum(each.parallelism for each in vertices if each.head.keyed)
+        return Resources.of(self.config, self.effects.clock, subtasks=subtasks, tables=tables)
+
+    @cached_property
+    def cadence(self) -> Cadence:
+        return Cadence(self.effects.clock)
+
+    @cached_property
+    def registries(self) -> dict[str, StateRegistry]:
+        """The states that each vertex declares, by the vertex's name."""
+        return {vertex.id: self.plan.registry_of(vertex) for vertex in self.plan.vertices}
+
+    @cached_property
+    def uploader(self) -> Uploader | None:
+        """Uploads segments; None when neither changes nor in-flight data need it."""
+        if not (self.config.changelog or self.config.overtakes):
+            return None
+        return Uploader(
+            store=self.objects,
+            effects=self.effects,
+            ledger=self.ledger,
+            generation=self.author.generation,
+            process=self.author.attempt,
+            cadence=self.cadence,
+            config=self.config.memory_parts.upload(self.config.upload),
+            shared_room=self.resources.room,
+        )
+
+    @property
+    def log_uploader(self) -> Uploader | None:
+        """Uploads the log; None when the changelog is off."""
+        return self.uploader if self.config.changelog else None
