@@ -22,7 +22,7 @@ from tidelog.concurrency import Progress, gather_bounded
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError, usable_path
 from tidelog.spark.session import SparkJobs
-from tidelog.storage.access import StoreAccess
+from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.faults.counting import checkpoints, counting, finish, settings, start, usual
 from tests.support.clock import VirtualClock
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
 from tidelog.checkpoint.schedule import Schedule
@@ -21,7 +22,6 @@ from tidelog.errors import (
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, store_full, store_unreachable
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 

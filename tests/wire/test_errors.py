@@ -24,9 +24,8 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
 )
-from tidelog.storage.create_once import create_once
 from tidelog.storage.open import open_store
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.port import ObjectStore, create_once
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import RetryPolicy
 

@@ -11,7 +11,6 @@ import msgspec
 
 from tidelog.checkpoint.slots import list_slots
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError
-from tidelog.storage.create_once import create_once
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 from tidelog.storage.errors import object_at
 from tidelog.storage.object_names import (
@@ -21,7 +20,7 @@ from tidelog.storage.object_names import (
     partition_of,
     partition_path,
 )
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.port import ObjectStore, create_once
 
 _SHOWN: Final = 3
 

@@ -3,10 +3,18 @@
 Invariants: the origin is only read; the objects are there before the checkpoint that names them,
 so a fork cut short has no checkpoint and can be repeated; a finished fork needs nothing of its
 origin, which may change, drop and delete what it likes.
+
+An object that two stores on one local disk share is one file with a name in each store. It is
+never changed, and each store may delete its own name: the bytes stay until the last name is gone.
 """
 
+import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -32,11 +40,50 @@ from tidelog.errors import (
     ObjectNotFoundError,
     RestoreError,
 )
+from tidelog.events import Event
 from tidelog.ids import Slot
 from tidelog.storage import object_names
+from tidelog.storage.disk import make_directory, sync_directory
 from tidelog.storage.log_store import log_place
+from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectStore
-from tidelog.storage.sharing import share
+
+logger = logging.getLogger(__name__)
+
+_SCHEME: Final = "file"
+
+
+async def share(source: ObjectStore, target: ObjectStore, name: str, effects: Effects) -> bool:
+    """Give an object of a local store a name in another one.
+
+    False when that cannot be: a store is not local, the two are on different disks, the disk knows
+    no links, or the object is not there. Then it has to be copied, which says what is wrong.
+    """
+    there, here = _root(source), _root(target)
+    if there is None or here is None:
+        return False
+    check_name(name)
+    try:
+        await effects.offload.run(_link, there, here, name)
+    except OSError as error:
+        Event.OBJECT_NOT_LINKED.log(logger, object=name, error=error)
+        return False
+    return True
+
+
+def _link(source: Path, target: Path, name: str) -> None:
+    path = target / name
+    make_directory(path.parent)
+    with suppress(FileExistsError):
+        path.hardlink_to(source / name)
+    if not path.samefile(source / name):
+        raise FileExistsError(name)
+    sync_directory(path.parent)
+
+
+def _root(store: ObjectStore) -> Path | None:
+    parts = urlsplit(store.url)
+    return Path(unquote(parts.path)) if parts.scheme == _SCHEME else None
 
 
 @dataclass(frozen=True, slots=True)

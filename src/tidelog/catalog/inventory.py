@@ -5,11 +5,13 @@ skipped; slots are read before data objects are listed, so what a manifest names
 before the listing.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.catalog.application import refuse_application
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
 from tidelog.checkpoint.manifest import (
     Checkpoint,
@@ -27,7 +29,7 @@ from tidelog.errors import (
     RestoreError,
     TidelogError,
 )
-from tidelog.ids import Generation, Slot
+from tidelog.ids import Generation, Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
@@ -204,3 +206,35 @@ def _sorted_out(
         if found is not None and not isinstance(found, TidelogError)
     }
     return values, errors
+
+
+@dataclass(frozen=True, slots=True)
+class RangeUse:
+    """A range that checkpoints name as log or in-flight data of one subtask."""
+
+    part: LogRange
+    owner: SubtaskId
+    """The subtask that wrote it."""
+    slots: tuple[Slot, ...]
+    """The checkpoints, in the order in which they were given."""
+
+    @property
+    def bytes(self) -> range:
+        """The bytes of the segment."""
+        return range(self.part.offset, self.part.offset + self.part.length)
+
+
+def range_uses(checkpoints: Iterable[Checkpoint]) -> Mapping[str, tuple[RangeUse, ...]]:
+    """The ranges that checkpoints need, by segment."""
+    uses: dict[tuple[LogRange, SubtaskId], dict[Slot, None]] = defaultdict(dict)
+    for checkpoint in checkpoints:
+        for operator, state in checkpoint.subtasks():
+            for layer in state.layers:
+                for part in layer.log:
+                    uses[part, SubtaskId(operator.id, layer.subtask)][checkpoint.slot] = None
+            for part in state.in_flight.log if state.in_flight is not None else ():
+                uses[part, SubtaskId(operator.id, state.index)][checkpoint.slot] = None
+    by_segment: dict[str, list[RangeUse]] = defaultdict(list)
+    for (part, owner), slots in uses.items():
+        by_segment[part.segment].append(RangeUse(part, owner, tuple(slots)))
+    return {segment: tuple(found) for segment, found in by_segment.items()}

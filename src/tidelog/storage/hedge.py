@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tidelog.effects import Clock
 from tidelog.errors import StoreUnreachableError
 from tidelog.events import Event
-from tidelog.storage.metrics import OperationMetrics
+from tidelog.storage.port import OperationMetrics
 
 logger = logging.getLogger(__name__)
 

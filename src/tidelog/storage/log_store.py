@@ -16,10 +16,8 @@ import msgspec
 
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
-from tidelog.storage.create_once import create_once
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document, without_key
 from tidelog.storage.errors import object_at
-from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.object_names import (
     CHECKPOINTS,
     KEYS,
@@ -28,7 +26,7 @@ from tidelog.storage.object_names import (
     SEGMENTS,
     checkpoint,
 )
-from tidelog.storage.port import Cipher, ObjectInfo, ObjectStore
+from tidelog.storage.port import Cipher, ObjectInfo, ObjectStore, RequestMetrics, create_once
 
 _FIRST_SLOT: Final = checkpoint(Slot(0))
 

@@ -3,7 +3,8 @@
 Invariants: what leaves here is wrapped with retries and counters, whatever lies below, and with
 encryption where a key is given; a library is imported only when a URL or a key needs it, for
 `import botocore` alone takes a tenth of a second. A URL has no credentials in it, and those in
-options and environment are masked wherever they would show.
+options and environment are masked wherever they would show. A `StoreAccess` holds no secret, only
+where secrets are found, so it can be pickled and shown.
 """
 
 import os
@@ -13,15 +14,16 @@ from importlib import import_module
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
 from tidelog.credentials import hide
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, optional_library
 from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
-from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.object_names import check_name
-from tidelog.storage.port import Cipher, ObjectInfo, ObjectStore
+from tidelog.storage.port import Cipher, ObjectInfo, ObjectStore, RequestMetrics
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 
@@ -249,3 +251,37 @@ class StoreBelow:
 
     async def close(self) -> None:
         """The connections are those of the whole store, which stays open."""
+
+
+class StoreAccess(msgspec.Struct, frozen=True):
+    """The options of commands that open stores."""
+
+    endpoint: str | None = None
+    """S3 endpoint; None: that of AWS, or what the environment says."""
+    encryption_key: str | None = None
+    """Where the key of an encrypted store comes from; None: the store is not encrypted."""
+
+    def open(
+        self,
+        url: str,
+        effects: Effects,
+        *,
+        policy: RetryPolicy | None = None,
+        log_url: str | None = None,
+    ) -> ObjectStore:
+        """The store at a URL, a new one with its log at `log_url`; raises ConfigError."""
+        options: dict[str, Any] = {}
+        if self.endpoint is not None:
+            options["endpoint_url"] = self.endpoint
+        return open_store(
+            url,
+            effects,
+            policy=policy,
+            options=options,
+            log_url=log_url,
+            encryption_key=self.encryption_key,
+        )
+
+
+PLAIN: Final = StoreAccess()
+"""What a local store that is not encrypted needs: nothing."""

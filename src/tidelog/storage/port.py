@@ -8,15 +8,56 @@ Invariants every adapter keeps (`tests/unit/storage/conformance.py` proves them)
 - `delete` of a missing object is success;
 - only errors of `tidelog.errors` leave an adapter.
 
+Counters: `calls` counts what the caller asked for and `attempts` what was sent, so attempts =
+calls + retries + hedges for every operation once no call is under way.
+
 Names are relative to the store's root, `/`-separated, ASCII, without `.` or `..` parts.
 """
 
+from collections import deque
 from collections.abc import AsyncIterator
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.storage.metrics import RequestMetrics
+from tidelog.errors import ObjectExistsError, ObjectNotFoundError
+
+_RECENT: Final = 1024
+
+
+@dataclass(slots=True)
+class OperationMetrics:
+    """Counters of one operation; latencies are whole calls, retries included, in seconds."""
+
+    calls: int = 0
+    attempts: int = 0
+    retries: int = 0
+    hedges: int = 0
+    hedge_wins: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+
+@dataclass(slots=True)
+class RequestMetrics:
+    """Counters per operation of the port, and payload bytes both ways.
+
+    A failure is a call that raised anything but the answers "absent" and "exists".
+    """
+
+    put: OperationMetrics = field(default_factory=OperationMetrics)
+    create: OperationMetrics = field(default_factory=OperationMetrics)
+    get: OperationMetrics = field(default_factory=OperationMetrics)
+    list: OperationMetrics = field(default_factory=OperationMetrics)
+    head: OperationMetrics = field(default_factory=OperationMetrics)
+    delete: OperationMetrics = field(default_factory=OperationMetrics)
+    segment_attempts: int = 0
+    """Attempts at writing segments of the log."""
+    attempts_per_segment: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    bytes_written: int = 0
+    bytes_read: int = 0
 
 
 class ObjectInfo(msgspec.Struct, frozen=True):
@@ -87,3 +128,26 @@ class ObjectStore(Protocol):
     async def close(self) -> None:
         """Release connections; the store cannot be used afterwards."""
         ...
+
+
+async def create_once(store: ObjectStore, name: str, data: bytes) -> None:
+    """Create `name`, or find that an attempt whose answer was lost had created it.
+
+    `data` must carry its author, so that equal bytes mean the same write. Raises
+    ObjectExistsError when another author won: read the name to see who. Any other error, such
+    as StoreUnreachableError, leaves the outcome open; calling again with the same data settles
+    it.
+    """
+    try:
+        await store.create(name, data)
+    except ObjectExistsError as taken:
+        if not await _is_stored(store, name, data):
+            raise taken
+
+
+async def _is_stored(store: ObjectStore, name: str, data: bytes) -> bool:
+    try:
+        return await store.get(name) == data
+    except ObjectNotFoundError:
+        # Taken a moment ago and deleted since: the one who deletes create-once objects rules here.
+        return False

@@ -15,8 +15,7 @@ from typing import Final, TypeVar
 from tidelog.effects import Effects
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError, TidelogError
 from tidelog.storage import object_names
-from tidelog.storage.create_once import create_once
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.port import ObjectStore, create_once
 
 
 @dataclass(frozen=True, slots=True)

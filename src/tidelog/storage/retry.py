@@ -24,8 +24,7 @@ from tidelog.events import Event
 from tidelog.storage import object_names
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.hedge import first_answer
-from tidelog.storage.metrics import OperationMetrics, RequestMetrics
-from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.port import ObjectInfo, ObjectStore, OperationMetrics, RequestMetrics
 from tidelog.storage.retry_policy import RetryPolicy
 
 logger = logging.getLogger(__name__)

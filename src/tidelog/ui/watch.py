@@ -18,7 +18,7 @@ from tidelog.errors import ControlError, TidelogError
 from tidelog.ids import Slot
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import Done, Request
-from tidelog.storage.metrics import RequestMetrics
+from tidelog.storage.port import RequestMetrics
 from tidelog.ui.costs import bill_part, restore_part
 from tidelog.ui.document import Document, Reads
 from tidelog.ui.history import Downsampled, SeenCheckpoints, SeenMaterializations

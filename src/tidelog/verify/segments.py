@@ -7,7 +7,7 @@ what checkpoints name costs none of them, and is reported all the same.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelog.catalog.uses import RangeUse
+from tidelog.catalog.inventory import RangeUse
 from tidelog.changelog.segment import read_footer
 from tidelog.checkpoint.finding import UNREADABLE, Finding
 from tidelog.engines import Workspace

@@ -19,7 +19,7 @@ from tests.support.damage import (
 )
 from tests.support.jobs import filled
 from tidelog import Value, open_partitions
-from tidelog.storage import access
+from tidelog.storage import open as opening
 from tidelog.storage.memory import MemoryStore
 
 VICTIMS = {
@@ -129,7 +129,7 @@ def test_a_store_that_overwrites_is_not_safe(monkeypatch: pytest.MonkeyPatch) ->
             await self.put(name, data)
 
     store = Overwriting()
-    monkeypatch.setattr(access, "open_store", lambda *_, **__: store)
+    monkeypatch.setattr(opening, "open_store", lambda *_, **__: store)
     result = tidelog("doctor", "memory://unsafe")
     assert result.exit_code == 1
     assert "refuse overwrite  FAILED" in result.stdout and "NOT safe" in result.stdout

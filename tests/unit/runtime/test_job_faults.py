@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.depth import more_in_depth
 from tests.support.faults import SteerableStore
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
 from tidelog.changelog.upload_config import UploadConfig
@@ -29,7 +30,6 @@ from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.state.config import FlushConfig
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, store_full
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.memory import MemoryTable

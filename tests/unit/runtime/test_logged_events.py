@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.support.pipelines import Outside, acted_on, config, effects, run, word_count, words
 from tests.support.pressure import checkpoints
 from tidelog import JobConfig, JobRunner, SavepointFailedError, TidelogError, UploadConfig
@@ -22,7 +23,6 @@ from tidelog.runtime.subtasks import resources
 from tidelog.runtime.subtasks.incarnation import run_until_done
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, object_not_found
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.local_files import TEMP_DIRECTORY, remove_stale_temps
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import names
 from tidelog.errors import ObjectExistsError, StoreFullError, StoreUnreachableError
 from tidelog.storage.errors import store_full
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 
 CALLS = {

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance, names
 from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.errors import (
@@ -15,7 +16,6 @@ from tidelog.errors import (
     StoreUnreachableError,
     TidelogError,
 )
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog, log_place
 from tidelog.storage.memory import MemoryStore

@@ -16,8 +16,8 @@ from tests.unit.storage.conformance import names
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import ConditionalPutError, ConfigError, StoreUnreachableError
 from tidelog.storage import open as opening
-from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.open import open_store
+from tidelog.storage.port import RequestMetrics
 
 INLINE = Effects(offload=InlineOffload())
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import names
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import (
@@ -18,10 +19,9 @@ from tidelog.errors import (
     StoreUnreachableError,
 )
 from tidelog.storage import retry
-from tidelog.storage.create_once import create_once
 from tidelog.storage.errors import access_denied
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import create_once
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import RetryPolicy
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.support.jobs import config, contents, run, store_of, virtual_effects, word_count
 from tidelog.checkpoint.manifest import (
     Checkpoint,
@@ -21,7 +22,6 @@ from tidelog.engines import LocalEngine, WorkerConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage import object_names
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row, decode_rows, encode_rows

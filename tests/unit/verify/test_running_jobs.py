@@ -2,13 +2,13 @@
 
 import pytest
 
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.support.jobs import store_of, virtual_effects
 from tests.unit.verify.stores import needed_by, report_on, small, verdicts, with_objects
 from tidelog.checkpoint.manifest import Author, Start, encode_entry
 from tidelog.errors import StoreUnreachableError
 from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.report import Report
 

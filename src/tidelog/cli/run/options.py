@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidelog.effects import Effects
     from tidelog.runtime.restore.choose import RestoreFrom
     from tidelog.runtime.status.status import JobStatus
-    from tidelog.storage.access import StoreAccess
+    from tidelog.storage.open import StoreAccess
     from tidelog.storage.port import ObjectStore
 
 R = TypeVar("R")

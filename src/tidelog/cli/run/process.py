@@ -30,7 +30,7 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.user_code import user_code
 from tidelog.settings.resolve import Resolved
-from tidelog.storage.access import StoreAccess
+from tidelog.storage.open import StoreAccess
 
 EXAMPLES: Final = ("wordcount", "sessions", "outages")
 

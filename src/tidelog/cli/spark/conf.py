@@ -21,7 +21,7 @@ from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.options import OPTIONS
 from tidelog.spark.plugin.settings import JARS, read_properties, settings
 from tidelog.spark.plugin.toolchain import find_spark
-from tidelog.storage.access import StoreAccess
+from tidelog.storage.open import StoreAccess
 
 
 @dataclass(frozen=True, slots=True)

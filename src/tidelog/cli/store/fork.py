@@ -18,7 +18,7 @@ from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import EXIT_OK, on_this_machine
 from tidelog.cli.values import size
 from tidelog.effects import Effects
-from tidelog.storage.access import StoreAccess
+from tidelog.storage.open import StoreAccess
 
 
 @dataclass(frozen=True, slots=True)

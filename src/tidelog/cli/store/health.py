@@ -14,8 +14,8 @@ from tidelog.cli.output import Rows, fields_of
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, opened
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
-from tidelog.storage.access import StoreAccess
 from tidelog.storage.object_names import partition_path
+from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectInfo
 from tidelog.storage.probe import probe_store
 

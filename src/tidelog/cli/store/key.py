@@ -10,9 +10,8 @@ from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK, on_this_machine, opened
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
-from tidelog.storage.access import StoreAccess
 from tidelog.storage.log_store import log_place
-from tidelog.storage.open import encryption_library
+from tidelog.storage.open import StoreAccess, encryption_library
 
 
 @click.group("key")

@@ -20,7 +20,7 @@ from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import Slot
-from tidelog.storage.access import StoreAccess
+from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore
 
 P = ParamSpec("P")

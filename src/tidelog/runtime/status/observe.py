@@ -31,7 +31,7 @@ from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import combined
 from tidelog.state.restore.progress import RestoreTimings
-from tidelog.storage.metrics import OperationMetrics, RequestMetrics
+from tidelog.storage.port import OperationMetrics, RequestMetrics
 
 T = TypeVar("T")
 

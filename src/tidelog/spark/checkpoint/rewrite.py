@@ -28,8 +28,7 @@ from tidelog.spark.checkpoint.liveness import Assessment
 from tidelog.spark.checkpoint.locate import ChangelogReader, Located
 from tidelog.spark.format.index import IndexDocument, IndexEntry, write_index
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP, roll_up_name
-from tidelog.storage.create_once import create_once
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.port import ObjectStore, create_once
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.options import bytes_of
 from tidelog.spark.source.filters import Filter, Intervals
 from tidelog.spark.source.views import VIEWS, View
-from tidelog.storage.access import StoreAccess
+from tidelog.storage.open import StoreAccess
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from tidelog.spark.source import frames
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.options import Options
 from tidelog.spark.source.views import Column
-from tidelog.storage.access import PLAIN, StoreAccess
+from tidelog.storage.open import PLAIN, StoreAccess
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:

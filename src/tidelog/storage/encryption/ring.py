@@ -23,13 +23,12 @@ from tidelog.errors import (
     RestoreError,
 )
 from tidelog.events import Event
-from tidelog.storage.create_once import create_once
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 from tidelog.storage.encryption.keys import KeySource, Wrapped
 from tidelog.storage.encryption.sealed import KEY, KEY_ID, StoreKey
 from tidelog.storage.errors import object_at
 from tidelog.storage.object_names import KEYS, key_document, key_document_number
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.port import ObjectStore, create_once
 
 logger = logging.getLogger(__name__)
 

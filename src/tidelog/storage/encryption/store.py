@@ -30,9 +30,8 @@ from tidelog.storage.encryption.sealed import (
     stored_range,
 )
 from tidelog.storage.errors import check_content, object_at, object_not_found
-from tidelog.storage.metrics import RequestMetrics
 from tidelog.storage.object_names import KEYS, PROBE
-from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.port import ObjectInfo, ObjectStore, RequestMetrics
 
 logger = logging.getLogger(__name__)
 

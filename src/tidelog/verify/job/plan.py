@@ -12,8 +12,7 @@ from functools import partial
 from heapq import heapreplace
 from typing import Final
 
-from tidelog.catalog.inventory import Inventory
-from tidelog.catalog.uses import range_uses
+from tidelog.catalog.inventory import Inventory, range_uses
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState, is_canonical
 from tidelog.engines import Unit

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tests.support.depth import more_in_depth
+from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, config, effects, run
 from tests.unit.runtime.ending.jobs import (
@@ -29,7 +30,6 @@ from tidelog.errors import CheckpointFailedError, TidelogError
 from tidelog.ids import SubtaskId
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage import object_names
-from tidelog.storage.faulty import Fault, FaultKind, FaultyStore
 from tidelog.storage.memory import MemoryStore
 
 

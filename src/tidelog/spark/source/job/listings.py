@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from tidelog.catalog.inventory import Inventory, read_inventory, read_slots
-from tidelog.catalog.uses import RangeUse, range_uses
+from tidelog.catalog.inventory import Inventory, RangeUse, range_uses, read_inventory, read_slots
 from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_block
 from tidelog.changelog.segment import HEADER_BYTES, Entry, read_footer
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
