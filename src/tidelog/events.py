@@ -208,7 +208,7 @@ class Event(Enum):
     TRANSACTIONS_LEFT = (
         WARNING,
         "%(transactions)d sink transactions of slot %(slot)d are left to the job on %(store)s that "
-        "wrote them; the output begins behind the checkpoint. To go on with that job's output, "
+        "wrote them; the output begins after the checkpoint. To go on with that job's output, "
         "restore with it kept (--keep-output)",
     )
     SOURCE_FINISHED_BEFORE = (

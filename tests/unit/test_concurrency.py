@@ -26,7 +26,7 @@ def test_results_keep_their_order_and_no_more_than_allowed_run_at_once() -> None
     assert most == 4
 
 
-def test_when_one_fails_all_others_have_ended_before_its_error_is_raised() -> None:
+async def test_when_one_fails_all_others_have_ended_before_its_error_is_raised() -> None:
     begun: list[int] = []
     ended: list[int] = []
 
@@ -39,34 +39,28 @@ def test_when_one_fails_all_others_have_ended_before_its_error_is_raised() -> No
         finally:
             ended.append(number)
 
-    async def all_of_them() -> None:
-        with pytest.raises(OSError, match="gone"):
-            await together((request(number) for number in range(6)), 3)
-        assert len(begun) < 6
-        assert sorted(ended) == sorted(begun)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(all_of_them())
+    with pytest.raises(OSError, match="gone"):
+        await together((request(number) for number in range(6)), 3)
+    assert len(begun) < 6
+    assert sorted(ended) == sorted(begun)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_shared_task_goes_on_for_the_others_when_one_gives_up() -> None:
-    async def steps() -> None:
-        tasks, answer = SharedTasks(), asyncio.Event()
+async def test_a_shared_task_goes_on_for_the_others_when_one_gives_up() -> None:
+    tasks, answer = SharedTasks(), asyncio.Event()
 
-        async def work() -> str:
-            await answer.wait()
-            return "done"
+    async def work() -> str:
+        await answer.wait()
+        return "done"
 
-        task = tasks.start(work())
-        giving_up, staying = (asyncio.ensure_future(tasks.wait(task)) for _ in range(2))
-        await asyncio.sleep(0)
-        giving_up.cancel()
-        await asyncio.sleep(0)
-        answer.set()
-        assert await staying == "done"
-        assert giving_up.cancelled()
-
-    asyncio.run(steps())
+    task = tasks.start(work())
+    giving_up, staying = (asyncio.ensure_future(tasks.wait(task)) for _ in range(2))
+    await asyncio.sleep(0)
+    giving_up.cancel()
+    await asyncio.sleep(0)
+    answer.set()
+    assert await staying == "done"
+    assert giving_up.cancelled()
 
 
 def test_close_ends_shared_tasks_and_nobody_hears_of_errors_that_nobody_waited_for() -> None:

@@ -172,24 +172,20 @@ def test_an_option_that_cannot_work_is_named(url: str, options: dict[str, Any], 
 
 
 @pytest.mark.parametrize("server", ["versitygw", "azurite"])
-def test_an_object_above_the_limit_is_written_in_parts_and_read_whole(
+async def test_an_object_above_the_limit_is_written_in_parts_and_read_whole(
     server: str, request: pytest.FixtureRequest
 ) -> None:
     running: S3Server | CloudServer = request.getfixturevalue(server)
     data = bytes(range(256)) * (40 * 2**20 // 256)
     options = {**running.options, "multipart_above": 2**20}
-
-    async def main() -> None:
-        store = open_store(running.url("in-parts"), Effects(), options=options)
-        try:
-            await store.put("tables/large.sst", data)
-            assert (await store.head("tables/large.sst")).size == len(data)
-            assert await store.get("tables/large.sst") == data
-            assert await store.get("tables/large.sst", 17 * 2**20, 5) == data[:5]
-        finally:
-            await store.close()
-
-    asyncio.run(main())
+    store = open_store(running.url("in-parts"), Effects(), options=options)
+    try:
+        await store.put("tables/large.sst", data)
+        assert (await store.head("tables/large.sst")).size == len(data)
+        assert await store.get("tables/large.sst") == data
+        assert await store.get("tables/large.sst", 17 * 2**20, 5) == data[:5]
+    finally:
+        await store.close()
 
 
 def test_parts_are_what_a_server_is_asked_for() -> None:

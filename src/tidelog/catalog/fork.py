@@ -110,7 +110,7 @@ class Fork:
     """Where both stores are on one disk; off: everything is copied."""
     keep_transactions: bool = False
     """The fork goes on with the origin's output; off: output that was not committed is left to
-    the origin, and the fork writes what comes behind the checkpoint, somewhere else.
+    the origin, and the fork writes what comes after the checkpoint, somewhere else.
     """
 
     async def run(self, place: CheckpointName, progress: Progress = no_progress) -> Forked:

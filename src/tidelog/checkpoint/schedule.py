@@ -34,6 +34,6 @@ class Schedule:
         10,
         Integer(Range(0)),
         "Checkpoints in a row that may fail before the job stops.",
-        when="0 to be told of the first failure; more where the store is known to pause.",
+        when="0 to stop at the first failure; more where the store is known to pause.",
         aliases=("--tolerable-failures",),
     )

@@ -118,7 +118,7 @@ class Materializer:
         return True
 
     async def materialize(self) -> None:
-        """Freeze the table with all that was flushed, upload what is new, cut the log behind it."""
+        """Freeze the table with all that was flushed, upload what is new, cut the log it covers."""
         async with self.turns.freezing:
             await self._in_steps(self.backend.flush_in_steps(settle=True))
             await self.snapshots.prepare()

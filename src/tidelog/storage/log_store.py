@@ -1,7 +1,7 @@
 """A store whose log may be in another one: fast and near for the log, cheap for the tables.
 
 Invariants: the document `log-store.json` of a store says where its log is; it is created once,
-before the first segment, and never changed, so every reader finds the log without being told. The
+before the first segment, and never changed, so every reader finds the log by itself. The
 log's store has its counterpart, `log-of.json` with the same id: no two stores share a log store,
 and one that was emptied or replaced is noticed before a segment is read or written, and before a
 slot is, which would fence. Segments are the only objects that are there.

@@ -182,7 +182,7 @@ class _Probe:
         _demand(listed == expected, f"a listing of {listed} where {expected} was expected")
         rest = await self._timed("list", self._list(prefix, expected[1]))
         _demand(rest == expected[2:], f"a listing after {expected[1]} that returned {rest}")
-        return "listings are complete, in byte order, and start where they are told"
+        return "listings are complete, in byte order, and start after the given name"
 
     async def clean_up(self) -> str:
         for name in self._names:

@@ -137,17 +137,13 @@ def test_rates_lie_in_the_middle_of_their_steps_and_add_up_to_the_total() -> Non
     assert [rate for _, rate in points] == pytest.approx([0.09 / 0.3, 0.27 / 0.3])
 
 
-def test_a_sampler_sees_the_bytes_on_the_wire_and_on_the_disk(tmp_path: Path) -> None:
+async def test_a_sampler_sees_the_bytes_on_the_wire_and_on_the_disk(tmp_path: Path) -> None:
     store = ModelledStore(MemoryStore(), SystemClock(), LatencyProfile(1.0, 20.0))
     sampler = Sampler(store, every_s=0.01)
-
-    async def body() -> None:
-        sampler.start()
-        await store.put("a", bytes(8 * CHUNK))
-        await store.get("a", 0, CHUNK)
-        (tmp_path / "file").write_bytes(bytes(100_000))
-
-    asyncio.run(body())
+    sampler.start()
+    await store.put("a", bytes(8 * CHUNK))
+    await store.get("a", 0, CHUNK)
+    (tmp_path / "file").write_bytes(bytes(100_000))
     sampler.stop()
     first, last = sampler.samples[0], sampler.samples[-1]
     assert last.wire_bytes - first.wire_bytes == 9 * CHUNK
@@ -203,18 +199,15 @@ def test_an_armed_source_fails_once_and_knows_where_it_goes_on() -> None:
     assert failing.caught_up is not None and failing.caught_up.records == 11
 
 
-def test_an_archive_has_the_log_that_the_job_has_deleted() -> None:
-    async def body() -> None:
-        store = ArchivedStore()
-        await store.create("segments/00000001-p-0000000001.seg", b"log")
-        await store.put("tables/00000001/a.sst", b"rows")
-        for name in [info.name async for info in store.list("")]:
-            await store.delete(name)
-        with pytest.raises(ObjectNotFoundError):
-            await store.get("segments/00000001-p-0000000001.seg")
-        assert [info.size async for info in store.archive.list("")] == [3]
-
-    asyncio.run(body())
+async def test_an_archive_has_the_log_that_the_job_has_deleted() -> None:
+    store = ArchivedStore()
+    await store.create("segments/00000001-p-0000000001.seg", b"log")
+    await store.put("tables/00000001/a.sst", b"rows")
+    for name in [info.name async for info in store.list("")]:
+        await store.delete(name)
+    with pytest.raises(ObjectNotFoundError):
+        await store.get("segments/00000001-p-0000000001.seg")
+    assert [info.size async for info in store.archive.list("")] == [3]
 
 
 def test_every_peak_and_dip_of_a_sawtooth_survives() -> None:

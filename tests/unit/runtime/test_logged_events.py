@@ -89,16 +89,13 @@ def test_a_look_at_the_store_that_fails_is_logged(logged: Logged) -> None:
     assert logged("newer_start_unknown")
 
 
-def test_a_fenced_job_is_logged(logged: Logged) -> None:
-    async def scenario() -> None:
-        store, outside = MemoryStore(), effects()
-        older = JobRunner(word_count(SOURCE, Outside()), store, config(), outside)
-        newer = JobRunner(word_count(SOURCE, Outside()), store, config(), outside)
-        fenced = asyncio.ensure_future(older.run())
-        await outside.clock.sleep(2.5)
-        await asyncio.gather(fenced, newer.run(), return_exceptions=True)
-
-    asyncio.run(scenario())
+async def test_a_fenced_job_is_logged(logged: Logged) -> None:
+    store, outside = MemoryStore(), effects()
+    older = JobRunner(word_count(SOURCE, Outside()), store, config(), outside)
+    newer = JobRunner(word_count(SOURCE, Outside()), store, config(), outside)
+    fenced = asyncio.ensure_future(older.run())
+    await outside.clock.sleep(2.5)
+    await asyncio.gather(fenced, newer.run(), return_exceptions=True)
     assert logged("generation_fenced")[0]["generation"] == 0
 
 
@@ -112,23 +109,20 @@ def test_what_cannot_be_read_at_a_start_is_logged(logged: Logged) -> None:
     assert "materializations/" in logged("descriptor_unreadable")[0]["object"]
 
 
-def test_requests_that_are_tried_again_are_logged(logged: Logged) -> None:
-    async def scenario() -> None:
-        outside = effects()
-        faults = [
-            Fault(FaultKind.FAIL, "put", "lost", nth=1),
-            Fault(FaultKind.FAIL, "get", "away"),
-            Fault(FaultKind.DELAY, "put", "slow", nth=1, seconds=9.0),
-        ]
-        inner = FaultyStore(MemoryStore(), faults, outside.clock, Random(5))
-        policy = RetryPolicy(attempt_timeout=20, hedge_after=2.0, deadline=10)
-        store = RetryingStore(inner, policy, outside)
-        await store.put("lost", b"data")
-        await store.put("slow", b"data")
-        with suppress(TidelogError):
-            await store.get("away")
-
-    asyncio.run(scenario())
+async def test_requests_that_are_tried_again_are_logged(logged: Logged) -> None:
+    outside = effects()
+    faults = [
+        Fault(FaultKind.FAIL, "put", "lost", nth=1),
+        Fault(FaultKind.FAIL, "get", "away"),
+        Fault(FaultKind.DELAY, "put", "slow", nth=1, seconds=9.0),
+    ]
+    inner = FaultyStore(MemoryStore(), faults, outside.clock, Random(5))
+    policy = RetryPolicy(attempt_timeout=20, hedge_after=2.0, deadline=10)
+    store = RetryingStore(inner, policy, outside)
+    await store.put("lost", b"data")
+    await store.put("slow", b"data")
+    with suppress(TidelogError):
+        await store.get("away")
     first, *others = logged("request_retried")
     assert (first["object"], first["attempt"]) == ("lost", 2) and first["pause_s"] > 0
     assert {fields["object"] for fields in others} == {"away"}
@@ -148,19 +142,16 @@ def test_writers_that_wait_for_uploads_are_logged_now_and_then(
     assert waits and all(fields["held_bytes"] > fields["limit_bytes"] == 200 for fields in waits)
 
 
-def test_local_copies_that_do_not_help_are_logged(tmp_path: Path, logged: Logged) -> None:
-    async def scenario() -> None:
-        store = await LocalFirstStore.open(MemoryStore(), tmp_path, 200, effects())
-        name = object_names.segment(Generation(0), "a", 1)
-        await store.put(name, b"x" * 100)
-        [copy] = tmp_path.rglob("*.seg")
-        copy.write_bytes(b"damaged")
-        assert await store.get(name) == b"x" * 100
-        for number in range(3):
-            other = object_names.segment(Generation(0), "a", 2 + number)
-            await store.put(other, b"x" * 150)
-
-    asyncio.run(scenario())
+async def test_local_copies_that_do_not_help_are_logged(tmp_path: Path, logged: Logged) -> None:
+    store = await LocalFirstStore.open(MemoryStore(), tmp_path, 200, effects())
+    name = object_names.segment(Generation(0), "a", 1)
+    await store.put(name, b"x" * 100)
+    [copy] = tmp_path.rglob("*.seg")
+    copy.write_bytes(b"damaged")
+    assert await store.get(name) == b"x" * 100
+    for number in range(3):
+        other = object_names.segment(Generation(0), "a", 2 + number)
+        await store.put(other, b"x" * 150)
     [opened] = logged("local_copies_opened")
     assert (opened["objects"], opened["bytes"]) == (0, 0)
     [damaged] = logged("local_copy_damaged")
@@ -221,39 +212,33 @@ def test_a_slot_that_cannot_be_read_is_logged_and_the_start_goes_on(logged: Logg
     assert {fields["slot"] for fields in logged("slot_unreadable")} == {oldest}
 
 
-def test_a_start_whose_slot_another_one_took_is_logged(logged: Logged) -> None:
-    async def scenario() -> None:
-        slots = SlotLog(store := MemoryStore(), effects())
-        create = store.create
+async def test_a_start_whose_slot_another_one_took_is_logged(logged: Logged) -> None:
+    slots = SlotLog(store := MemoryStore(), effects())
+    create = store.create
 
-        async def later(name: str, data: bytes) -> None:
-            store.create = create  # type: ignore[method-assign]
-            await SlotLog(store, effects(2)).take_over("job")
-            await create(name, data)
+    async def later(name: str, data: bytes) -> None:
+        store.create = create  # type: ignore[method-assign]
+        await SlotLog(store, effects(2)).take_over("job")
+        await create(name, data)
 
-        store.create = later  # type: ignore[method-assign]
-        await slots.take_over("job")
-
-    asyncio.run(scenario())
+    store.create = later  # type: ignore[method-assign]
+    await slots.take_over("job")
     [raced] = logged("start_raced")
     assert [fields["generation"] for fields in logged("generation_started")] == [0, 1]
     assert raced == {"slot": 0}
 
 
-def test_a_disk_that_refuses_local_copies_is_logged_and_the_store_answers(
+async def test_a_disk_that_refuses_local_copies_is_logged_and_the_store_answers(
     tmp_path: Path, logged: Logged
 ) -> None:
-    async def scenario() -> None:
-        store = await LocalFirstStore.open(MemoryStore(), tmp_path, 10_000, effects())
-        name = object_names.segment(Generation(0), "a", 1)
-        await store.put(name, b"x" * 100)
-        [copies] = tmp_path.iterdir()
-        shutil.rmtree(copies)
-        copies.write_bytes(b"a file where the directory was")
-        assert await store.get(name) == b"x" * 100
-        await store.put(object_names.segment(Generation(0), "a", 2), b"y")
-
-    asyncio.run(scenario())
+    store = await LocalFirstStore.open(MemoryStore(), tmp_path, 10_000, effects())
+    name = object_names.segment(Generation(0), "a", 1)
+    await store.put(name, b"x" * 100)
+    [copies] = tmp_path.iterdir()
+    shutil.rmtree(copies)
+    copies.write_bytes(b"a file where the directory was")
+    assert await store.get(name) == b"x" * 100
+    await store.put(object_names.segment(Generation(0), "a", 2), b"y")
     failed = logged("local_copy_failed")
     assert len(failed) >= 2 and all(f["object"].startswith(object_names.SEGMENTS) for f in failed)
 

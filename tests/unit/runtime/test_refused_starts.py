@@ -79,47 +79,39 @@ EXPECTED = sorted(
         (Unmade, UserFunctionError, "no licence"),
     ],
 )
-def test_the_running_job_goes_on_when_a_changed_one_is_refused(
+async def test_the_running_job_goes_on_when_a_changed_one_is_refused(
     changed: type[Count], error: type[TidelogError], told: str
 ) -> None:
     store, sink, settings = MemoryStore(), Outside(), config()
     Count.inits = Count.closes = changed.inits = changed.closes = 0
-
-    async def both() -> None:
-        environment = effects()
-        first = JobRunner(job(sink, Count), store, settings, environment)
-        running = asyncio.ensure_future(first.run())
-        await environment.clock.sleep(2.2)
-        assert not running.done()
-        before = set(store._objects)
-        second = JobRunner(job(Outside(), changed), store, settings, environment)
-        with pytest.raises(error, match=told):
-            await second.run()
-        assert second.generation is None
-        assert set(store._objects) == before
-        result = await running
-        assert result.checkpoints > 2
-
-    asyncio.run(both())
+    environment = effects()
+    first = JobRunner(job(sink, Count), store, settings, environment)
+    running = asyncio.ensure_future(first.run())
+    await environment.clock.sleep(2.2)
+    assert not running.done()
+    before = set(store._objects)
+    second = JobRunner(job(Outside(), changed), store, settings, environment)
+    with pytest.raises(error, match=told):
+        await second.run()
+    assert second.generation is None
+    assert set(store._objects) == before
+    result = await running
+    assert result.checkpoints > 2
     assert sorted(sink.records) == EXPECTED
     assert changed.closes == changed.inits, "what was opened on trial is closed again"
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_a_start_that_fits_takes_over_and_closes_all_it_has_opened(parallelism: int) -> None:
+async def test_a_start_that_fits_takes_over_and_closes_all_it_has_opened(parallelism: int) -> None:
     store, sink = MemoryStore(), Outside()
     Count.inits = Count.closes = Wider.inits = Wider.closes = 0
-
-    async def both() -> None:
-        environment = effects()
-        first = JobRunner(job(sink, Count), store, config(), environment)
-        running = asyncio.ensure_future(first.run())
-        await environment.clock.sleep(2.2)
-        second = JobRunner(job(sink, Wider), store, config(parallelism=parallelism), environment)
-        await second.run()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(both())
+    environment = effects()
+    first = JobRunner(job(sink, Count), store, config(), environment)
+    running = asyncio.ensure_future(first.run())
+    await environment.clock.sleep(2.2)
+    second = JobRunner(job(sink, Wider), store, config(parallelism=parallelism), environment)
+    await second.run()
+    await asyncio.gather(running, return_exceptions=True)
     assert sorted(sink.records) == EXPECTED
     assert Count.inits == Count.closes == 2
     assert Wider.inits == Wider.closes == parallelism + 1

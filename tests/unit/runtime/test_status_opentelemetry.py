@@ -135,19 +135,15 @@ def test_the_standard_variables_count(there: Collector, monkeypatch: pytest.Monk
     assert (sent["api-key"], sent["content-encoding"]) == ("secret", "gzip")
 
 
-def test_the_program_of_the_guide_exports_its_metrics(there: Collector) -> None:
+async def test_the_program_of_the_guide_exports_its_metrics(there: Collector) -> None:
     program: dict[str, object] = {}
     exec(BLOCKS["monitoring 1"], program)
-
-    async def run() -> None:
-        exporting = asyncio.ensure_future(program["export"](there.url))  # type: ignore[operator]
-        while not there.exports:
-            assert not exporting.done(), exporting
-            await asyncio.sleep(0.01)
-        exporting.cancel()
-        await asyncio.gather(exporting, return_exceptions=True)
-
-    asyncio.run(run())
+    exporting = asyncio.ensure_future(program["export"](there.url))  # type: ignore[operator]
+    while not there.exports:
+        assert not exporting.done(), exporting
+        await asyncio.sleep(0.01)
+    exporting.cancel()
+    await asyncio.gather(exporting, return_exceptions=True)
     assert sum(points(there.metrics()["tidelog_records_read"]).values()) >= 0
 
 

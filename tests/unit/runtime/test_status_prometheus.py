@@ -130,24 +130,20 @@ def scrape(port: int) -> str:
         return text
 
 
-def test_the_program_of_the_guide_serves_its_metrics() -> None:
+async def test_the_program_of_the_guide_serves_its_metrics() -> None:
     program: dict[str, object] = {}
     exec(BLOCKS["monitoring 0"], program)
     scraped: list[str] = []
-
-    async def run() -> None:
-        served = asyncio.ensure_future(program["serve"](port := free_port()))  # type: ignore[operator]
-        while not (scraped and 'tidelog_running{job_name="counting"} 1.0' in scraped[-1]):
-            assert not served.done(), served
-            await asyncio.sleep(0.01)
-            try:
-                scraped.append(await asyncio.to_thread(scrape, port))
-            except OSError:
-                continue  # not up yet
-        served.cancel()
-        await asyncio.gather(served, return_exceptions=True)
-
-    asyncio.run(run())
+    served = asyncio.ensure_future(program["serve"](port := free_port()))  # type: ignore[operator]
+    while not (scraped and 'tidelog_running{job_name="counting"} 1.0' in scraped[-1]):
+        assert not served.done(), served
+        await asyncio.sleep(0.01)
+        try:
+            scraped.append(await asyncio.to_thread(scrape, port))
+        except OSError:
+            continue  # not up yet
+    served.cancel()
+    await asyncio.gather(served, return_exceptions=True)
     assert "tidelog_records_read_total" in scraped[-1]
 
 

@@ -206,7 +206,7 @@ class Emitter:
     async def emit(self, records: Iterable[Any], position: Any) -> None:
         """Push records; returns when the task has taken them over, not before it had room.
 
-        `position` (of any type that state keeps) is where the split goes on behind them.
+        `position` (of any type that state keeps) is where the split goes on after them.
         """
         records = list(records)
         self._distinct.check(records)
@@ -234,7 +234,7 @@ class PushSource(Source):
 
     @abstractmethod
     async def push(self, split: str, position: Any, emitter: Emitter) -> None:
-        """Push a split's records behind a position (None: all) with `emitter.emit`.
+        """Push a split's records after a position (None: all) with `emitter.emit`.
 
         Returning ends the split; an exception stops the job. Runs in the job's event loop: wait,
         never block. Threads of a client library hand over with

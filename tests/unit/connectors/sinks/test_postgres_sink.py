@@ -112,7 +112,7 @@ class TestFencing:
         with pytest.raises(FencedError), writer._tables.transaction():
             pass
 
-    def test_a_job_that_finds_a_newer_one_stops(self, request: pytest.FixtureRequest) -> None:
+    async def test_a_job_that_finds_a_newer_one_stops(self, request: pytest.FixtureRequest) -> None:
         out, store, clock = output("postgres", request), MemoryStore(), VirtualClock()
         numbers = [(n,) for n in range(40)]
 
@@ -124,15 +124,12 @@ class TestFencing:
                 JobRunner(job, store, config(parallelism=1), effects).run()
             )
 
-        async def scenario() -> None:
-            older = started(1)
-            await clock.sleep(2.5)
-            newer = started(2)
-            with pytest.raises(FencedError, match="newest one that writes to its table"):
-                await older
-            await newer
-
-        asyncio.run(scenario())
+        older = started(1)
+        await clock.sleep(2.5)
+        newer = started(2)
+        with pytest.raises(FencedError, match="newest one that writes to its table"):
+            await older
+        await newer
         assert sorted(out.shown()) == [n for (n,) in numbers]
 
     def test_a_job_begun_again_in_a_new_store_does_as_the_message_says(

@@ -102,16 +102,13 @@ def test_an_error_while_pushing_stops_the_job_and_the_next_start_goes_on() -> No
     assert sorted(sink.records) == sorted((str(s), n) for s in range(2) for n in range(40))
 
 
-def test_emit_returns_only_when_the_records_were_taken_over() -> None:
-    async def steps() -> None:
-        emitter, heard = Emitter(), []
-        emitter.notify(lambda: heard.append(True))
-        emitting = asyncio.ensure_future(emitter.emit(iter([1, 2]), "here"))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert heard == [True] and not emitting.done()
-        assert emitter.take() == ([1, 2], "here")
-        await emitting
-        assert emitter.take() is None
-
-    asyncio.run(steps())
+async def test_emit_returns_only_when_the_records_were_taken_over() -> None:
+    emitter, heard = Emitter(), []
+    emitter.notify(lambda: heard.append(True))
+    emitting = asyncio.ensure_future(emitter.emit(iter([1, 2]), "here"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert heard == [True] and not emitting.done()
+    assert emitter.take() == ([1, 2], "here")
+    await emitting
+    assert emitter.take() is None

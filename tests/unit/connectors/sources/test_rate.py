@@ -1,6 +1,5 @@
 """The rate source: records when they are due, each number once, the same ones after a restart."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -28,46 +27,37 @@ def test_records_are_made_from_their_numbers() -> None:
     ]
 
 
-def test_records_come_when_they_are_due() -> None:
-    async def scenario() -> None:
-        clock = VirtualClock(auto=False)
-        reader = Rate(4, clock=clock).open("0", None)
-        assert reader.read() == []
-        assert reader.delay_s == 0.25
-        await clock.advance(1)
-        assert reader.read() == [0, 1, 2, 3]
-        await clock.advance(0.125)
-        assert reader.read() == []
-        assert reader.delay_s == 0.125
-        await clock.advance(100)
-        assert reader.read() == list(range(4, 404))
-
-    asyncio.run(scenario())
+async def test_records_come_when_they_are_due() -> None:
+    clock = VirtualClock(auto=False)
+    reader = Rate(4, clock=clock).open("0", None)
+    assert reader.read() == []
+    assert reader.delay_s == 0.25
+    await clock.advance(1)
+    assert reader.read() == [0, 1, 2, 3]
+    await clock.advance(0.125)
+    assert reader.read() == []
+    assert reader.delay_s == 0.125
+    await clock.advance(100)
+    assert reader.read() == list(range(4, 404))
 
 
-def test_the_rate_is_that_of_all_splits_together() -> None:
-    async def scenario() -> None:
-        clock = VirtualClock(auto=False)
-        source = Rate(8, splits=4, clock=clock)
-        readers = [source.open(split, None) for split in source.discover()]
-        await clock.advance(1)
-        assert [reader.read() for reader in readers] == [[0, 4], [1, 5], [2, 6], [3, 7]]
-
-    asyncio.run(scenario())
+async def test_the_rate_is_that_of_all_splits_together() -> None:
+    clock = VirtualClock(auto=False)
+    source = Rate(8, splits=4, clock=clock)
+    readers = [source.open(split, None) for split in source.discover()]
+    await clock.advance(1)
+    assert [reader.read() for reader in readers] == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 
-def test_a_restored_split_goes_on_at_the_rate() -> None:
-    async def scenario() -> None:
-        clock = VirtualClock(auto=False)
-        reader = Rate(10, limit=105, clock=clock).open("0", 100)
-        assert reader.read() == []
-        await clock.advance(0.25)
-        assert reader.read() == [100, 101]
-        await clock.advance(60)
-        assert reader.read() == [102, 103, 104]
-        assert reader.read() is None
-
-    asyncio.run(scenario())
+async def test_a_restored_split_goes_on_at_the_rate() -> None:
+    clock = VirtualClock(auto=False)
+    reader = Rate(10, limit=105, clock=clock).open("0", 100)
+    assert reader.read() == []
+    await clock.advance(0.25)
+    assert reader.read() == [100, 101]
+    await clock.advance(60)
+    assert reader.read() == [102, 103, 104]
+    assert reader.read() is None
 
 
 def test_one_read_is_bounded_and_an_endless_split_goes_on() -> None:

@@ -131,19 +131,15 @@ class _Nothing(SplitReader):
         return []
 
 
-def test_quiet_splits_are_looked_at_now_and_then_and_do_not_wake_each_other() -> None:
+async def test_quiet_splits_are_looked_at_now_and_then_and_do_not_wake_each_other() -> None:
     source, virtual = Quiet(), replace(effects(), offload=ALittleLater())
     job = Job("quiet")
     job.source(source).sink(Callback(lambda _: None))
-
-    async def run() -> None:
-        running = asyncio.ensure_future(JobRunner(job, MemoryStore(), JobConfig(), virtual).run())
-        for _ in range(50):
-            await virtual.clock.sleep(0.1)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(run())
+    running = asyncio.ensure_future(JobRunner(job, MemoryStore(), JobConfig(), virtual).run())
+    for _ in range(50):
+        await virtual.clock.sleep(0.1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
     assert 50 <= source.reads <= 2 * 55
 
 

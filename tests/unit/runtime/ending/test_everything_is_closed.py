@@ -190,52 +190,38 @@ def test_at_a_failure(place: str) -> None:
 
 
 @pytest.mark.parametrize("drain", [True, False], ids=["drain", "stop"])
-def test_at_a_stop_with_a_savepoint(drain: bool) -> None:
+async def test_at_a_stop_with_a_savepoint(drain: bool) -> None:
     ledger, clock = Ledger(), VirtualClock()
-
-    async def scenario() -> None:
-        runner = runner_of(ledger, endless=True, clock=clock)
-        running = asyncio.ensure_future(runner.run())
-        await clock.sleep(3.0)
-        await runner.stop("last", drain=drain)
-        await running
-
-    asyncio.run(scenario())
+    runner = runner_of(ledger, endless=True, clock=clock)
+    running = asyncio.ensure_future(runner.run())
+    await clock.sleep(3.0)
+    await runner.stop("last", drain=drain)
+    await running
     ledger.check()
     assert len(ledger.opened) == 6 + 2 + 2
 
 
-def test_at_a_cancellation() -> None:
+async def test_at_a_cancellation() -> None:
     ledger, clock = Ledger(), VirtualClock()
-
-    async def scenario() -> None:
-        running = asyncio.ensure_future(runner_of(ledger, endless=True, clock=clock).run())
-        await clock.sleep(3.0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(scenario())
+    running = asyncio.ensure_future(runner_of(ledger, endless=True, clock=clock).run())
+    await clock.sleep(3.0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
     ledger.check()
 
 
-def test_when_a_newer_start_has_fenced_it() -> None:
+async def test_when_a_newer_start_has_fenced_it() -> None:
     ledger, clock, store = Ledger(), VirtualClock(), MemoryStore()
-
-    async def scenario() -> None:
-        older = asyncio.ensure_future(
-            runner_of(ledger, endless=True, clock=clock, store=store).run()
-        )
-        await clock.sleep(3.0)
-        newer = runner_of(Ledger(), endless=True, clock=clock, store=store)
-        running = asyncio.ensure_future(newer.run())
-        with pytest.raises(FencedError):
-            await older
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-
-    asyncio.run(scenario())
+    older = asyncio.ensure_future(runner_of(ledger, endless=True, clock=clock, store=store).run())
+    await clock.sleep(3.0)
+    newer = runner_of(Ledger(), endless=True, clock=clock, store=store)
+    running = asyncio.ensure_future(newer.run())
+    with pytest.raises(FencedError):
+        await older
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
     ledger.check()
 
 
@@ -250,28 +236,24 @@ def test_a_close_that_fails_does_not_hide_why_the_job_failed(
     assert place in caplog.text
 
 
-def test_a_sink_is_closed_when_the_call_under_way_has_returned() -> None:
+async def test_a_sink_is_closed_when_the_call_under_way_has_returned() -> None:
     """A cancelled job waits for its threads before it closes what they work with."""
     ledger, release = Ledger(), threading.Event()
     settings = JobConfig(parallelism=1, table="memory", checkpoint=Schedule(interval=0.05))
-
-    async def scenario() -> None:
-        runner = JobRunner(job_of(ledger, endless=True), MemoryStore(), settings)
-        running = asyncio.ensure_future(runner.run())
-        while not (writers := [w for w in ledger.opened if isinstance(w, _Writer)]):
-            await asyncio.sleep(0)
-        writers[0].release = release
-        while not writers[0].reached.is_set():
-            await asyncio.sleep(0.01)
-        running.cancel()
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert writers[0] not in ledger.closed
-        release.set()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(scenario())
+    runner = JobRunner(job_of(ledger, endless=True), MemoryStore(), settings)
+    running = asyncio.ensure_future(runner.run())
+    while not (writers := [w for w in ledger.opened if isinstance(w, _Writer)]):
+        await asyncio.sleep(0)
+    writers[0].release = release
+    while not writers[0].reached.is_set():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert writers[0] not in ledger.closed
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
     ledger.check()
 
 
@@ -315,23 +297,19 @@ class _WaitingReader(SplitReader):
         self.closed.set()
 
 
-def test_a_reader_is_closed_by_the_thread_that_still_reads() -> None:
+async def test_a_reader_is_closed_by_the_thread_that_still_reads() -> None:
     """The job does not wait for a read that may never return, and does not close under its feet."""
     ledger = Ledger()
-
-    async def scenario() -> None:
-        job = Job("waiting")
-        job.source(Waiting(ledger)).sink(Shelf(ledger))
-        running = asyncio.ensure_future(JobRunner(job, MemoryStore(), JobConfig()).run())
-        while not (readers := [r for r in ledger.opened if isinstance(r, _WaitingReader)]):
-            await asyncio.sleep(0.01)
-        while not readers[0].reading.is_set():
-            await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(scenario())
+    job = Job("waiting")
+    job.source(Waiting(ledger)).sink(Shelf(ledger))
+    running = asyncio.ensure_future(JobRunner(job, MemoryStore(), JobConfig()).run())
+    while not (readers := [r for r in ledger.opened if isinstance(r, _WaitingReader)]):
+        await asyncio.sleep(0.01)
+    while not readers[0].reading.is_set():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
     (reader,) = [r for r in ledger.opened if isinstance(r, _WaitingReader)]
     assert not reader.closed.is_set()
     reader.release.set()

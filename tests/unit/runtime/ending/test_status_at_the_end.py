@@ -51,7 +51,7 @@ def test_after_a_restart_the_records_of_a_source_that_ended_in_part_are_counted(
     assert status.records_read == len(seen) > 0
 
 
-def test_a_materialization_that_the_end_of_the_job_cancels_has_not_failed() -> None:
+async def test_a_materialization_that_the_end_of_the_job_cancels_has_not_failed() -> None:
     # The upload of the table waits for the store when the task ends.
     store, looks, hung = SteerableStore(MemoryStore()), list[JobStatus](), 0
     job = Job("counting")
@@ -59,18 +59,13 @@ def test_a_materialization_that_the_end_of_the_job_cancels_has_not_failed() -> N
     counted.sink(Outside())
     chosen = config(table="rocksdb")
     runner = JobRunner(job, store, chosen, effects())
-
-    async def scenario() -> None:
-        nonlocal hung
-        running = asyncio.ensure_future(runner.run())
-        store.hold(object_names.TABLES)
-        while not running.done():
-            await runner.effects.clock.sleep(0.5)
-            looks.append(status_of(runner))
-            hung += store.waiting
-        await running
-
-    asyncio.run(scenario())
+    running = asyncio.ensure_future(runner.run())
+    store.hold(object_names.TABLES)
+    while not running.done():
+        await runner.effects.clock.sleep(0.5)
+        looks.append(status_of(runner))
+        hung += store.waiting
+    await running
     assert hung, "a materialization was under way"
     last = status_of(runner)
     assert last.materializations.started > last.materializations.completed

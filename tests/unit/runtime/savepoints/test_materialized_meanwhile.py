@@ -29,33 +29,29 @@ ROWS = f"{object_names.SEGMENTS}00000000-sp-"
     ],
     ids=["native-slot", "canonical-slot", "canonical-rows"],
 )
-def test_every_changed_table_is_materialized_on_time_while_a_savepoint_hangs(
+async def test_every_changed_table_is_materialized_on_time_while_a_savepoint_hangs(
     kind: SavepointFormat, held: str
 ) -> None:
     store, sink, source = SteerableStore(MemoryStore()), Outside(), words(length=150)
-
-    async def scenario() -> None:
-        world = effects()
-        settings = config(materialize=MaterializeConfig(interval=INTERVAL))
-        runner = JobRunner(word_count(source, sink), store, settings, world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
-        store.hold(held)
-        asked = asyncio.ensure_future(runner.savepoint("slow", kind))
-        await world.clock.sleep(0.1)
-        assert store.waiting == 1, "it is on its way into the store"
-        before = len(store.calls)
-        await world.clock.sleep(ROUNDS * INTERVAL)
-        assert not asked.done() and store.waiting
-        written = [name for call, name in store.calls[before:] if call == "put"]
-        for subtask in range(2):
-            prefix = f"{object_names.MATERIALIZATIONS}00000000/aggregate-{subtask}-"
-            count = sum(1 for name in written if name.startswith(prefix))
-            assert count in (ROUNDS - 1, ROUNDS), "one in each interval, by phase"
-        assert status_of(runner).materializations.missed == 0
-        store.release()
-        assert (await asked).savepoint_format == kind
-        await running
-
-    asyncio.run(scenario())
+    world = effects()
+    settings = config(materialize=MaterializeConfig(interval=INTERVAL))
+    runner = JobRunner(word_count(source, sink), store, settings, world)
+    running = asyncio.ensure_future(runner.run())
+    await world.clock.sleep(9.2)
+    store.hold(held)
+    asked = asyncio.ensure_future(runner.savepoint("slow", kind))
+    await world.clock.sleep(0.1)
+    assert store.waiting == 1, "it is on its way into the store"
+    before = len(store.calls)
+    await world.clock.sleep(ROUNDS * INTERVAL)
+    assert not asked.done() and store.waiting
+    written = [name for call, name in store.calls[before:] if call == "put"]
+    for subtask in range(2):
+        prefix = f"{object_names.MATERIALIZATIONS}00000000/aggregate-{subtask}-"
+        count = sum(1 for name in written if name.startswith(prefix))
+        assert count in (ROUNDS - 1, ROUNDS), "one in each interval, by phase"
+    assert status_of(runner).materializations.missed == 0
+    store.release()
+    assert (await asked).savepoint_format == kind
+    await running
     assert dict(sink.records) == Counter(source.records)

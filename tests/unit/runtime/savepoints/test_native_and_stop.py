@@ -167,36 +167,27 @@ def test_names_stay_taken_after_a_restart() -> None:
     run(word_count(words(length=60), Outside()), store, act, at=1.0)
 
 
-def test_who_asks_a_job_that_is_over_is_told_so() -> None:
-    async def ended() -> None:
-        runner = JobRunner(
-            word_count(words(length=60), Outside()), MemoryStore(), config(), effects()
-        )
-        with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
-            await runner.savepoint()
-        await runner.run()
-        with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
-            await runner.stop()
-
-    asyncio.run(ended())
+async def test_who_asks_a_job_that_is_over_is_told_so() -> None:
+    runner = JobRunner(word_count(words(length=60), Outside()), MemoryStore(), config(), effects())
+    with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
+        await runner.savepoint()
+    await runner.run()
+    with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
+        await runner.stop()
 
 
-def test_who_waits_when_the_job_dies_is_told_so() -> None:
+async def test_who_waits_when_the_job_dies_is_told_so() -> None:
     store = SteerableStore(MemoryStore())
-
-    async def die() -> None:
-        world = effects()
-        runner = JobRunner(word_count(words(length=200), Outside()), store, config(), world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
-        store.hold("checkpoints/")
-        asked = asyncio.ensure_future(runner.savepoint())
-        await world.clock.sleep(0.5)
-        running.cancel()
-        with pytest.raises(SavepointFailedError, match="the job ended before it was done"):
-            await asked
-
-    asyncio.run(die())
+    world = effects()
+    runner = JobRunner(word_count(words(length=200), Outside()), store, config(), world)
+    running = asyncio.ensure_future(runner.run())
+    await world.clock.sleep(9.2)
+    store.hold("checkpoints/")
+    asked = asyncio.ensure_future(runner.savepoint())
+    await world.clock.sleep(0.5)
+    running.cancel()
+    with pytest.raises(SavepointFailedError, match="the job ended before it was done"):
+        await asked
 
 
 def test_a_savepoint_slot_is_restored_by_its_number() -> None:
