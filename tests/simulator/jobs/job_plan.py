@@ -7,6 +7,7 @@ expects is computed without tidelog.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from tidelog.checkpoint.manifest import Checkpoint
@@ -16,18 +17,20 @@ from tidelog.runtime.sink import Sink
 
 Refusal = Literal["never", "possible", "certain"]
 """Whether a start is refused; a certain refusal comes before anything is fenced."""
+Sinks = Callable[[str], Sink]
+"""The sinks of a job by their names."""
+Records = dict[str, Counter[Any]]
+"""Records for each sink."""
 
 
 class Version(ABC):
     """The program that one start of a job runs."""
 
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """What the user lets go of with `--allow-dropped-state`."""
-        return ()
+    dropped: tuple[str, ...] = ()
+    """Operators whose state the user gives up with `--allow-dropped-state`."""
 
     @abstractmethod
-    def job(self, now: Callable[[], float], sink: Callable[[str], Sink]) -> Job:
+    def job(self, sink: Sinks) -> Job:
         """The job, built anew for each incarnation."""
 
     def refusal(self, checkpoint: Checkpoint) -> Refusal:
@@ -39,21 +42,15 @@ class JobPlan(Version):
     """A random job as a value; by default each start runs the same program."""
 
     parallelism: int
-
-    @property
-    def mode(self) -> Mode:
-        """At-least-once jobs may write a record again, and nothing else."""
-        return "exactly-once"
+    mode: Mode = "exactly-once"
+    """At-least-once jobs may write a record again, and nothing else."""
+    judged: tuple[str, ...] = ()
+    """Sinks of which only `objection` knows what they must hold."""
 
     @property
     def rescalable(self) -> bool:
         """Whether the job's output is the same at every parallelism."""
         return True
-
-    @property
-    def judged(self) -> tuple[str, ...]:
-        """Sinks of which only `objection` knows what they must hold."""
-        return ()
 
     def version(self, start: int, ended: Version | None, *, calm: bool) -> Version:
         """The program of a start; once faults have stopped it is one that is never refused.
@@ -63,10 +60,10 @@ class JobPlan(Version):
         return self
 
     @abstractmethod
-    def expected(self) -> dict[str, Counter[Any]]:
+    def expected(self) -> Records:
         """What each other sink must hold in the end, once."""
 
-    def drained(self, committed: Mapping[str, Counter[Any]]) -> dict[str, Counter[Any]] | None:
+    def drained(self, committed: Mapping[str, Counter[Any]]) -> Records | None:
         """What each sink must hold of a job that was drained when it had written this much.
 
         None: what it has read is no beginning of its splits.
@@ -80,3 +77,22 @@ class JobPlan(Version):
     @abstractmethod
     def describe(self) -> str:
         """The plan in a line."""
+
+
+@dataclass(frozen=True)
+class FixedPlan(JobPlan):
+    """A job as a user writes it; only its input is drawn, and a few of its settings."""
+
+    about: str
+    parallelism: int
+    build: Callable[[Sinks], Job]
+    written: Records
+
+    def job(self, sink: Sinks) -> Job:
+        return self.build(sink)
+
+    def expected(self) -> Records:
+        return dict(self.written)
+
+    def describe(self) -> str:
+        return f"parallelism {self.parallelism}; {self.about}"

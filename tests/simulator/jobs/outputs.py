@@ -1,20 +1,23 @@
 """What simulated jobs write to: a transactional system outside, or tidelog's own sinks on disk.
 
-Invariants: what a dead process calls has no effect; a disk that fails does so within `pre_commit`,
-as a full one does; what is visible is read back without tidelog.
+Invariants: what a dead process calls has no effect; what is pre-committed outside survives every
+crash, becomes visible once, however often it is committed, and is shown to the watcher before it
+counts; a disk that fails does so within `pre_commit`, as a full one does; what is visible is read
+back without tidelog.
 """
 
 import errno
 import os
 import sqlite3
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from tests.simulator.jobs.external_sink import CommitWatcher, ExternalSink, ExternalSystem
 from tests.simulator.machine.process import Process
 from tidelog.connectors.files.sink import Files
 from tidelog.connectors.sql import Sqlite
@@ -24,66 +27,150 @@ from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 _TABLE = "records"
 
 
-class Output(Protocol):
+class CommitWatcher(Protocol):
+    """Sees commits at the moment they take effect."""
+
+    def committing(
+        self, sink: str, process: Process, transaction: bytes, records: Sequence[Any]
+    ) -> None: ...
+
+
+class Output(ABC):
     """Where one sink of a job writes, as the world sees it."""
 
     def sink(self, process: Process, fails: float) -> Sink:
         """The sink as one process reaches it; a share of its calls fails."""
-        ...
+        return SinkOnDisk(self, process, fails)
+
+    @abstractmethod
+    def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter: ...
 
     def visible(self) -> Counter[str] | None:
         """The records that a reader sees, as text; None when every commit was watched."""
-        ...
-
-
-class ExternalOutput:
-    """The simulated transactional system."""
-
-    def __init__(self, name: str, watcher: CommitWatcher) -> None:
-        self._outside = ExternalSystem(name, watcher)
-
-    def sink(self, process: Process, fails: float) -> Sink:
-        return ExternalSink(self._outside, process, fails, process.rng)
-
-    def visible(self) -> None:
         return None
 
 
-class FilesOutput:
+@dataclass(frozen=True, eq=False)
+class SinkOnDisk(Sink):
+    """A sink as one process reaches it. Checkpoints hold the name of its type."""
+
+    output: Output
+    process: Process
+    fails: float
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        return self.output.writer(self.process, self.fails, context)
+
+
+@dataclass(frozen=True, eq=False)
+class ExternalSink(Sink):
+    """The same, of the system outside; no subclass, whose name would be longer in checkpoints."""
+
+    output: Output
+    process: Process
+    fails: float
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        return self.output.writer(self.process, self.fails, context)
+
+
+class ExternalOutput(Output):
+    """A transactional system outside of every process."""
+
+    def __init__(self, name: str, watcher: CommitWatcher) -> None:
+        self.name = name
+        self.prepared: dict[bytes, list[Any]] = {}
+        self._watcher = watcher
+        self._done: set[bytes] = set()
+
+    def sink(self, process: Process, fails: float) -> Sink:
+        return ExternalSink(self, process, fails)
+
+    def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter:
+        return _ExternalWriter(self, process, fails, context)
+
+    def commit(self, process: Process, transaction: bytes) -> None:
+        process.check_alive()
+        if transaction not in self._done:
+            records = self.prepared.pop(transaction)
+            self._watcher.committing(self.name, process, transaction, records)
+            self._done.add(transaction)
+
+
+class _ExternalWriter(SinkWriter):
+    """Its calls fail before or after their effect."""
+
+    def __init__(
+        self, output: ExternalOutput, process: Process, fails: float, context: SinkContext
+    ) -> None:
+        self._output = output
+        self._process = process
+        self._fails = fails
+        # Jobs of two stores may count the same generations.
+        self._id = f"{context.name}/{context.subtask}/{context.generation}-{context.attempt}"
+        self._records: list[Any] = []
+
+    def recover(self, transactions: Sequence[bytes]) -> None:
+        for transaction in transactions:
+            self._output.commit(self._process, transaction)
+
+    def write(self, records: Sequence[Any]) -> None:
+        self._records.extend(records)
+
+    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
+        self._may_fail("pre-commit")
+        if not self._records:
+            return None
+        token = f"{self._id}/{checkpoint}".encode()
+        self._output.prepared[token] = self._records
+        self._records = []
+        self._may_fail("pre-commit")
+        return token
+
+    def commit(self, transaction: bytes) -> None:
+        self._may_fail("commit")
+        self._output.commit(self._process, transaction)
+        self._may_fail("commit")
+
+    def _may_fail(self, call: str) -> None:
+        self._process.check_alive()
+        if self._fails and self._process.rng.random() < self._fails / 2:
+            raise ConnectionError(f"{call} of sink {self._output.name}, simulated")
+
+
+class FilesOutput(Output):
     """tidelog's file sink; parts are cut so often that a transaction has several."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def sink(self, process: Process, fails: float) -> Sink:
+    def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter:
+        process.check_alive()
         files = Files(self._directory, format=repr, max_part_bytes=200)
-        return _OfProcess(files, process, fails, lambda record: record)
+        return _DiskWriter(files.open(context), process, fails, lambda record: record)
 
     def visible(self) -> Counter[str]:
         parts = self._directory.glob("part-*")
         return Counter(line for part in parts for line in part.read_text().splitlines())
 
 
-class SqliteOutput:
+class SqliteOutput(Output):
     """tidelog's SQLite sink."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._path = directory / "output.db"
 
-    def sink(self, process: Process, fails: float) -> Sink:
-        self._directory.mkdir(parents=True, exist_ok=True)
+    def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter:
+        process.check_alive()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         sqlite = Sqlite(self._path, _TABLE, {"record": "TEXT"})
-        return _OfProcess(sqlite, process, fails, lambda record: (repr(record),))
+        return _DiskWriter(sqlite.open(context), process, fails, lambda record: (repr(record),))
 
     def visible(self) -> Counter[str]:
         if not self._path.exists():
             return Counter()
         with closing(sqlite3.connect(self._path)) as connection:
             return Counter(text for (text,) in connection.execute(f"SELECT record FROM {_TABLE}"))
-
-    @property
-    def _path(self) -> Path:
-        return self._directory / "output.db"
 
 
 def make_output(rng: Random, name: str, directory: Path, watcher: CommitWatcher) -> Output:
@@ -96,56 +183,41 @@ def make_output(rng: Random, name: str, directory: Path, watcher: CommitWatcher)
     return ExternalOutput(name, watcher)
 
 
-class _OfProcess(Sink):
-    """A sink on disk as one process reaches it."""
+@dataclass(frozen=True, eq=False)
+class _DiskWriter(SinkWriter):
+    """A writer of a sink on disk, as one process reaches it."""
 
-    def __init__(
-        self, sink: Sink, process: Process, fails: float, form: Callable[[Any], Any]
-    ) -> None:
-        self.sink = sink
-        self.process = process
-        self.fails = fails
-        self.form = form
-
-    def open(self, context: SinkContext) -> SinkWriter:
-        self.process.check_alive()
-        return _Writer(self, self.sink.open(context))
-
-
-class _Writer(SinkWriter):
-    def __init__(self, owner: _OfProcess, inner: SinkWriter) -> None:
-        self._owner = owner
-        self._inner = inner
+    inner: SinkWriter
+    process: Process
+    fails: float
+    form: Callable[[Any], Any]
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        self._owner.process.check_alive()
-        self._inner.recover(transactions)
+        self.process.check_alive()
+        self.inner.recover(transactions)
 
     def write(self, records: Sequence[Any]) -> None:
-        self._owner.process.check_alive()
-        self._inner.write(list(map(self._owner.form, records)))
+        self.process.check_alive()
+        self.inner.write(list(map(self.form, records)))
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        self._owner.process.check_alive()
-        rng, fails = self._owner.process.rng, self._owner.fails
+        self.process.check_alive()
+        rng, fails = self.process.rng, self.fails
         with _disk(lambda: fails > 0 and rng.random() < fails):
-            return self._inner.pre_commit(checkpoint)
+            return self.inner.pre_commit(checkpoint)
 
     def commit(self, transaction: bytes) -> None:
-        self._owner.process.check_alive()
-        self._inner.commit(transaction)
+        self.process.check_alive()
+        self.inner.commit(transaction)
 
     def close(self) -> None:
-        if self._owner.process.dead:
-            # A killed process tidies nothing up; its handles are given back without a word.
-            self._abandon()
-        else:
-            self._inner.close()
-
-    def _abandon(self) -> None:
-        for part in getattr(self._inner, "_parts", ()):
+        if not self.process.dead:
+            self.inner.close()
+            return
+        # A killed process cleans nothing up; the operating system closes its handles.
+        for part in getattr(self.inner, "_parts", ()):
             part._close()
-        database = getattr(self._inner, "_database", None)
+        database = getattr(self.inner, "_database", None)
         if database is not None:
             database.close()
 

@@ -1,51 +1,48 @@
-"""Plans: a random job as a value, and what it must write.
+"""Drawn jobs: a few sources, their union, and branches of stages after it.
 
 Invariants: a plan is decided by its random source alone; every incarnation builds the same
 graph from it; `expected` is computed without tidelog.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.jobs.job_plan import JobPlan
-from tests.simulator.jobs.source import Arrivals, Arriving, Record
+from tests.simulator.jobs.job_plan import JobPlan, Records, Sinks
+from tests.simulator.jobs.source import STREAM_S, Arrivals, Record, Split, Splits, records_of
 from tests.simulator.jobs.stages import (
-    Double,
-    EventTime,
-    Everywhere,
-    InBuckets,
-    Numbers,
-    Raise,
-    RecordWindows,
-    Recount,
-    Spread,
+    BUCKETS,
+    DOUBLE,
+    EVERYWHERE,
+    RAISE,
+    RECOUNT,
+    SPREAD,
+    THIN,
+    TOTALS,
     Stage,
-    Thin,
-    Totals,
-    Windows,
+    event_time,
+    numbering,
+    record_windows,
+    through,
+    windows,
 )
-from tidelog.runtime.graph import Job, Stream
-from tidelog.runtime.sink import Sink
+from tidelog.runtime.config import Mode
+from tidelog.runtime.graph import Job
 
 DISORDER_MS: Final = 400
-STREAM_S: Final = 5.0
-"""Records arrive within this many virtual seconds, unless they are there from the start."""
+_ALL: Final = "all-records"
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """One source and the stages right behind it."""
+    """One source and the stages right after it."""
 
     name: str
-    splits: dict[str, Arriving]
-    portion: int
-    pause: float
+    arrivals: Arrivals
     stages: tuple[Stage, ...]
-    blocking: bool
-    """Reads take time, so that barriers of different sources drift apart."""
     parallelism: int | None = None
 
 
@@ -57,62 +54,69 @@ class Branch:
     sink: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan(JobPlan):
-    """A job of a few sources, a union, and branches of stages behind it."""
+    """A drawn job."""
 
     sources: tuple[SourcePlan, ...]
     branches: tuple[Branch, ...]
     parallelism: int
+    mode: Mode = "exactly-once"
 
-    def job(self, now: Callable[[], float], sink: Callable[[str], Sink]) -> Job:
-        """The job, built anew for each incarnation."""
+    def job(self, sink: Sinks) -> Job:
         job = Job("simulated", record_types=(Record,))
         streams = []
         for source in self.sources:
-            arrivals = Arrivals(
-                source.splits, source.portion, source.pause, now, blocking=source.blocking
-            )
-            stream = job.source(arrivals, name=source.name, parallelism=source.parallelism)
-            streams.append(_through(stream, source.stages))
+            read = job.source(source.arrivals, name=source.name, parallelism=source.parallelism)
+            streams.append(through(read, source.stages))
         merged = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
         for branch in self.branches:
-            _through(merged, branch.stages).sink(sink(branch.sink), name=branch.sink)
+            through(merged, branch.stages).sink(sink(branch.sink), name=branch.sink)
         return job
 
-    def expected(self) -> dict[str, Counter[Any]]:
-        """What each sink must hold in the end."""
+    def expected(self) -> Records:
         merged: list[Any] = []
         for source in self.sources:
-            records: list[Any] = [r for split in source.splits.values() for r in split.records]
-            merged += self._evaluate(records, source.stages)
+            merged += self._evaluate(records_of(source.arrivals.splits), source.stages)
         return {b.sink: Counter(self._evaluate(merged, b.stages)) for b in self.branches}
 
     def _evaluate(self, records: list[Any], stages: tuple[Stage, ...]) -> list[Any]:
         for stage in stages:
-            records = stage.evaluate(records, self.parallelism)
+            records = stage.evaluate(records) * (self.parallelism if stage.copies else 1)
         return records
 
     @property
     def rescalable(self) -> bool:
-        """Whether the job's output is the same at every parallelism."""
-        return not any(isinstance(stage, Everywhere) for s in self.sources for stage in s.stages)
+        return not any(stage.copies for source in self.sources for stage in source.stages)
 
     def describe(self) -> str:
-        """The plan in a line."""
-        sources = ", ".join(f"{s.name}{_names(s.stages)}" for s in self.sources)
-        branches = ", ".join(f"{_names(b.stages)}" for b in self.branches)
+        sources = ", ".join(f"{source.name}{_names(source.stages)}" for source in self.sources)
+        branches = ", ".join(_names(branch.stages) for branch in self.branches)
         return f"parallelism {self.parallelism}; {sources}; {branches}"
 
 
-def _through(stream: Stream, stages: tuple[Stage, ...]) -> Stream:
-    for stage in stages:
-        stream = stage.apply(stream)
-    return stream
+class LifecyclePlan(Plan):
+    """A plan of which any beginning can be evaluated: one sink has every record."""
+
+    def drained(self, committed: Mapping[str, Counter[Any]]) -> Records | None:
+        read = set(committed.get(_ALL, ()))
+        sources = tuple(_beginning(source, read) for source in self.sources)
+        if sum(len(records_of(source.arrivals.splits)) for source in sources) != len(read):
+            return None
+        return replace(self, sources=sources).expected()
+
+
+def _beginning(source: SourcePlan, read: set[Any]) -> SourcePlan:
+    """The source with the records of each split up to the first that was not read."""
+    splits = {
+        name: replace(split, records=tuple(takewhile(read.__contains__, split.records)))
+        for name, split in source.arrivals.splits.items()
+    }
+    return replace(source, arrivals=replace(source.arrivals, splits=splits))
 
 
 def _names(stages: tuple[Stage, ...]) -> str:
-    return "".join(f" > {type(stage).__name__}" for stage in stages)
+    return "".join(f" > {stage.name}" for stage in stages)
 
 
 def make_plan(rng: Random) -> Plan:
@@ -124,6 +128,24 @@ def make_plan(rng: Random) -> Plan:
     if rng.random() < 0.3:
         branches.append(Branch((), "as-they-are"))
     return Plan(sources, tuple(branches), rng.choice((1, 2, 2, 3, 4)))
+
+
+def relay(rng: Random) -> Plan:
+    """A stateless job; every record is one of its own, so that a second copy is seen."""
+    plan = make_plan(rng)
+    branches = tuple(Branch((), f"copy-{n}") for n in range(rng.choice((1, 2))))
+    mode: Mode = rng.choice(("at-least-once", "at-least-once", "exactly-once"))
+    return replace(plan, branches=branches, mode=mode)
+
+
+def lifecycle(rng: Random) -> LifecyclePlan:
+    """A job that may be drained: nothing happens to a record before the branches."""
+    plan = make_plan(rng)
+    sources = tuple(
+        replace(source, stages=tuple(s for s in source.stages if s.name == "event time"))
+        for source in plan.sources[:2]
+    )
+    return LifecyclePlan(sources, (*plan.branches, Branch((), _ALL)), plan.parallelism)
 
 
 class _Keys:
@@ -142,45 +164,38 @@ def _source(rng: Random, number: int, keys: _Keys, timed: bool) -> SourcePlan:
     # One split in the order of time: only then is no record late, however buffers interleave.
     names = ["only"] if timed else [f"split-{n}" for n in range(rng.choice((0, 1, 1, 2, 3, 3)))]
     length = rng.choice((0, 10, 40, 60, 80))
-    there_from_the_start = rng.random() < 0.25
-    splits = {}
+    at_once = rng.random() < 0.25
+    splits: Splits = {}
     for at, name in enumerate(names):
-        first = 1_000_000 * number + 10_000 * at
-        splits[name] = _split(rng, first, length, keys, there_from_the_start)
-    stages: list[Stage] = [EventTime(DISORDER_MS)] if timed else []
-    for stage in (Raise(), Thin(), Double(), Spread()):
-        if rng.random() < 0.2:
-            stages.append(stage)
+        splits[name] = _split(rng, 1_000_000 * number + 10_000 * at, length, keys, at_once)
+    stages = [event_time(DISORDER_MS)] if timed else []
+    stages += [stage for stage in (RAISE, THIN, DOUBLE, SPREAD) if rng.random() < 0.2]
     if rng.random() < 0.1:
-        stages.append(Everywhere())
-    portion, pause = rng.choice((3, 10, 50)), rng.choice((0.03, 0.1, 0.3))
-    blocking = rng.random() < 0.5
-    return SourcePlan(f"source-{number}", splits, portion, pause, tuple(stages), blocking)
+        stages.append(EVERYWHERE)
+    chunk, pause = rng.choice((3, 10, 50)), rng.choice((0.03, 0.1, 0.3))
+    # Blocking reads take time, so that barriers of different sources drift apart.
+    arrivals = Arrivals(splits, chunk, pause, blocking=rng.random() < 0.5)
+    return SourcePlan(f"source-{number}", arrivals, tuple(stages))
 
 
-def _split(rng: Random, first: int, length: int, keys: _Keys, at_once: bool) -> Arriving:
+def _split(rng: Random, first: int, length: int, keys: _Keys, at_once: bool) -> Split:
     pace = STREAM_S * 1000 / max(1, length)
-    records = tuple(
-        Record(
-            keys.draw(),
-            first + n,
-            rng.randrange(100),
-            int(n * pace) + rng.randrange(DISORDER_MS),
-        )
-        for n in range(length)
-    )
-    arrivals = tuple(0.0 if at_once else n * pace / 1000 for n in range(length))
-    return Arriving(records, arrivals)
+
+    def record(n: int) -> Record:
+        time = int(n * pace)
+        return Record(keys.draw(), first + n, rng.randrange(100), time + rng.randrange(DISORDER_MS))
+
+    return Split(tuple(map(record, range(length))), 0.0 if at_once else pace / 1000)
 
 
 def _branch(rng: Random, number: int, timed: bool) -> Branch:
     size = rng.choice((500, 1000))
     # Of the two slides one ends windows where others start, and one between their starts.
     slide = rng.choice((size, {500: 200, 1000: 500}[size]))
-    keyed: list[Stage] = [Totals(), Numbers(rng.choice((0, 0, 4000)))]
+    keyed = [TOTALS, numbering(rng.choice((0, 0, 4000)))]
     if timed:
-        keyed += [InBuckets(), Windows(size, slide), RecordWindows(size, slide)] * 2
+        keyed += [BUCKETS, windows(size, slide), record_windows(size, slide)] * 2
     stages = [rng.choice(keyed)]
     if rng.random() < 0.3:
-        stages.append(Recount())
+        stages.append(RECOUNT)
     return Branch(tuple(stages), f"sink-{number}")

@@ -4,11 +4,16 @@ Invariant: the records of a split and their arrivals are fixed before the run; a
 number of records read.
 """
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from random import Random
+from typing import Any, Final, NamedTuple
 
 from tidelog.runtime.source import Source, SplitReader
+
+STREAM_S: Final = 5.0
+"""Records arrive within this many virtual seconds, unless they are there from the start."""
 
 
 class Record(NamedTuple):
@@ -35,34 +40,40 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Arriving:
-    """One split: records and the virtual second each arrives at, ascending."""
+class Split:
+    """Records, of which one arrives every `every_s` virtual seconds."""
 
     records: tuple[Any, ...]
-    arrivals: tuple[float, ...]
+    every_s: float = 0.0
     open_until: float = 0.0
     """The virtual second before which nobody knows that there are no more."""
     followed: Followed | None = None
     """With which other splits it ends; None: on its own."""
 
 
-class Arrivals(Source):
-    """Reads at most `portion` records at a time, as far as they have arrived by `now`."""
+Splits = dict[str, Split]
 
-    def __init__(
-        self,
-        splits: dict[str, Arriving],
-        portion: int,
-        pause: float,
-        now: Callable[[], float],
-        *,
-        blocking: bool,
-    ) -> None:
-        self.splits = splits
-        self.blocking = blocking
-        self.portion = portion
-        self.pause = pause
-        self.now = now
+
+def records_of(splits: Splits) -> list[Any]:
+    return [record for split in splits.values() for record in split.records]
+
+
+def drawn_split(
+    rng: Random, length: int, make: Callable[[int], Any], at_once: Sequence[bool] = (True, False)
+) -> Split:
+    """Records that are there from the start, or arrive over the time of a stream."""
+    every_s = 0.0 if rng.choice(at_once) else STREAM_S / length
+    return Split(tuple(map(make, range(length))), every_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals(Source):
+    """Reads at most `chunk` records at a time, as far as they have arrived."""
+
+    splits: Splits
+    chunk: int
+    pause: float
+    blocking: bool = False
 
     def discover(self) -> Iterable[str]:
         return list(self.splits)
@@ -75,17 +86,17 @@ class _Reader(SplitReader):
     def __init__(self, source: Arrivals, name: str, position: int) -> None:
         self.position = position
         self.delay_s = source.pause
-        self._source = source
+        self._chunk = source.chunk
         self._name = name
         self._split = source.splits[name]
 
     def read(self) -> list[Any] | None:
-        split, at = self._split, self.position
+        split, at, now = self._split, self.position, asyncio.get_running_loop().time()
         if at >= len(split.records):
-            over = split.followed is None or split.followed.read(self._name)
-            return None if over and self._source.now() >= split.open_until else []
-        now, end = self._source.now(), min(at + self._source.portion, len(split.records))
-        while end > at and split.arrivals[end - 1] > now:
+            ends = split.followed is None or split.followed.read(self._name)
+            return None if ends and now >= split.open_until else []
+        end = min(at + self._chunk, len(split.records))
+        while end > at and (end - 1) * split.every_s > now:
             end -= 1
         self.position = end
         return list(split.records[at:end])

@@ -1,210 +1,49 @@
 """The operators simulated jobs are made of, each twice: for tidelog, and as plain Python.
 
-Invariant: `evaluate` needs nothing of tidelog but the record, so it can be right when tidelog
-is wrong.
+Invariants: `evaluate` needs nothing of tidelog but the record, so it can be right when tidelog is
+wrong. What a processor emits in all does not depend on how the records of different sources
+interleave, on buffers, or on when an incarnation ends.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
-from tests.simulator.jobs.processors import Buckets, Numbering, bucket_of
 from tests.simulator.jobs.source import Record
 from tidelog.runtime.graph import Stream
+from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
+
+BUCKET_MS: Final = 700
+
+key_of = attrgetter("key")
+value_of = attrgetter("value")
+time_of = attrgetter("time")
+first_field: Callable[[Any], Any] = itemgetter(0)
 
 
-class Stage(Protocol):
+@dataclass(frozen=True, slots=True)
+class Stage:
     """One step from records to records, or to results."""
 
-    def apply(self, stream: Stream) -> Stream:
-        """Add it to a job."""
-        ...
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        """What the stage makes of all records, in any order."""
-        ...
-
-
-class Raise:
-    """A map."""
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.map(_raised)
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        return list(map(_raised, records))
+    name: str
+    apply: Callable[[Stream], Stream]
+    """Adds it to a job."""
+    evaluate: Callable[[list[Any]], list[Any]]
+    """What the stage makes of all records, in any order."""
+    copies: bool = False
+    """Every subtask makes all of it."""
 
 
-class Thin:
-    """A filter."""
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.filter(_kept)
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        return list(filter(_kept, records))
+def through(stream: Stream, stages: Iterable[Stage]) -> Stream:
+    for stage in stages:
+        stream = stage.apply(stream)
+    return stream
 
 
-class Double:
-    """A flat map."""
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.flat_map(_doubled)
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        return [out for record in records for out in _doubled(record)]
-
-
-class Spread:
-    """Buffers go to subtasks in turn."""
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.rebalance().map(_same)
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        return records
-
-
-class Everywhere:
-    """Every subtask gets every record."""
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.broadcast().map(_same)
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        return records * parallelism
-
-
-@dataclass(frozen=True, slots=True)
-class EventTime:
-    """Event times and watermarks."""
-
-    max_delay_ms: int
-    idle_after_ms: int | None = None
-    max_ahead_ms: int = 60_000
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.event_time(
-            _time,
-            max_delay_ms=self.max_delay_ms,
-            idle_after_ms=self.idle_after_ms,
-            max_ahead_ms=self.max_ahead_ms,
-        )
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        return records
-
-
-class Totals:
-    """The sum of values per key, at the end."""
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.key_by(_key).aggregate(_value, plus)
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        totals: dict[str, int] = defaultdict(int)
-        for record in records:
-            totals[record.key] += record.value
-        return list(totals.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Every record numbered within its key."""
-
-    padding: int
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.key_by(_key).transform_with_state(lambda: Numbering(self.padding))
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        counts: dict[str, int] = defaultdict(int)
-        for record in records:
-            counts[record.key] += 1
-        return [(key, n) for key, count in counts.items() for n in range(1, count + 1)]
-
-
-class InBuckets:
-    """A processor with event-time timers."""
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.key_by(_key).transform_with_state(Buckets, time_mode="event")
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        found: dict[tuple[str, int], list[Record]] = defaultdict(list)
-        for record in records:
-            found[record.key, bucket_of(record)].append(record)
-        return [
-            (key, bucket, sum(r.value for r in rows), len(rows), _numbers(rows))
-            for (key, bucket), rows in found.items()
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """Aggregated event-time windows."""
-
-    size_ms: int
-    slide_ms: int
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.key_by(_key).window(
-            self.size_ms, self.slide_ms, value_of=_value, combine=plus
-        )
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        windows = _windows(records, self.size_ms, self.slide_ms)
-        return [(key, start, sum(r.value for r in rows)) for (key, start), rows in windows.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordWindows:
-    """Event-time windows that keep their records."""
-
-    size_ms: int
-    slide_ms: int
-
-    def apply(self, stream: Stream) -> Stream:
-        numbered = stream.map(tuple)
-        return numbered.key_by(_key_of_tuple).window_records(
-            self.size_ms, self.slide_ms, function=_contents
-        )
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        windows = _windows(records, self.size_ms, self.slide_ms)
-        return [(key, start, _numbers(rows)) for (key, start), rows in windows.items()]
-
-
-class Recount:
-    """Behind another keyed operator: how many results fall into each of a few classes."""
-
-    def apply(self, stream: Stream) -> Stream:
-        return stream.key_by(_class_of).aggregate(one, plus, name="recount")
-
-    def evaluate(self, records: list[Any], parallelism: int) -> list[Any]:
-        counts: dict[int, int] = defaultdict(int)
-        for result in records:
-            counts[_class_of(result)] += 1
-        return list(counts.items())
-
-
-def _windows(
-    records: Iterable[Record], size: int, slide: int
-) -> dict[tuple[str, int], list[Record]]:
-    found: dict[tuple[str, int], list[Record]] = defaultdict(list)
-    for record in records:
-        for start in range(record.time - record.time % slide, record.time - size, -slide):
-            found[record.key, start].append(record)
-    return found
-
-
-def _numbers(records: Iterable[Record]) -> tuple[int, ...]:
-    return tuple(sorted(record.number for record in records))
-
-
-def _contents(key: Any, start: int, rows: list[Any]) -> Any:
-    return key, start, tuple(sorted(row[1] for row in rows))
+def same(records: Any) -> Any:
+    return records
 
 
 def _raised(record: Record) -> Record:
@@ -219,24 +58,132 @@ def _doubled(record: Record) -> list[Record]:
     return [record, record._replace(number=-1 - record.number)]
 
 
-def _same(record: Record) -> Record:
-    return record
+RAISE = Stage("map", lambda stream: stream.map(_raised), lambda records: [*map(_raised, records)])
+THIN = Stage(
+    "filter", lambda stream: stream.filter(_kept), lambda records: [*filter(_kept, records)]
+)
+DOUBLE = Stage(
+    "flat map",
+    lambda stream: stream.flat_map(_doubled),
+    lambda records: [copy for record in records for copy in _doubled(record)],
+)
+SPREAD = Stage("rebalance", lambda stream: stream.rebalance().map(same), same)
 
 
-def _time(record: Record) -> int:
-    return record.time
+EVERYWHERE = Stage("broadcast", lambda stream: stream.broadcast().map(same), same, copies=True)
 
 
-def _key(record: Record) -> str:
-    return record.key
+def event_time(
+    max_delay_ms: int, *, of: Callable[[Any], int] = time_of, **options: int | None
+) -> Stage:
+    """Event times and watermarks."""
+
+    def apply(stream: Stream) -> Stream:
+        return stream.event_time(of, max_delay_ms=max_delay_ms, **options)  # type: ignore[arg-type]
+
+    return Stage("event time", apply, same)
 
 
-def _key_of_tuple(record: tuple[str, int, int, int]) -> str:
-    return record[0]
+Group = tuple[Any, ...]
 
 
-def _value(record: Record) -> int:
-    return record.value
+def grouping(
+    name: str,
+    apply: Callable[[Stream], Stream],
+    groups: Callable[[Any], Iterable[Group]],
+    results: Callable[[Group, list[Any]], Iterable[Any]],
+) -> Stage:
+    """A keyed stage: what it makes of the records of each group; a record may be in several."""
+
+    def evaluate(records: list[Any]) -> list[Any]:
+        found: dict[Group, list[Any]] = defaultdict(list)
+        for record in records:
+            for group in groups(record):
+                found[group].append(record)
+        return [result for group, rows in found.items() for result in results(group, rows)]
+
+    return Stage(name, apply, evaluate)
+
+
+TOTALS = grouping(
+    "totals",
+    lambda stream: stream.key_by(key_of).aggregate(value_of, plus),
+    lambda record: [(record.key,)],
+    lambda group, rows: [(*group, total(rows))],
+)
+"""The sum of values per key, at the end."""
+
+
+def numbering(padding: int = 0) -> Stage:
+    """Every record numbered within its key."""
+    return grouping(
+        "numbering",
+        lambda stream: stream.key_by(key_of).transform_with_state(lambda: Numbering(padding)),
+        lambda record: [(record.key,)],
+        lambda group, rows: [(*group, number) for number in range(1, len(rows) + 1)],
+    )
+
+
+BUCKETS = grouping(
+    "buckets",
+    lambda stream: stream.key_by(key_of).transform_with_state(Buckets, time_mode="event"),
+    lambda record: [(record.key, bucket_of(record))],
+    lambda group, rows: [(*group, total(rows), len(rows), numbers(rows))],
+)
+"""A processor with event-time timers."""
+
+
+def windows(size_ms: int, slide_ms: int) -> Stage:
+    """Aggregated event-time windows."""
+
+    def apply(stream: Stream) -> Stream:
+        return stream.key_by(key_of).window(size_ms, slide_ms, value_of=value_of, combine=plus)
+
+    return grouping(
+        "windows", apply, within(size_ms, slide_ms), lambda group, rows: [(*group, total(rows))]
+    )
+
+
+def record_windows(size_ms: int, slide_ms: int) -> Stage:
+    """Event-time windows that keep their records."""
+
+    def apply(stream: Stream) -> Stream:
+        rows = stream.map(tuple).key_by(first_field)
+        return rows.window_records(size_ms, slide_ms, function=contents)
+
+    def contents(key: Any, start: int, rows: list[Any]) -> Any:
+        return key, start, tuple(sorted(row[1] for row in rows))
+
+    return grouping(
+        "record windows",
+        apply,
+        within(size_ms, slide_ms),
+        lambda group, rows: [(*group, numbers(rows))],
+    )
+
+
+def within(size_ms: int, slide_ms: int) -> Callable[[Any], Iterable[Group]]:
+    """Key and start of each window that a record is in."""
+
+    def groups(record: Any) -> Iterator[Group]:
+        time = record.time
+        for start in range(time - time % slide_ms, time - size_ms, -slide_ms):
+            yield record.key, start
+
+    return groups
+
+
+def _class_of(result: tuple[Any, ...]) -> int:
+    return sum(part for part in result if isinstance(part, int)) % 5
+
+
+RECOUNT = grouping(
+    "recount",
+    lambda stream: stream.key_by(_class_of).aggregate(one, plus, name="recount"),
+    lambda result: [(_class_of(result),)],
+    lambda group, rows: [(*group, len(rows))],
+)
+"""After another keyed operator: how many results fall into each of a few classes."""
 
 
 def one(_: Any) -> int:
@@ -247,5 +194,64 @@ def plus(left: int, right: int) -> int:
     return left + right
 
 
-def _class_of(result: tuple[Any, ...]) -> int:
-    return sum(part for part in result if isinstance(part, int)) % 5
+def total(records: Iterable[Any]) -> int:
+    return sum(map(value_of, records))
+
+
+def numbers(records: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(sorted(record.number for record in records))
+
+
+def bucket_of(record: Any) -> int:
+    """The end of the bucket of a record's time."""
+    end: int = (record.time // BUCKET_MS + 1) * BUCKET_MS
+    return end
+
+
+class Numbering(StatefulProcessor):
+    """Numbers the records of a key: emits (key, 1), (key, 2), ..."""
+
+    def __init__(self, padding: int) -> None:
+        self._padding = "x" * padding
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._count = handle.getValueState("count", "count long, padding string")
+        self._total = handle.getReducingState(
+            "total", "total long", lambda left, right: (left[0] + right[0],)
+        )
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        stored = self._count.get()
+        count = stored[0] if stored is not None else 0
+        for row in rows:
+            count += 1
+            self._total.add((row.value,))
+            yield key[0], count
+        self._count.update((count, self._padding))
+
+
+class Buckets(StatefulProcessor):
+    """Collects records by event time; when a bucket ends, emits what was in it."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._sums = handle.getMapState("sums", "bucket long", "total long, count long")
+        self._seen = handle.getListState("seen", "bucket long, number long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        for row in rows:
+            bucket = bucket_of(row)
+            total, count = self._sums.getValue((bucket,)) or (0, 0)
+            self._sums.updateValue((bucket,), (total + row.value, count + 1))
+            self._seen.appendValue((bucket, row.number))
+            self._handle.registerTimer(bucket)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        bucket = expiredTimerInfo.getExpiryTimeInMs()
+        total, count = self._sums.getValue((bucket,)) or (0, 0)
+        self._sums.removeKey((bucket,))
+        seen = list(self._seen.get())
+        self._seen.put([entry for entry in seen if entry[0] != bucket])
+        numbers = tuple(sorted(number for at, number in seen if at == bucket))
+        yield key[0], bucket, total, count, numbers

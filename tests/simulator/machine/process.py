@@ -91,6 +91,11 @@ class ProcessClock(SystemClock):
         return (now if now > busy else busy) - self._booted
 
 
+def now_ms() -> int:
+    """Virtual time in milliseconds since 1970, for a function of a job."""
+    return EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
+
+
 def work(seconds: float) -> None:
     """What a function of a job calls that takes its time: meanwhile its process does nothing else.
 

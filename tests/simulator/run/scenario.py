@@ -9,16 +9,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from tests.simulator.jobs.event_time import latecomers, server_logs
 from tests.simulator.jobs.evolution import evolving
-from tests.simulator.jobs.expiry import visits
+from tests.simulator.jobs.fixed import shop, visits, with_rules
 from tests.simulator.jobs.job_plan import JobPlan
-from tests.simulator.jobs.latecomers import latecomers
-from tests.simulator.jobs.lifecycle import lifecycle
-from tests.simulator.jobs.plan import make_plan
-from tests.simulator.jobs.relay import relay
-from tests.simulator.jobs.rules import with_rules
-from tests.simulator.jobs.servers import server_logs
-from tests.simulator.jobs.shop import shop
+from tests.simulator.jobs.plan import lifecycle, make_plan, relay
 
 
 @dataclass(frozen=True, slots=True)

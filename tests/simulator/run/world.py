@@ -236,7 +236,7 @@ class World:
 
         version = self._version()
         config = replace(self._shape(), allow_dropped_state=version.dropped)
-        job, origin = version.job(self._loop.time, sink), self._origin(process)
+        job, origin = version.job(sink), self._origin(process)
         runner = JobRunner(job, store, config, effects, restore_from=origin)
         incarnation = Incarnation(process, runner, version)
         self._note(f"{process.name} starts")

@@ -1,0 +1,231 @@
+"""Drawn jobs over event time: logs of many servers, and windows with records that come too late.
+
+Invariants: in a server's log a record is at most `_LOG_DISORDER_MS` older than the greatest time
+before it, so none is late, whichever subtask reads which split. A late record adds nothing, and
+comes after a record of its key and window that is on time and after a mark that ends the window; so
+it can only be seen when a window fires twice. When it comes to a window before its watermark, as
+in flight over a restart, it is not late.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+from tests.simulator.jobs.plan import Branch, Plan, SourcePlan
+from tests.simulator.jobs.source import Arrivals, Followed, Record, Split, Splits
+from tests.simulator.jobs.stages import (
+    BUCKETS,
+    RECOUNT,
+    SPREAD,
+    Stage,
+    event_time,
+    first_field,
+    key_of,
+    record_windows,
+    windows,
+)
+from tests.simulator.machine.process import work
+from tidelog.runtime.graph import OutputTag, Stream
+from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
+from tidelog.state.schema.row import Row
+
+_LOG_DISORDER_MS: Final = 300
+_FIELDS: Final = ("key", "number", "value", "time")
+_AWAY_MS: Final = 5000
+_WRITTEN_MS: Final = 100_000
+"""How long after a visit its line was written."""
+_PAUSES_S: Final = 4.0
+_QUIET_S: Final = 8.0
+
+_SIZE_MS: Final = 700
+_DISORDER_MS: Final = _SIZE_MS // 2
+_LATE: Final = 0
+"""The value of a late record."""
+_FIRING_S: Final = 0.06
+"""How long a window that fires keeps its process busy: longer than a turn, so barriers pass."""
+_ROUNDS: Final = 6
+_KEYS: Final = 12
+
+
+def server_logs(rng: Random) -> Plan:
+    """Logs that lag, run ahead, are quiet or followed; `Row`s, as JSON lines become."""
+    # Longer than a read takes in its thread: what is being read is not quiet.
+    idle = rng.choice((None, 1500, 2500))
+    ahead = rng.choice((200, 2000, 60_000))
+    times = event_time(_LOG_DISORDER_MS, idle_after_ms=idle, max_ahead_ms=ahead)
+    sources = [_logs(rng, number, times, idle) for number in range(rng.choice((1, 1, 2)))]
+    branches = [_log_branch(rng, number) for number in range(rng.choice((1, 2)))]
+    parallelism = rng.choice((1, 2, 3, 4))
+    if rng.random() < 0.3:
+        sources = list(map(_followed, sources))
+    if rng.random() < 0.3:
+        # What an operator in between holds back does not make a split idle.
+        again = event_time(_LOG_DISORDER_MS, max_ahead_ms=ahead)
+        written = event_time(_LOG_DISORDER_MS, of=lambda record: int(record.time + _WRITTEN_MS))
+        sources = [replace(source, stages=(written,)) for source in sources]
+        first: tuple[Stage, ...] = rng.choice(((again,), (SPREAD, again)))
+        branches = [replace(branch, stages=(*first, *branch.stages)) for branch in branches]
+    return Plan(tuple(sources), tuple(branches), parallelism)
+
+
+def _followed(source: SourcePlan) -> SourcePlan:
+    """The source with logs that are followed, so that their end is never known."""
+    logs = source.arrivals.splits
+    together = Followed(logs)
+    splits = {name: replace(log, followed=together) for name, log in logs.items()}
+    return replace(source, arrivals=replace(source.arrivals, splits=splits))
+
+
+def _logs(rng: Random, number: int, times: Stage, idle: int | None) -> SourcePlan:
+    # What is idle holds nobody back, so records that come after it may be late: where that counts,
+    # all records are there from the start, and quiet splits have none.
+    at_once = idle is not None or rng.random() < 0.4
+    splits: Splits = {}
+    for at in range(rng.choice((1, 2, 3, 5))):
+        splits[f"server-{at}"] = _log(rng, 1_000_000 * number + 10_000 * at, at_once=at_once)
+    if rng.random() < 0.3:
+        splits["quiet"] = Split((), open_until=rng.random() * _QUIET_S)
+    chunk, pause = rng.choice((3, 10, 50)), rng.choice((0.03, 0.1))
+    arrivals = Arrivals(splits, chunk, pause, blocking=rng.random() < 0.5)
+    return SourcePlan(f"logs-{number}", arrivals, (times,))
+
+
+def _log(rng: Random, first: int, *, at_once: bool) -> Split:
+    length = rng.choice((0, 5, 40, 60))
+    begins, pace = rng.randrange(-_AWAY_MS, _AWAY_MS), rng.choice((5, 40, 80))
+
+    def line(n: int) -> Row:
+        page, value = f"page-{rng.randrange(6)}", rng.randrange(100)
+        time = begins + n * pace + rng.randrange(_LOG_DISORDER_MS)
+        return Row.of(_FIELDS, (page, first + n, value, time))
+
+    lines = tuple(map(line, range(length)))
+    every_s = rng.random() * _PAUSES_S / max(1, length)
+    return Split(lines, 0.0 if at_once else every_s)
+
+
+def _log_branch(rng: Random, number: int) -> Branch:
+    size = rng.choice((400, 1500))
+    slide = rng.choice((size, size // 2))
+    stages = [rng.choice((BUCKETS, windows(size, slide), record_windows(size, slide)))]
+    if rng.random() < 0.3:
+        stages.append(RECOUNT)
+    return Branch(tuple(stages), f"sink-{number}")
+
+
+def latecomers(rng: Random) -> Plan:
+    """One split with late records: each window fires once, in any shape of the job.
+
+    Most windows take their time to fire, so that checkpoints are taken amid a firing, with the
+    late records in flight before it.
+    """
+    chunk = rng.choice((2, 5, 10))
+    records = tuple(_rounds(rng, chunk))
+    split = Split(records, rng.choice((0.0, 4.0 / len(records))))
+    stages = (event_time(_DISORDER_MS),)
+    source = SourcePlan("records", Arrivals({"only": split}, chunk, 0.03), stages, parallelism=1)
+    kind = rng.choice(
+        (_fast_windows, _slow_windows, _slow_windows, _slow_timers, _slow_timers, _accounts)
+    )
+    parallelism = rng.choice((2, 3, 4))
+    # Half a size: what is late for a window is late for all that hold it.
+    slides = kind in (_fast_windows, _slow_windows) and rng.random() < 0.5
+    branch = Branch((kind(_SIZE_MS // 2 if slides else _SIZE_MS),), "sums")
+    return Plan((source,), (branch,), parallelism)
+
+
+def _rounds(rng: Random, chunk: int) -> list[Record]:
+    """Records of a window, a mark that ends it, and late ones for it, round after round."""
+    records: list[Record] = []
+
+    def add(key: str, time: int, value: int) -> None:
+        records.append(Record(key, len(records), value, time))
+
+    for start in range(-2 * _SIZE_MS, (_ROUNDS - 2) * _SIZE_MS, _SIZE_MS):
+        begun = len(records)
+        for _ in range(rng.choice((5, 20))):
+            time = start + 2 + rng.randrange(_DISORDER_MS - 4)
+            add(f"k{rng.randrange(_KEYS)}", time, 1 + rng.randrange(9))
+        # Whichever read the first mark is in, the last one is in another.
+        for _ in range(chunk + 1):
+            add("mark", start + _SIZE_MS + _DISORDER_MS + 1, 1)
+        for key in sorted({record.key for record in records[begun:]} - {"mark"}):
+            add(key, start + rng.randrange(_DISORDER_MS), _LATE)
+    return records
+
+
+def _fast_windows(slide_ms: int) -> Stage:
+    """Sums of what is on time."""
+    return _on_time(slide_ms, windows(_SIZE_MS, slide_ms).apply)
+
+
+def _slow_windows(slide_ms: int) -> Stage:
+    """Windows of records, whose function takes its time."""
+
+    def summed(key: str, start: int, rows: list[Any]) -> tuple[str, int, int]:
+        work(_FIRING_S)
+        return key, start, sum(row[2] for row in rows)
+
+    def apply(stream: Stream) -> Stream:
+        rows = stream.map(tuple).key_by(first_field)
+        return rows.window_records(_SIZE_MS, slide_ms, function=summed)
+
+    return _on_time(slide_ms, apply)
+
+
+def _slow_timers(slide_ms: int) -> Stage:
+    """Windows by hand: a map of sums, and a timer at the end of each window."""
+
+    def apply(stream: Stream) -> Stream:
+        return stream.key_by(key_of).transform_with_state(_Sums, time_mode="event")
+
+    return _on_time(slide_ms, apply)
+
+
+def _on_time(slide_ms: int, apply: Callable[[Stream], Stream]) -> Stage:
+    """Sums by window of the records that are on time, made in some way."""
+    sums = windows(_SIZE_MS, slide_ms).evaluate
+    return Stage("windows", apply, lambda records: sums([r for r in records if r.value != _LATE]))
+
+
+def _accounts(slide_ms: int) -> Stage:
+    """Every record once: in its window, or late."""
+
+    def numbers(key: str, start: int, rows: list[Any]) -> list[int]:
+        work(_FIRING_S)
+        return list(map(number, rows))
+
+    def number(row: tuple[str, int, int, int]) -> int:
+        return row[1]
+
+    def apply(stream: Stream) -> Stream:
+        late = OutputTag("late")
+        rows = stream.map(tuple).key_by(first_field)
+        fired = rows.window_records(_SIZE_MS, slide_ms, function=numbers, late=late)
+        return fired.flat_map(list).union(fired.side_output(late).map(number))
+
+    return Stage("accounts", apply, lambda records: [record.number for record in records])
+
+
+class _Sums(StatefulProcessor):
+    """Sums by key and window."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._sums = handle.getMapState("sums", "start bigint", "sum bigint")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        for row in rows:
+            start = row.time - row.time % _SIZE_MS
+            (before,) = self._sums.getValue((start,)) or (0,)
+            self._sums.updateValue((start,), (before + row.value,))
+            self._handle.registerTimer(start + _SIZE_MS - 1)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        start = expiredTimerInfo.getExpiryTimeInMs() - _SIZE_MS + 1
+        (total,) = self._sums.getValue((start,)) or (0,)
+        self._sums.removeKey((start,))
+        work(_FIRING_S)
+        yield key[0], start, total

@@ -1,0 +1,262 @@
+"""Jobs as users write them: broadcast rules, a shop, and visits that expire.
+
+Invariants: what is emitted in all does not depend on the order in which inputs meet, or on when
+records are read. Each record is checked where it is handled, against a number that it carries or
+against state that does not expire.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import replace
+from math import inf
+from random import Random
+from typing import Any, Final
+
+from tests.simulator.jobs.job_plan import FixedPlan, Sinks
+from tests.simulator.jobs.source import Arrivals, Record, Split, Splits, drawn_split, records_of
+from tests.simulator.jobs.stages import first_field, one, plus
+from tests.simulator.machine.process import now_ms
+from tidelog.runtime.graph import Job
+from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
+from tidelog.state.schema.row import Row
+
+_PAUSE_S: Final = 0.05
+_NEVER_MS: Final = 30 * 86_400_000
+"""A time to live that nothing outlives here: with it state is stored in another way."""
+
+
+def with_rules(rng: Random) -> FixedPlan:
+    """Records against numbered rules, which all subtasks get in their order."""
+    records = {f"split-{n}": _stream(rng, 10_000 * n, 40) for n in range(rng.choice((1, 2, 4)))}
+    rules = _stream(rng, 0, rng.choice((5, 60, 150)))
+    chunk, parallelism = rng.choice((1, 3, 10)), rng.choice((1, 2, 3, 4))
+    counted = rng.random() < 0.4
+
+    def build(sink: Sinks) -> Job:
+        job = Job("rules", record_types=(Record,))
+        broadcast = job.source(
+            Arrivals({"all": rules}, chunk, _PAUSE_S), name="rules", parallelism=1
+        )
+        read = job.source(Arrivals(records, chunk, _PAUSE_S, blocking=True), name="records")
+        checked = read.with_broadcast(broadcast, on_rule=_learn, on_record=_check)
+        if counted:
+            checked = checked.key_by(_class_of).aggregate(one, plus)
+        checked.sink(sink("checked"), name="checked")
+        return job
+
+    passed = [(record.number, True) for record in records_of(records)]
+    written = Counter(Counter(map(_class_of, passed)).items()) if counted else Counter(passed)
+    about = f"{len(rules.records)} rules, {len(records)} splits of records, counted: {counted}"
+    return FixedPlan(about, parallelism, build, {"checked": written})
+
+
+def _stream(rng: Random, first: int, length: int) -> Split:
+    return drawn_split(rng, length, lambda n: Record("any", first + n, 0, 0))
+
+
+def _learn(rule: Record, known: MutableMapping[Any, Any]) -> None:
+    in_order = known.get("next", 0) == rule.number
+    known["in order"] = known.get("in order", True) and in_order
+    known["next"] = rule.number + 1
+
+
+def _check(record: Record, known: Mapping[Any, Any]) -> Iterable[tuple[int, bool]]:
+    return [(record.number, known.get("in order", True))]
+
+
+def _class_of(checked: tuple[int, bool]) -> tuple[int, bool]:
+    return checked[0] % 7, checked[1]
+
+
+def shop(rng: Random) -> FixedPlan:
+    """A union of rows, tuples and dicts, numbered by customer over every kind of state."""
+    inputs = {
+        "clicks": _purchases(rng, lambda who, n: Row(customer=who, page=f"page-{n}")),
+        "payments": _purchases(rng, lambda who, n: (who, n)),
+        "refunds": _purchases(rng, lambda who, n: {"who": who, "cents": n, "reason": None}),
+    }
+    chunk, parallelism = rng.choice((2, 10)), rng.choice((1, 2, 3))
+    ttl_ms = rng.choice((None, _NEVER_MS))
+
+    def build(sink: Sinks) -> Job:
+        job = Job("shop", record_types=(Row,))
+        first, *others = [
+            job.source(Arrivals(splits, chunk, _PAUSE_S), name=name)
+            for name, splits in inputs.items()
+        ]
+        numbered = (
+            first.union(*others).key_by(_customer).transform_with_state(lambda: Numbered(ttl_ms))
+        )
+        numbered.sink(sink("numbered"), name="numbered")
+        numbered.filter(_is_payment).sink(sink("paid"), name="paid", parallelism=1)
+        return job
+
+    records = (record for splits in inputs.values() for record in records_of(splits))
+    counts = Counter((_customer(record), _kind(record)) for record in records)
+    written = [(*kind, n) for kind, count in counts.items() for n in range(1, count + 1)]
+    expected = {"numbered": Counter(written), "paid": Counter(filter(_is_payment, written))}
+    splits = ", ".join(f"{len(splits)} of {name}" for name, splits in inputs.items())
+    return FixedPlan(f"splits: {splits}; ttl {ttl_ms} ms", parallelism, build, expected)
+
+
+def _purchases(rng: Random, make: Callable[[str, int], Any]) -> Splits:
+    def record(number: int) -> Any:
+        return make(f"c{rng.randrange(8)}", number)
+
+    return {
+        f"split-{n}": drawn_split(rng, rng.choice((3, 30)), record)
+        for n in range(rng.choice((0, 1, 2)))
+    }
+
+
+def _customer(record: Any) -> str:
+    customer: str = record["who"] if isinstance(record, dict) else record[0]
+    return customer
+
+
+def _kind(record: Any) -> str:
+    if isinstance(record, dict):
+        return "refund"
+    return "click" if isinstance(record, Row) else "payment"
+
+
+def _is_payment(numbered: tuple[str, str, int]) -> bool:
+    return numbered[1] == "payment"
+
+
+class Numbered(StatefulProcessor):
+    """Emits (customer, kind, 1), (customer, kind, 2), ...; every count is kept three times."""
+
+    def __init__(self, ttl_ms: int | None) -> None:
+        self._ttl_ms = ttl_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        ttl = self._ttl_ms
+        self._counts = handle.getMapState("counts", "kind string", "count long", ttl)
+        self._all = handle.getValueState("all", "count long", ttl)
+        self._kinds = handle.getListState("kinds", "kind string", ttl)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        for row in rows:
+            kind = _kind(row)
+            stored = self._counts.getValue((kind,))
+            count = 1 + (stored[0] if stored is not None else 0)
+            self._counts.updateValue((kind,), (count,))
+            of_all = self._all.get()
+            total = 1 + (of_all[0] if of_all is not None else 0)
+            self._all.update((total,))
+            self._kinds.appendValue((kind,))
+            listed = [one for (one,) in self._kinds.get()]
+            agreed = len(listed) == total and listed.count(kind) == count
+            yield key[0], kind, count if agreed else -count
+
+
+def visits(rng: Random) -> FixedPlan:
+    """Endless splits over state with a time to live, and over timers of processing time."""
+    splits = {f"split-{n}": _visits(rng, 10_000 * n) for n in range(rng.choice((1, 2, 3)))}
+    arrivals = Arrivals(splits, rng.choice((2, 10)), rng.choice((0.1, 0.3)))
+    parallelism = rng.choice((1, 2, 3))
+    ttl_ms, gap_ms = rng.choice((100, 700, 3000)), rng.choice((150, 600, 2000))
+
+    def build(sink: Sinks) -> Job:
+        job = Job("visits", record_types=(Row,))
+        by_visitor = job.source(arrivals).key_by(first_field)
+        by_visitor.transform_with_state(
+            lambda: Remembering(ttl_ms), time_mode="processing", name="remembering"
+        ).sink(sink("remembered"), name="remembered")
+        by_visitor.transform_with_state(
+            lambda: Sessions(gap_ms), time_mode="processing", name="sessions"
+        ).sink(sink("sessions"), name="sessions-out")
+        return job
+
+    once = Counter((row.visitor, row.number, True) for row in records_of(splits))
+    about = f"{len(splits)} endless splits; ttl {ttl_ms} ms, sessions end after {gap_ms} ms"
+    return FixedPlan(about, parallelism, build, {"remembered": once, "sessions": once})
+
+
+def _visits(rng: Random, first: int) -> Split:
+    def visit(n: int) -> Row:
+        visitor, page = f"v{rng.randrange(6)}", f"page-{rng.randrange(4)}"
+        return Row(visitor=visitor, page=page, number=first + n)
+
+    split = drawn_split(rng, rng.choice((5, 20, 40)), visit, at_once=(True, False, False))
+    return replace(split, open_until=inf)
+
+
+class Remembering(StatefulProcessor):
+    """Says of each row whether every state holds just what was written within the time to live."""
+
+    def __init__(self, ttl_ms: int) -> None:
+        self._ttl_ms = ttl_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        ttl = self._ttl_ms
+        self._last = handle.getValueState("last", "number long", ttl)
+        self._recent = handle.getListState("recent", "number long", ttl)
+        self._pages = handle.getMapState("pages", "page string", "number long", ttl)
+        self._run = handle.getReducingState("run", "length long", _sum, ttl)
+        self._all = handle.getListState("all", "number long, page string, written long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        for row in rows:
+            # The time of the timer values may be past when a row comes to its turn.
+            now = now_ms()
+            yield key[0], row.number, self._found() == self._wanted(now)
+            self._last.update((row.number,))
+            self._recent.appendValue((row.number,))
+            self._pages.updateValue((row.page,), (row.number,))
+            self._run.add((1,))
+            self._all.appendValue((row.number, row.page, now))
+
+    def _found(self) -> tuple[Any, ...]:
+        recent = [number for (number,) in self._recent.get()]
+        pages = {page: number for (page,), (number,) in self._pages.iterator()}
+        return self._last.get(), recent, pages, self._run.get()
+
+    def _wanted(self, now: int) -> tuple[Any, ...]:
+        last, recent, pages, run = None, [], {}, 0
+        written_before = -self._ttl_ms
+        for number, page, written in self._all.get():
+            run = 1 + (run if written < written_before + self._ttl_ms else 0)
+            written_before = written
+            if now < written + self._ttl_ms:
+                last = (number,)
+                recent.append(number)
+                pages[page] = number
+        return last, recent, pages, (run,) if last else None
+
+
+def _sum(left: tuple[int], right: tuple[int]) -> tuple[int]:
+    return (left[0] + right[0],)
+
+
+class Sessions(StatefulProcessor):
+    """Emits the rows of a visitor who did nothing for a while: their timer is put off each time."""
+
+    def __init__(self, gap_ms: int) -> None:
+        self._gap_ms = gap_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._open = handle.getListState("open", "number long")
+        self._ends = handle.getValueState("ends", "at long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        self._open.appendList([(row.number,) for row in rows])
+        before = self._ends.get()
+        if before is not None:
+            self._handle.deleteTimer(before[0])
+        at = timerValues.getCurrentProcessingTimeInMs() + self._gap_ms
+        self._handle.registerTimer(at)
+        self._ends.update((at,))
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        at = expiredTimerInfo.getExpiryTimeInMs()
+        in_time = at <= timerValues.getCurrentProcessingTimeInMs()
+        right = in_time and self._ends.get() == (at,) and list(self._handle.listTimers()) == [at]
+        numbers = [number for (number,) in self._open.get()]
+        self._open.clear()
+        self._ends.clear()
+        for number in numbers:
+            yield key[0], number, right
