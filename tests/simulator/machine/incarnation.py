@@ -1,18 +1,21 @@
 """One incarnation of the simulated job in one process, from its start to its end or its death.
 
-Invariant: a crash ends everything a process does at one moment; what it had sent may arrive.
+Invariants: a crash ends everything a process does at one moment; what it had sent may arrive. A
+request for a savepoint or a stop that fails changes nothing; the job goes on.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 from tests.simulator.jobs.job_plan import Version
 from tests.simulator.machine.loop import OWNER, VirtualLoop
 from tests.simulator.machine.process import Process
 from tidelog.checkpoint.manifest import Checkpoint
+from tidelog.effects import SystemClock
 from tidelog.errors import (
     CheckpointFailedError,
     FencedError,
@@ -98,8 +101,43 @@ class Incarnation:
         )
 
 
-def told(error: BaseException) -> str:
+def name_of(error: BaseException) -> str:
     """An error for the trace: without paths of this machine."""
     if isinstance(error, TidelogError):
         return type(error).__name__
     return f"{type(error).__name__}: {error}"
+
+
+_WITHIN_S: Final = 3.0
+_LOOKS_S: Final = 0.5
+_STOP: Final = 0.4
+"""Share of the requests that stop the job."""
+
+
+async def ask_for_savepoints(runner: JobRunner, rng: Random, drains: float) -> None:
+    """Ask now and then, until cancelled; a share of the requests that stop the job drain it."""
+    sleep = SystemClock().sleep
+    while True:
+        await sleep(rng.random() * _WITHIN_S)
+        native = rng.random() < 0.5
+        try:
+            if rng.random() < _STOP:
+                drain = drains > 0 and rng.random() < drains
+                await runner.stop(format="native" if native else "canonical", drain=drain)
+            else:
+                await runner.savepoint(format="native" if native else "canonical")
+        except TidelogError:
+            continue
+
+
+async def drain_when(done: Callable[[], bool], runner: JobRunner) -> None:
+    """Drain a job once it has done what it was to do, however often that takes asking."""
+    while True:
+        await SystemClock().sleep(_LOOKS_S)
+        if not done():
+            continue
+        try:
+            await runner.stop(drain=True)
+        except TidelogError:
+            continue
+        return

@@ -17,12 +17,11 @@ from tests.simulator.checks.checker import Checker
 from tests.simulator.checks.violation import Property
 from tests.simulator.jobs.job_plan import Version
 from tests.simulator.jobs.outputs import ExternalOutput, Output, make_output
-from tests.simulator.machine.incarnation import Incarnation, told
+from tests.simulator.machine.incarnation import Incarnation, ask_for_savepoints, drain_when, name_of
 from tests.simulator.machine.loop import VirtualLoop, waiting
 from tests.simulator.machine.machines import Machines
 from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Truth
 from tests.simulator.machine.process import Process, Suspension, effects_of
-from tests.simulator.machine.requests import ask_for_savepoints, drain_when
 from tests.simulator.run.scenario import Scenario
 from tests.simulator.run.settings import RETRY, make_settings
 from tests.simulator.run.trace import Trace
@@ -300,7 +299,7 @@ class World:
             self._alive.remove(incarnation)
         error = incarnation.error
         if error is not None:
-            self._note(f"{incarnation.process.name} ended with {told(error)}")
+            self._note(f"{incarnation.process.name} ended with {name_of(error)}")
         unexplained = incarnation.unexplained(
             self.checker.newest_generation, self.checker.newest_checkpoints()
         )
