@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulator.checks.violation import Property, Violation
-from tests.simulator.run.campaign import Campaign, run_campaign
+from tests.simulator.run.campaign import Campaign, run_campaign, run_on_workers
 from tests.simulator.run.scenario import SCENARIOS
-from tests.simulator.run.workers import run_on_workers
 from tests.support.depth import more_in_depth
 
 FOUR = Campaign([SCENARIOS["store"], SCENARIOS["calm"]], 30, 4)

@@ -27,6 +27,7 @@ from tidelog.checkpoint.invariants import (
 from tidelog.checkpoint.manifest import (
     Checkpoint,
     Entry,
+    Savepoint,
     decode_descriptor,
     decode_entry,
 )
@@ -250,3 +251,35 @@ class Checker:
                     f"slot {entry.slot}, {task}: {superfluous[0]} is covered by the table up to "
                     f"{state.upto} and by a completed checkpoint up to {checkpointed}",
                 )
+
+
+def census(objects: Mapping[str, bytes], retain: int) -> str | None:
+    """What is too much or missing; None when slots and what they name are all there is."""
+    needed: set[str] = set()
+    checkpoints = 0
+    for name in sorted(objects):
+        if object_names.slot_of(name) is None:
+            continue
+        needed.add(name)
+        entry = decode_entry(objects[name], name)
+        if isinstance(entry, Checkpoint):
+            checkpoints += not isinstance(entry, Savepoint)
+            needed |= _named(entry, objects)
+    left = sorted(objects.keys() - needed)
+    lost = sorted(needed - objects.keys())
+    if not left and not lost and checkpoints <= retain:
+        return None
+    return (
+        f"left over {left[:5]} ({len(left)}), missing {lost[:5]} ({len(lost)}), {checkpoints} "
+        f"checkpoints of {retain} to retain"
+    )
+
+
+def _named(entry: Checkpoint, objects: Mapping[str, bytes]) -> set[str]:
+    """Every object a checkpoint needs."""
+    names = {need.name for need in direct_needs(entry)}
+    for name in sorted(names):
+        if name.startswith(object_names.MATERIALIZATIONS) and name in objects:
+            descriptor = decode_descriptor(objects[name], name)
+            names |= {need.name for need in table_needs(descriptor)}
+    return names

@@ -12,18 +12,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.checks.census import census
-from tests.simulator.checks.checker import Checker
+from tests.simulator.checks.checker import Checker, census
 from tests.simulator.checks.violation import Property
 from tests.simulator.jobs.job_plan import Version
 from tests.simulator.jobs.outputs import ExternalOutput, Output, make_output
 from tests.simulator.machine.incarnation import Incarnation, ask_for_savepoints, drain_when, name_of
 from tests.simulator.machine.loop import VirtualLoop, waiting
-from tests.simulator.machine.machines import Machines
 from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Truth
-from tests.simulator.machine.process import Process, Suspension, effects_of
-from tests.simulator.run.scenario import Scenario
-from tests.simulator.run.settings import RETRY, make_settings
+from tests.simulator.machine.process import Machines, Process, Suspension, effects_of
+from tests.simulator.run.scenario import RETRY, Scenario, make_settings
 from tests.simulator.run.trace import Trace
 from tidelog.effects import SystemClock
 from tidelog.ids import Generation
