@@ -15,9 +15,11 @@ HISTORY = ROOT / "docs" / "decisions"
 
 BETTER = {
     "baton": "state lock",
+    "blame": "user code",
     "heard": "active, received",
     "manners": "behaviour",
     "misfit": "row violation",
+    "owed": "due",
     "stretch": "range",
     "thinned": "downsampled",
     "thrifty": "skip unchanged",
