@@ -102,16 +102,6 @@ def test_damage_is_named_and_the_option_it_names_brings_the_job_back(
     site.finish("--restore-slot", str(older))
 
 
-def test_a_mended_object_brings_the_job_back_too(broken_off: Objects, tmp_path: Path) -> None:
-    name = victim(broken_off, "table file")
-    site = Site(tmp_path)
-    lay_out(site.store, broken_off)
-    (site.store / name).write_bytes(b"something else")
-    refused(site.run("mended"), 1)
-    (site.store / name).write_bytes(broken_off[name])
-    site.finish()
-
-
 def test_a_newer_release_is_named_and_nothing_written(broken_off: Objects, tmp_path: Path) -> None:
     name = victim(broken_off, "manifest")
     site = Site(tmp_path)
@@ -121,12 +111,6 @@ def test_a_newer_release_is_named_and_nothing_written(broken_off: Objects, tmp_p
     message = refused(site.run("mended"), 1)
     assert name in message and "use the tidelog release that wrote it" in message
     assert files(site.store) == before
-
-
-def test_another_parallelism_is_taken(broken_off: Objects, tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    lay_out(site.store, broken_off)
-    site.finish("--parallelism", "3")
 
 
 def test_a_store_that_is_a_file_is_named(tmp_path: Path) -> None:

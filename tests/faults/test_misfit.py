@@ -13,7 +13,6 @@ from tests.faults.counting import (
     checkpoints,
     counting,
     finish,
-    newest_without,
     refuse_poison,
     settings,
     source,
@@ -21,7 +20,7 @@ from tests.faults.counting import (
     usual,
     written_since,
 )
-from tests.support.damage import a_descriptor, checkpoint_in, damaged, of_a_newer_release
+from tests.support.damage import Damage, a_descriptor, checkpoint_in, damaged, of_a_newer_release
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
 from tidelog.errors import (
@@ -70,32 +69,33 @@ def test_a_newer_release_that_only_started_is_not_fenced_either() -> None:
     assert written_since(store, newer) == set()
 
 
-def test_a_newer_releases_materialization_is_refused_at_the_restore() -> None:
-    objects = usual()
-    name, _ = a_descriptor(objects, newest(objects))
-    newer = damaged(objects, name, of_a_newer_release)
-    store = store_of(newer)
-    with pytest.raises(FormatVersionError, match=name):
-        finish(store)
-    assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, newer))
-    finish(store_of(objects))
+def newer_descriptor(objects: Objects) -> tuple[str, Damage]:
+    return a_descriptor(objects, newest(objects))[0], of_a_newer_release
 
 
-def test_a_newer_releases_block_is_refused_at_the_restore() -> None:
-    objects = usual()
+def newer_block(objects: Objects) -> tuple[str, Damage]:
     states = [state for _, state in checkpoint_in(objects, newest(objects)).subtasks()]
     log_range = max((r for state in states for r in state.log), key=lambda r: r.segment)
     version_at = log_range.offset + len(b"TLBK")
 
-    def newer_block(data: bytes) -> bytes:
+    def newer(data: bytes) -> bytes:
         return data[:version_at] + bytes([data[version_at] + 1]) + data[version_at + 1 :]
 
-    newer = damaged(objects, log_range.segment, newer_block)
-    store = store_of(newer)
-    with pytest.raises(FormatVersionError, match=log_range.segment):
+    return log_range.segment, newer
+
+
+@pytest.mark.parametrize("part", [newer_descriptor, newer_block])
+def test_what_a_newer_release_stored_is_refused_at_the_restore(
+    part: Callable[[Objects], tuple[str, Damage]],
+) -> None:
+    objects = usual()
+    name, newer = part(objects)
+    hurt = damaged(objects, name, newer)
+    store = store_of(hurt)
+    with pytest.raises(FormatVersionError, match=name):
         finish(store)
-    assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, newer))
-    finish(store, restore_slot=newest_without(objects, log_range.segment))
+    assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, hurt))
+    finish(store_of(objects))
 
 
 def without_operator() -> Job:

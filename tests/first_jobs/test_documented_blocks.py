@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition
 import tidelog
 from tests.first_jobs.programs import add_rows, rows_of, run
 from tests.support.documentation import BLOCKS, ROOT
-from tidelog import Callback, Job, JobArguments, PushSource, Rate, open_store
+from tidelog import Callback, Files, Job, JobArguments, JsonLines, PushSource, Rate, open_store
 
 RUN_ELSEWHERE = {
     "README 0": "tests/unit/test_readme.py",
@@ -28,7 +28,6 @@ RUN_ELSEWHERE = {
     "kafka 1": "tests/kafka/test_guide.py",
     "kafka 2": "tests/kafka/test_guide.py",
     "sources 0": "tests/first_jobs/test_killed_outbox.py",
-    "sources 2": "tests/first_jobs/test_program_of_the_docs.py",
     "monitoring 0": "tests/unit/runtime/test_status_prometheus.py",
     "monitoring 1": "tests/unit/runtime/test_status_opentelemetry.py",
     "spark-plugin 0": "tests/spark/test_metrics.py",
@@ -215,6 +214,19 @@ def test_topics_are_pushed_from_where_they_were_left(here: Path) -> None:
     assert pushed(4) == ["a", "b", "c", "d"]
     stored["orders"] += ["e", "f"]
     assert pushed(2) == ["e", "f"]
+
+
+def test_a_program_runs_a_job_whose_rows_are_named_in_both_ways_and_runs_it_again(
+    here: Path,
+) -> None:
+    add_rows(here / "in" / "1.jsonl", [{"word": f"w{n}", "count": n} for n in range(9)])
+    for already_complete in (False, True):
+        job = Job("copy")
+        rows = job.source(JsonLines("in")).map(lambda row: (row.word, row["count"]))
+        rows.sink(Files("out", fields=("word", "count")))
+        assert names_of("sources 2", job=job)["result"].already_complete == already_complete
+        found = [(row["word"], row["count"]) for row in rows_of(here / "out")]
+        assert sorted(found) == [(f"w{n}", n) for n in range(9)]
 
 
 def test_a_program_hears_the_events_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

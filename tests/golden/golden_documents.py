@@ -4,6 +4,8 @@ As in `golden_blocks.py`: a file that exists is never touched.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from tests.golden.writing import write_missing
 from tidelog.changelog.segment import LogRange
@@ -13,6 +15,7 @@ from tidelog.checkpoint.manifest import (
     BarrierFacts,
     Checkpoint,
     Descriptor,
+    Entry,
     InFlightRef,
     InheritedState,
     MaterializationRef,
@@ -39,6 +42,21 @@ RANGE = LogRange(
     KeyGroup(0),
     KeyGroup(63),
 )
+
+
+def subtask(seqno: int, table: str = "memory", **fields: Any) -> tuple[SubtaskState]:
+    """The only subtask of an operator."""
+    return (SubtaskState(0, 0, 127, SeqNo(seqno), table, **fields),)
+
+
+def entry(slot: int, checkpoint: int, second: int, *operators: OperatorState) -> Checkpoint:
+    """A checkpoint of so many seconds after the first."""
+    created_ms = 1_700_000_000_000 + 1000 * second
+    return Checkpoint(
+        Slot(slot), AUTHOR, CheckpointId(checkpoint), created_ms, "revenue", operators
+    )
+
+
 CHECKPOINT = Checkpoint(
     slot=Slot(9),
     author=AUTHOR,
@@ -92,167 +110,121 @@ SAVEPOINT = Savepoint(
             "count",
             128,
             (StateInfo(0, "total", "value", ("sum bigint",)),),
-            (
-                SubtaskState(
-                    index=0,
-                    first_key_group=0,
-                    last_key_group=127,
-                    seqno=SeqNo(45),
-                    table="memory",
-                    log=(
-                        LogRange(
-                            "segments/00000003-sp-7-0000000001.seg",
-                            44,
-                            210,
-                            SeqNo(40),
-                            SeqNo(45),
-                            KeyGroup(0),
-                            KeyGroup(65_535),
-                        ),
+            subtask(
+                45,
+                log=(
+                    LogRange(
+                        "segments/00000003-sp-7-0000000001.seg",
+                        44,
+                        210,
+                        SeqNo(40),
+                        SeqNo(45),
+                        KeyGroup(0),
+                        KeyGroup(65_535),
                     ),
-                    start=SeqNo(40),
                 ),
+                start=SeqNo(40),
             ),
         ),
     ),
     name="before-upgrade",
     savepoint_format="canonical",
 )
-RESCALED = Checkpoint(
-    slot=Slot(13),
-    author=AUTHOR,
-    checkpoint_id=CheckpointId(6),
-    created_ms=1_700_000_002_000,
-    job="revenue",
-    operators=(
-        OperatorState(
-            "count",
-            128,
-            (StateInfo(0, "total", "value", ("sum bigint",)),),
-            (
-                SubtaskState(
-                    index=0,
+RESCALED = entry(
+    13,
+    6,
+    2,
+    OperatorState(
+        "count",
+        128,
+        (StateInfo(0, "total", "value", ("sum bigint",)),),
+        subtask(
+            93,
+            inline=(b"a whole block",),
+            start=SeqNo(90),
+            inherited=(
+                InheritedState(
+                    subtask=0,
                     first_key_group=0,
-                    last_key_group=127,
-                    seqno=SeqNo(93),
-                    table="memory",
-                    inline=(b"a whole block",),
-                    start=SeqNo(90),
-                    inherited=(
-                        InheritedState(
-                            subtask=0,
-                            first_key_group=0,
-                            last_key_group=63,
-                            seqno=SeqNo(45),
-                            table="rocksdb",
-                            materialization=MaterializationRef(
-                                MaterializationId(2),
-                                "materializations/00000003/count-0-2.json",
-                                512,
-                                SeqNo(40),
-                                65_536,
-                            ),
-                            log=(RANGE,),
-                        ),
-                        InheritedState(
-                            subtask=1,
-                            first_key_group=64,
-                            last_key_group=127,
-                            seqno=SeqNo(89),
-                            table="rocksdb",
-                            start=SeqNo(80),
-                            inline=(b"another block",),
-                        ),
+                    last_key_group=63,
+                    seqno=SeqNo(45),
+                    table="rocksdb",
+                    materialization=MaterializationRef(
+                        MaterializationId(2),
+                        "materializations/00000003/count-0-2.json",
+                        512,
+                        SeqNo(40),
+                        65_536,
                     ),
+                    log=(RANGE,),
+                ),
+                InheritedState(
+                    subtask=1,
+                    first_key_group=64,
+                    last_key_group=127,
+                    seqno=SeqNo(89),
+                    table="rocksdb",
+                    start=SeqNo(80),
+                    inline=(b"another block",),
                 ),
             ),
         ),
     ),
 )
-FINISHED = Checkpoint(
-    slot=Slot(14),
-    author=AUTHOR,
-    checkpoint_id=CheckpointId(8),
-    created_ms=1_700_000_004_000,
-    job="revenue",
-    operators=(
-        OperatorState(
-            "orders",
-            128,
-            (StateInfo(0, "$splits", "splits", ("msgpack",)),),
-            (
-                SubtaskState(
-                    index=0,
-                    first_key_group=0,
-                    last_key_group=127,
-                    seqno=SeqNo(0),
-                    table="memory",
-                    watermark=9_223_372_036_854_775_807,
-                    finished=True,
-                ),
-            ),
-            chain=("parse", "only-paid"),
+FINISHED = entry(
+    14,
+    8,
+    4,
+    OperatorState(
+        "orders",
+        128,
+        (StateInfo(0, "$splits", "splits", ("msgpack",)),),
+        subtask(
+            0,
+            watermark=9_223_372_036_854_775_807,
+            finished=True,
         ),
+        chain=("parse", "only-paid"),
     ),
 )
-WITH_OPERATOR_STATE = Checkpoint(
-    slot=Slot(15),
-    author=AUTHOR,
-    checkpoint_id=CheckpointId(9),
-    created_ms=1_700_000_005_000,
-    job="revenue",
-    operators=(
-        OperatorState(
-            "with-broadcast",
-            128,
-            (),
-            (
-                SubtaskState(
-                    index=0,
-                    first_key_group=0,
-                    last_key_group=127,
-                    seqno=SeqNo(0),
-                    table="memory",
-                    operator_state=(
-                        OperatorPiece(
-                            "with-broadcast",
-                            "rules",
-                            "broadcast",
-                            (b"\x92\xa3eur\xcb?\xf0" + bytes(6),),
-                        ),
-                        OperatorPiece("with-broadcast", "seen", "list", (b"\x01", b"\x02")),
-                        OperatorPiece("with-broadcast", "all", "union", ()),
-                    ),
+WITH_OPERATOR_STATE = entry(
+    15,
+    9,
+    5,
+    OperatorState(
+        "with-broadcast",
+        128,
+        (),
+        subtask(
+            0,
+            operator_state=(
+                OperatorPiece(
+                    "with-broadcast",
+                    "rules",
+                    "broadcast",
+                    (b"\x92\xa3eur\xcb?\xf0" + bytes(6),),
                 ),
+                OperatorPiece("with-broadcast", "seen", "list", (b"\x01", b"\x02")),
+                OperatorPiece("with-broadcast", "all", "union", ()),
             ),
         ),
     ),
 )
-AHEAD = Checkpoint(
-    slot=Slot(16),
-    author=AUTHOR,
-    checkpoint_id=CheckpointId(9),
-    created_ms=1_700_000_005_000,
-    job="revenue",
-    operators=(
-        OperatorState(
-            "window",
-            128,
-            (StateInfo(0, "windows", "window-aggregate", ("msgpack", "size 10 ms, slide 10 ms")),),
-            (
-                SubtaskState(
-                    index=0,
-                    first_key_group=0,
-                    last_key_group=127,
-                    seqno=SeqNo(93),
-                    table="memory",
-                    inline=(b"a whole block",),
-                    watermark=-7,
-                    advancing=9,
-                    ahead=(AheadOfWatermark(0, 63, 19), AheadOfWatermark(100, 127, -1)),
-                    start=SeqNo(90),
-                ),
-            ),
+AHEAD = entry(
+    16,
+    9,
+    5,
+    OperatorState(
+        "window",
+        128,
+        (StateInfo(0, "windows", "window-aggregate", ("msgpack", "size 10 ms, slide 10 ms")),),
+        subtask(
+            93,
+            inline=(b"a whole block",),
+            watermark=-7,
+            advancing=9,
+            ahead=(AheadOfWatermark(0, 63, 19), AheadOfWatermark(100, 127, -1)),
+            start=SeqNo(90),
         ),
     ),
 )
@@ -267,49 +239,50 @@ DESCRIPTOR = Descriptor(
     private={"SNAPSHOT": b"TDLGROWS"},
 )
 
-IN_FLIGHT = Checkpoint(
-    slot=Slot(10),
-    author=AUTHOR,
-    checkpoint_id=CheckpointId(6),
-    created_ms=1_700_000_001_000,
-    job="revenue",
-    operators=(
-        OperatorState(
-            "count",
-            128,
-            (),
-            (
-                SubtaskState(
-                    index=0,
-                    first_key_group=0,
-                    last_key_group=127,
-                    seqno=SeqNo(0),
-                    table="memory",
-                    in_flight=InFlightRef(
-                        log=(RANGE,),
-                        inline=(b"\x00block",),
-                        buffers=7,
-                        bytes=512,
-                        inputs=(("count", 0), ("sink", 1)),
-                        types=("orders:Order", "orders:Outer.Inner"),
-                    ),
-                    barrier=BarrierFacts(unaligned=True, start_delay_ms=12, alignment_ms=3),
-                ),
+IN_FLIGHT = entry(
+    10,
+    6,
+    1,
+    OperatorState(
+        "count",
+        128,
+        (),
+        subtask(
+            0,
+            in_flight=InFlightRef(
+                log=(RANGE,),
+                inline=(b"\x00block",),
+                buffers=7,
+                bytes=512,
+                inputs=(("count", 0), ("sink", 1)),
+                types=("orders:Order", "orders:Outer.Inner"),
             ),
+            barrier=BarrierFacts(unaligned=True, start_delay_ms=12, alignment_ms=3),
         ),
     ),
 )
 
+DOCUMENTS: dict[str, Entry | Descriptor] = {
+    "slot_start_v1.json": START,
+    "slot_checkpoint_v1.json": CHECKPOINT,
+    "slot_savepoint_v1.json": SAVEPOINT,
+    "slot_checkpoint_inherited_v1.json": RESCALED,
+    "descriptor_v1.json": DESCRIPTOR,
+    "slot_checkpoint_finished_v1.json": FINISHED,
+    "slot_checkpoint_operator_state_v1.json": WITH_OPERATOR_STATE,
+    "slot_checkpoint_ahead_v1.json": AHEAD,
+    "slot_checkpoint_in_flight_v1.json": IN_FLIGHT,
+}
+
+
+def encoded(document: Entry | Descriptor) -> bytes:
+    if isinstance(document, Descriptor):
+        return encode_descriptor(document)
+    return encode_entry(document)
+
+
 FILES: dict[str, Callable[[], bytes]] = {
-    "slot_start_v1.json": lambda: encode_entry(START),
-    "slot_checkpoint_v1.json": lambda: encode_entry(CHECKPOINT),
-    "slot_savepoint_v1.json": lambda: encode_entry(SAVEPOINT),
-    "slot_checkpoint_inherited_v1.json": lambda: encode_entry(RESCALED),
-    "descriptor_v1.json": lambda: encode_descriptor(DESCRIPTOR),
-    "slot_checkpoint_finished_v1.json": lambda: encode_entry(FINISHED),
-    "slot_checkpoint_operator_state_v1.json": lambda: encode_entry(WITH_OPERATOR_STATE),
-    "slot_checkpoint_ahead_v1.json": lambda: encode_entry(AHEAD),
-    "slot_checkpoint_in_flight_v1.json": lambda: encode_entry(IN_FLIGHT),
+    name: partial(encoded, document) for name, document in DOCUMENTS.items()
 }
 
 

@@ -11,11 +11,10 @@ from tests.unit.storage.conformance import (
     StoreConformance,
     fill,
     names,
-    run,
+    opened,
 )
 from tests.wire.servers import CloudServer, S3Server
 from tidelog.effects import Effects
-from tidelog.storage.port import ObjectStore
 from tidelog.storage.s3 import open_s3_store
 
 # Libraries of the clouds are imported where they are used: they take seconds, in every worker.
@@ -55,14 +54,12 @@ class TestClouds(StoreConformance, RaceConformance):
         return fresh_opener(cloud)
 
 
-def test_a_list_goes_on_after_a_full_page(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_goes_on_after_a_full_page(
+    moto: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
     written = [f"many/{number:05d}" for number in range(25)]
-    opener = fresh_opener(moto)
-
-    async def scenario(store: ObjectStore) -> None:
+    async with opened(fresh_opener(moto)) as store:
         await fill(store, *written)
         assert await names(store, "many/") == written
         assert await names(store, "many/", written[2]) == written[3:]
-
-    run(opener, scenario)

@@ -1,103 +1,100 @@
 """The log goes first; all in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+
+import pytest
 
 from tests.support.clock import VirtualClock
 from tidelog.changelog.cadence import Cadence
 
 
-def scenario(steps: Callable[[VirtualClock, Cadence], Awaitable[None]]) -> None:
-    async def main() -> None:
-        clock = VirtualClock(auto=False)
-        await steps(clock, Cadence(clock))
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(auto=False)
 
-    asyncio.run(main())
+
+@pytest.fixture
+def cadence(clock: VirtualClock) -> Cadence:
+    return Cadence(clock)
 
 
 def waiting(cadence: Cadence, seconds: float, patience: float = 60.0) -> "asyncio.Future[None]":
     return asyncio.ensure_future(cadence.room_for(seconds, patience))
 
 
-def test_no_transfer_starts_while_a_checkpoint_moves_bytes() -> None:
-    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
-        cadence.expect(100.0)
-        with cadence.moving(), cadence.moving():
-            transfer = waiting(cadence, 0.01)
-            await clock.advance(1.0)
-            assert not transfer.done()
-        await clock.advance(0.0)
-        assert transfer.done()
-
-    scenario(steps)
-
-
-def test_a_transfer_that_would_reach_into_the_next_checkpoint_waits_for_the_one_after() -> None:
-    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
-        cadence.expect(1.0)
-        await clock.advance(0.6)
-        fits, reaches_over = waiting(cadence, 0.3), waiting(cadence, 0.5)
-        await clock.advance(0.0)
-        assert fits.done() and not reaches_over.done()
-        cadence.triggered(1)
-        await clock.advance(0.5)
-        assert not reaches_over.done()
-        cadence.expect(2.0)
-        await clock.advance(0.0)
-        assert reaches_over.done()
-
-    scenario(steps)
-
-
-def test_one_that_never_fits_starts_right_behind_a_checkpoint() -> None:
-    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
-        cadence.expect(1.0)
-        await clock.advance(0.5)
-        transfer = waiting(cadence, 5.0)
-        await clock.advance(0.2)
+async def test_no_transfer_starts_while_a_checkpoint_moves_bytes(
+    clock: VirtualClock, cadence: Cadence
+) -> None:
+    cadence.expect(100.0)
+    with cadence.moving(), cadence.moving():
+        transfer = waiting(cadence, 0.01)
+        await clock.advance(1.0)
         assert not transfer.done()
-        cadence.triggered(1)
-        cadence.expect(2.0)
-        await clock.advance(0.0)
+    await clock.advance(0.0)
+    assert transfer.done()
+
+
+async def test_a_transfer_that_would_reach_into_the_next_checkpoint_waits_for_the_one_after(
+    clock: VirtualClock, cadence: Cadence
+) -> None:
+    cadence.expect(1.0)
+    await clock.advance(0.6)
+    fits, reaches_over = waiting(cadence, 0.3), waiting(cadence, 0.5)
+    await clock.advance(0.0)
+    assert fits.done() and not reaches_over.done()
+    cadence.triggered(1)
+    await clock.advance(0.5)
+    assert not reaches_over.done()
+    cadence.expect(2.0)
+    await clock.advance(0.0)
+    assert reaches_over.done()
+
+
+async def test_one_that_never_fits_starts_right_behind_a_checkpoint(
+    clock: VirtualClock, cadence: Cadence
+) -> None:
+    cadence.expect(1.0)
+    await clock.advance(0.5)
+    transfer = waiting(cadence, 5.0)
+    await clock.advance(0.2)
+    assert not transfer.done()
+    cadence.triggered(1)
+    cadence.expect(2.0)
+    await clock.advance(0.0)
+    assert transfer.done()
+
+
+async def test_between_barriers_only_short_transfers_start(
+    clock: VirtualClock, cadence: Cadence
+) -> None:
+    cadence.expect(1.0)
+    cadence.triggered(1)
+    short, long = waiting(cadence, 0.01), waiting(cadence, 0.5)
+    await clock.advance(0.0)
+    assert short.done() and not long.done()
+    long.cancel()
+
+
+async def test_patience_ends_so_tables_make_progress_under_any_cadence(
+    clock: VirtualClock, cadence: Cadence
+) -> None:
+    cadence.triggered(1)
+    with cadence.moving():
+        transfer = waiting(cadence, 0.5, patience=2.0)
+        await clock.advance(1.9)
+        assert not transfer.done()
+        await clock.advance(0.2)
         assert transfer.done()
 
-    scenario(steps)
 
-
-def test_between_barriers_only_short_transfers_start() -> None:
-    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
-        cadence.expect(1.0)
-        cadence.triggered(1)
-        short, long = waiting(cadence, 0.01), waiting(cadence, 0.5)
-        await clock.advance(0.0)
-        assert short.done() and not long.done()
-        long.cancel()
-
-    scenario(steps)
-
-
-def test_patience_ends_so_tables_make_progress_under_any_cadence() -> None:
-    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
-        cadence.triggered(1)
-        with cadence.moving():
-            transfer = waiting(cadence, 0.5, patience=2.0)
-            await clock.advance(1.9)
-            assert not transfer.done()
-            await clock.advance(0.2)
-            assert transfer.done()
-
-    scenario(steps)
-
-
-def test_the_lead_before_a_checkpoint_comes_once() -> None:
-    async def steps(clock: VirtualClock, cadence: Cadence) -> None:
-        cadence.expect(1.0)
-        await clock.advance(0.7)
-        assert not cadence.leads(since=0.0, lead_s=0.2)
-        await clock.advance(0.15)
-        assert cadence.leads(since=0.0, lead_s=0.2)
-        assert not cadence.leads(since=0.81, lead_s=0.2)
-        cadence.triggered(1)
-        assert not cadence.leads(since=0.0, lead_s=0.2)
-
-    scenario(steps)
+async def test_the_lead_before_a_checkpoint_comes_once(
+    clock: VirtualClock, cadence: Cadence
+) -> None:
+    cadence.expect(1.0)
+    await clock.advance(0.7)
+    assert not cadence.leads(since=0.0, lead_s=0.2)
+    await clock.advance(0.15)
+    assert cadence.leads(since=0.0, lead_s=0.2)
+    assert not cadence.leads(since=0.81, lead_s=0.2)
+    cadence.triggered(1)
+    assert not cadence.leads(since=0.0, lead_s=0.2)

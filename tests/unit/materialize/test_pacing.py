@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+
+import pytest
 
 from tests.support.clock import VirtualClock
 from tidelog.materialize.pacing import (
@@ -16,48 +17,37 @@ from tidelog.materialize.pacing import (
 )
 
 
-def scenario(steps: Callable[[VirtualClock], Awaitable[None]]) -> None:
-    asyncio.run(steps(VirtualClock()))
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
-def test_each_transfer_pays_for_its_bytes_before_the_next_one() -> None:
-    async def steps(clock: VirtualClock) -> None:
-        pace = Pace(clock, 100.0)
-        times = []
-        for _ in range(4):
-            await pace.spend(50)
-            times.append(clock.monotonic())
-        assert times == [0.0, 0.5, 1.0, 1.5]
-
-    scenario(steps)
+async def test_each_transfer_pays_for_its_bytes_before_the_next_one(clock: VirtualClock) -> None:
+    pace = Pace(clock, 100.0)
+    times = []
+    for _ in range(4):
+        await pace.spend(50)
+        times.append(clock.monotonic())
+    assert times == [0.0, 0.5, 1.0, 1.5]
 
 
-def test_time_without_transfers_is_not_saved_up_for_a_burst() -> None:
-    async def steps(clock: VirtualClock) -> None:
-        pace = Pace(clock, 100.0)
-        await clock.advance(1000.0)
-        await pace.spend(100)
-        await pace.spend(100)
-        assert clock.monotonic() == 1001.0
-
-    scenario(steps)
+async def test_time_without_transfers_is_not_saved_up_for_a_burst(clock: VirtualClock) -> None:
+    pace = Pace(clock, 100.0)
+    await clock.advance(1000.0)
+    await pace.spend(100)
+    await pace.spend(100)
+    assert clock.monotonic() == 1001.0
 
 
-def test_concurrent_transfers_share_one_rate() -> None:
-    async def steps(clock: VirtualClock) -> None:
-        pace = Pace(clock, 100.0)
-        await asyncio.gather(*(pace.spend(100) for _ in range(5)))
-        assert clock.monotonic() == 4.0
-
-    scenario(steps)
+async def test_concurrent_transfers_share_one_rate(clock: VirtualClock) -> None:
+    pace = Pace(clock, 100.0)
+    await asyncio.gather(*(pace.spend(100) for _ in range(5)))
+    assert clock.monotonic() == 4.0
 
 
-def test_without_a_rate_nothing_waits() -> None:
-    async def steps(clock: VirtualClock) -> None:
-        await Pace(clock, None).spend(10**12)
-        assert clock.monotonic() == 0.0
-
-    scenario(steps)
+async def test_without_a_rate_nothing_waits(clock: VirtualClock) -> None:
+    await Pace(clock, None).spend(10**12)
+    assert clock.monotonic() == 0.0
 
 
 def test_files_share_the_time_that_is_left_and_a_late_table_waits_no_more() -> None:
@@ -77,47 +67,44 @@ def test_small_transfers_tell_the_latency_and_large_ones_the_speed() -> None:
     assert abs(speed.seconds(0, transfers=3) - 0.6) < 0.01
 
 
-def test_a_lane_holds_few_files_and_few_bytes_in_the_order_they_came() -> None:
-    async def steps(clock: VirtualClock) -> None:
-        upload_slots = UploadSlots(clock)
-        inside: list[int] = []
+async def test_a_lane_holds_few_files_and_few_bytes_in_the_order_they_came() -> None:
+    clock = VirtualClock(auto=False)
+    upload_slots = UploadSlots(clock)
+    inside: list[int] = []
 
-        async def transfer(number: int, size: int) -> None:
-            async with upload_slots.slot(size, None):
-                inside.append(number)
-                await clock.sleep(1.0)
-                inside.remove(number)
+    async def transfer(number: int, size: int) -> None:
+        async with upload_slots.slot(size, None):
+            inside.append(number)
+            await clock.sleep(1.0)
+            inside.remove(number)
 
-        sizes = [1] * (TRANSFERS + 1) + [2 * HELD_BYTES, 1]
-        each = [asyncio.ensure_future(transfer(*item)) for item in enumerate(sizes)]
-        seen = []
-        for _ in range(4):
-            await clock.advance(0.5)
-            seen.append(sorted(inside))
-            await clock.advance(0.5)
-        first = list(range(TRANSFERS))
-        assert seen == [first, [TRANSFERS], [TRANSFERS + 1], [TRANSFERS + 2]]
-        await asyncio.gather(*each)
-        assert upload_slots.link.held_bytes == 0
-
-    asyncio.run(steps(VirtualClock(auto=False)))
+    sizes = [1] * (TRANSFERS + 1) + [2 * HELD_BYTES, 1]
+    each = [asyncio.ensure_future(transfer(*item)) for item in enumerate(sizes)]
+    seen = []
+    for _ in range(4):
+        await clock.advance(0.5)
+        seen.append(sorted(inside))
+        await clock.advance(0.5)
+    first = list(range(TRANSFERS))
+    assert seen == [first, [TRANSFERS], [TRANSFERS + 1], [TRANSFERS + 2]]
+    await asyncio.gather(*each)
+    assert upload_slots.link.held_bytes == 0
 
 
-def test_a_place_is_free_again_when_its_transfer_fails_or_is_cancelled() -> None:
-    async def steps(clock: VirtualClock) -> None:
-        upload_slots = UploadSlots(clock)
-        for _ in range(2 * TRANSFERS):
-            with contextlib.suppress(OSError):
-                async with upload_slots.slot(1, None):
-                    raise OSError("the store is away")
-        holding = [upload_slots.slot(HELD_BYTES, None) for _ in range(2)]
-        await holding[0].__aenter__()
-        waiting = asyncio.ensure_future(holding[1].__aenter__())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        await holding[0].__aexit__(None, None, None)
-        async with upload_slots.slot(HELD_BYTES, None):
-            assert upload_slots.link.held_bytes == HELD_BYTES
-
-    scenario(steps)
+async def test_a_place_is_free_again_when_its_transfer_fails_or_is_cancelled(
+    clock: VirtualClock,
+) -> None:
+    upload_slots = UploadSlots(clock)
+    for _ in range(2 * TRANSFERS):
+        with contextlib.suppress(OSError):
+            async with upload_slots.slot(1, None):
+                raise OSError("the store is away")
+    holding = [upload_slots.slot(HELD_BYTES, None) for _ in range(2)]
+    await holding[0].__aenter__()
+    waiting = asyncio.ensure_future(holding[1].__aenter__())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await holding[0].__aexit__(None, None, None)
+    async with upload_slots.slot(HELD_BYTES, None):
+        assert upload_slots.link.held_bytes == HELD_BYTES

@@ -1,7 +1,8 @@
 """The port's promises as tests: a subclass gives `opener`, and its adapter must keep them all."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
@@ -13,17 +14,13 @@ Opener = Callable[[], ObjectStore]
 """Opens one more connection to the same store, empty at the start of the test."""
 
 
-def run(opener: Opener, scenario: Callable[[ObjectStore], Awaitable[None]]) -> None:
-    """Run one scenario on a store opened and closed in an event loop of its own."""
-
-    async def main() -> None:
-        store = opener()
-        try:
-            await scenario(store)
-        finally:
-            await store.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def opened(opener: Opener) -> AsyncIterator[ObjectStore]:
+    store = opener()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def names(store: ObjectStore, prefix: str = "", start_after: str = "") -> list[str]:
@@ -42,66 +39,52 @@ class StoreConformance:
     def opener(self) -> Opener:
         raise NotImplementedError("a subclass opens the store under test")
 
-    def test_a_get_returns_what_was_put(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_get_returns_what_was_put(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             data = bytes(range(256)) * 5000
             await store.put("segments/one.seg", data)
             assert await store.get("segments/one.seg") == data
 
-        run(opener, scenario)
-
-    def test_a_put_overwrites(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_put_overwrites(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await store.put("name", b"a longer first version")
             await store.put("name", b"second")
             assert await store.get("name") == b"second"
             assert (await store.head("name")).size == 6
 
-        run(opener, scenario)
-
-    def test_an_empty_object_can_be_put(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_an_empty_object_can_be_put(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await store.put("empty", b"")
             assert await store.get("empty") == b""
             assert (await store.head("empty")).size == 0
 
-        run(opener, scenario)
-
-    def test_a_create_writes_an_absent_name(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_create_writes_an_absent_name(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await store.create("checkpoints/00000001.json", b"first")
             assert await store.get("checkpoints/00000001.json") == b"first"
 
-        run(opener, scenario)
-
     @pytest.mark.parametrize("second", [b"first", b"other"])
-    def test_a_second_create_is_refused_and_changes_nothing(
+    async def test_a_second_create_is_refused_and_changes_nothing(
         self, opener: Opener, second: bytes
     ) -> None:
-        async def scenario(store: ObjectStore) -> None:
+        async with opened(opener) as store:
             await store.create("name", b"first")
             with pytest.raises(ObjectExistsError, match="name"):
                 await store.create("name", second)
             assert await store.get("name") == b"first"
 
-        run(opener, scenario)
-
-    def test_a_create_does_not_replace_what_was_put(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_create_does_not_replace_what_was_put(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await store.put("name", b"put")
             with pytest.raises(ObjectExistsError):
                 await store.create("name", b"created")
             assert await store.get("name") == b"put"
 
-        run(opener, scenario)
-
-    def test_an_empty_create_is_refused_and_writes_nothing(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_an_empty_create_is_refused_and_writes_nothing(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             with pytest.raises(ConfigError):
                 await store.create("name", b"")
             assert await names(store) == []
-
-        run(opener, scenario)
 
     @pytest.mark.parametrize(
         ("start", "length", "expected"),
@@ -118,46 +101,38 @@ class StoreConformance:
             (4, 0, b""),
         ],
     )
-    def test_a_ranged_get_returns_what_lies_in_the_range(
+    async def test_a_ranged_get_returns_what_lies_in_the_range(
         self, opener: Opener, start: int, length: int | None, expected: bytes
     ) -> None:
-        async def scenario(store: ObjectStore) -> None:
+        async with opened(opener) as store:
             await store.put("name", b"0123456789")
             assert await store.get("name", start, length) == expected
 
-        run(opener, scenario)
-
     @pytest.mark.parametrize(("start", "length"), [(0, None), (2, 3), (0, 0)])
-    def test_a_get_of_a_missing_object_says_so(
+    async def test_a_get_of_a_missing_object_says_so(
         self, opener: Opener, start: int, length: int | None
     ) -> None:
-        async def scenario(store: ObjectStore) -> None:
+        async with opened(opener) as store:
             await store.put("dir/name", b"x")
             for missing in ("absent", "dir", "dir/absent"):
                 with pytest.raises(ObjectNotFoundError, match=missing):
                     await store.get(missing, start, length)
 
-        run(opener, scenario)
-
-    def test_a_head_tells_name_and_size(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_head_tells_name_and_size(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await store.put("dir/name", b"12345")
             info = await store.head("dir/name")
             assert (info.name, info.size) == ("dir/name", 5)
 
-        run(opener, scenario)
-
-    def test_a_head_of_a_missing_object_says_so(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_head_of_a_missing_object_says_so(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await store.put("dir/name", b"x")
             for missing in ("absent", "dir", "dir/absent"):
                 with pytest.raises(ObjectNotFoundError, match=missing):
                     await store.head(missing)
 
-        run(opener, scenario)
-
-    def test_a_deleted_object_is_gone_and_its_name_free(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_deleted_object_is_gone_and_its_name_free(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await fill(store, "dir/a", "dir/b")
             await store.delete("dir/a")
             with pytest.raises(ObjectNotFoundError):
@@ -166,10 +141,8 @@ class StoreConformance:
             await store.create("dir/a", b"again")
             assert await store.get("dir/a") == b"again"
 
-        run(opener, scenario)
-
-    def test_a_delete_of_a_missing_object_is_success(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_delete_of_a_missing_object_is_success(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await store.delete("absent")
             await store.delete("dir/absent")
             await store.put("dir/name", b"x")
@@ -178,39 +151,33 @@ class StoreConformance:
             await store.delete("dir/name")
             assert await names(store) == []
 
-        run(opener, scenario)
-
-    def test_a_folder_can_be_filled_again_after_its_last_object_went(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_folder_can_be_filled_again_after_its_last_object_went(
+        self, opener: Opener
+    ) -> None:
+        async with opened(opener) as store:
             for _ in range(2):
                 await store.create("tables/00000001/aa.sst", b"x")
                 await store.delete("tables/00000001/aa.sst")
             await store.put("tables/00000001/aa.sst", b"x")
             assert await names(store, "tables/") == ["tables/00000001/aa.sst"]
 
-        run(opener, scenario)
-
-    def test_a_list_is_in_byte_order_across_folders(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_list_is_in_byte_order_across_folders(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             stored = ["b", "a/b", "a/a/a", "a-b", "a.b", "a0", "A", "a/b0", "a/a-", "a/Z"]
             await fill(store, *stored)
             listed = [info async for info in store.list("")]
             assert [info.name for info in listed] == sorted(stored)
             assert all(info.size == len(info.name) for info in listed)
 
-        run(opener, scenario)
-
-    def test_a_list_returns_exactly_the_names_with_the_prefix(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_list_returns_exactly_the_names_with_the_prefix(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             await fill(store, "a/bb", "a/b/c", "a/b/d/e", "a/c", "a/B", "ab", "b/b")
             assert await names(store, "a/b") == ["a/b/c", "a/b/d/e", "a/bb"]
             assert await names(store, "a/b/") == ["a/b/c", "a/b/d/e"]
             assert await names(store, "a") == ["a/B", "a/b/c", "a/b/d/e", "a/bb", "a/c", "ab"]
 
-        run(opener, scenario)
-
-    def test_a_list_starts_strictly_after_the_given_name(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_list_starts_strictly_after_the_given_name(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             stored = ["p/a", "p/b/x", "p/b/y", "p/c", "q"]
             await fill(store, *stored)
             for index, name in enumerate(stored[:4]):
@@ -221,19 +188,15 @@ class StoreConformance:
             assert await names(store, "p/", "p/zzz") == []
             assert await names(store, "", "p/c") == ["q"]
 
-        run(opener, scenario)
-
-    def test_a_list_of_nothing_is_empty(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_list_of_nothing_is_empty(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             assert await names(store) == []
             assert await names(store, "no/such/folder/") == []
             await store.put("name", b"x")
             assert await names(store, "name/") == []
 
-        run(opener, scenario)
-
-    def test_any_printable_ascii_name_comes_back_unchanged(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_any_printable_ascii_name_comes_back_unchanged(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             odd = "dir/a b+c=d&e%20f,g;h@i$j!k'(l)~_.-"
             await store.put(odd, b"odd")
             assert await store.get(odd) == b"odd"
@@ -241,10 +204,8 @@ class StoreConformance:
             await store.delete(odd)
             assert await names(store) == []
 
-        run(opener, scenario)
-
-    def test_a_reader_never_sees_half_an_overwrite(self, opener: Opener) -> None:
-        async def scenario(store: ObjectStore) -> None:
+    async def test_a_reader_never_sees_half_an_overwrite(self, opener: Opener) -> None:
+        async with opened(opener) as store:
             versions = [bytes([version]) * 200_000 for version in range(6)]
             await store.put("name", versions[0])
             seen: list[bytes] = []
@@ -259,8 +220,6 @@ class StoreConformance:
 
             await asyncio.gather(read(), write())
             assert all(data in versions for data in seen)
-
-        run(opener, scenario)
 
 
 class RaceConformance:

@@ -1,9 +1,7 @@
 """Retries, deadlines and hedges, with a fault at every call, in virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -50,10 +48,6 @@ class Rig:
         self.store = RetryingStore(self.faulty, policy, effects)
 
 
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(scenario())
-
-
 def on(operation: str, fault: Fault, nth: int | None = 1) -> Fault:
     return Fault(
         fault.kind, operation, nth=nth, after=fault.after, seconds=fault.seconds, error=fault.error
@@ -63,47 +57,43 @@ def on(operation: str, fault: Fault, nth: int | None = 1) -> Fault:
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_single_fault_at_any_call_is_invisible(operation: str, fault: Fault, nth: int) -> None:
-    async def scenario() -> None:
-        rig = Rig(on(operation, fault, nth))
-        store = rig.store
-        for name in ("checkpoints/1", "checkpoints/2"):
-            await create_once(store, name, name.encode())
-        for name in ("segments/1", "segments/2"):
-            await store.put(name, name.encode())
-        for name in ("segments/1", "checkpoints/2"):
-            assert await store.get(name) == name.encode()
-            assert (await store.head(name)).size == len(name)
-        assert await names(store, "segments/") == ["segments/1", "segments/2"]
-        assert await names(store, "checkpoints/", "checkpoints/1") == ["checkpoints/2"]
-        for name in ("segments/1", "checkpoints/1"):
-            await store.delete(name)
-        assert await names(rig.inner) == ["checkpoints/2", "segments/2"]
-        assert rig.faulty.calls[operation] >= 2
-        assert rig.faulty.stalled == 0
-        assert rig.clock.monotonic() <= 31.0
-        for each in OPERATIONS:
-            counters = getattr(store.request_metrics, each)
-            assert counters.attempts == counters.calls + counters.retries + counters.hedges
-            assert counters.failures == 0
-            assert rig.faulty.calls[each] == counters.attempts
-
-    run(scenario)
+async def test_a_single_fault_at_any_call_is_invisible(
+    operation: str, fault: Fault, nth: int
+) -> None:
+    rig = Rig(on(operation, fault, nth))
+    store = rig.store
+    for name in ("checkpoints/1", "checkpoints/2"):
+        await create_once(store, name, name.encode())
+    for name in ("segments/1", "segments/2"):
+        await store.put(name, name.encode())
+    for name in ("segments/1", "checkpoints/2"):
+        assert await store.get(name) == name.encode()
+        assert (await store.head(name)).size == len(name)
+    assert await names(store, "segments/") == ["segments/1", "segments/2"]
+    assert await names(store, "checkpoints/", "checkpoints/1") == ["checkpoints/2"]
+    for name in ("segments/1", "checkpoints/1"):
+        await store.delete(name)
+    assert await names(rig.inner) == ["checkpoints/2", "segments/2"]
+    assert rig.faulty.calls[operation] >= 2
+    assert rig.faulty.stalled == 0
+    assert rig.clock.monotonic() <= 31.0
+    for each in OPERATIONS:
+        counters = getattr(store.request_metrics, each)
+        assert counters.attempts == counters.calls + counters.retries + counters.hedges
+        assert counters.failures == 0
+        assert rig.faulty.calls[each] == counters.attempts
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_an_object_of_another_author_is_never_taken_for_ours(fault: Fault) -> None:
-    async def scenario() -> None:
-        rig = Rig(on("create", fault), on("get", fault))
-        await rig.inner.create("checkpoints/1", b"theirs")
-        with pytest.raises(ObjectExistsError, match="checkpoints/1"):
-            await create_once(rig.store, "checkpoints/1", b"ours")
-        assert await rig.inner.get("checkpoints/1") == b"theirs"
-
-    run(scenario)
+async def test_an_object_of_another_author_is_never_taken_for_ours(fault: Fault) -> None:
+    rig = Rig(on("create", fault), on("get", fault))
+    await rig.inner.create("checkpoints/1", b"theirs")
+    with pytest.raises(ObjectExistsError, match="checkpoints/1"):
+        await create_once(rig.store, "checkpoints/1", b"ours")
+    assert await rig.inner.get("checkpoints/1") == b"theirs"
 
 
-def test_a_create_once_whose_object_was_deleted_meanwhile_has_lost() -> None:
+async def test_a_create_once_whose_object_was_deleted_meanwhile_has_lost() -> None:
     class Sweeping(MemoryStore):
         async def create(self, name: str, data: bytes) -> None:
             try:
@@ -111,130 +101,103 @@ def test_a_create_once_whose_object_was_deleted_meanwhile_has_lost() -> None:
             finally:
                 await self.delete(name)
 
-    async def scenario() -> None:
-        store = Sweeping()
-        await store.put("checkpoints/1", b"theirs")
-        with pytest.raises(ObjectExistsError):
-            await create_once(store, "checkpoints/1", b"ours")
-
-    run(scenario)
+    store = Sweeping()
+    await store.put("checkpoints/1", b"theirs")
+    with pytest.raises(ObjectExistsError):
+        await create_once(store, "checkpoints/1", b"ours")
 
 
-def test_a_create_once_in_doubt_is_settled_by_calling_again() -> None:
-    async def scenario() -> None:
-        rig = Rig(Fault(FaultKind.FAIL, "get"), Fault(FaultKind.FAIL, "create", nth=1, after=True))
-        with pytest.raises(StoreUnreachableError):
-            await create_once(rig.store, "checkpoints/1", b"ours")
-        await create_once(rig.inner, "checkpoints/1", b"ours")
-
-    run(scenario)
+async def test_a_create_once_in_doubt_is_settled_by_calling_again() -> None:
+    rig = Rig(Fault(FaultKind.FAIL, "get"), Fault(FaultKind.FAIL, "create", nth=1, after=True))
+    with pytest.raises(StoreUnreachableError):
+        await create_once(rig.store, "checkpoints/1", b"ours")
+    await create_once(rig.inner, "checkpoints/1", b"ours")
 
 
-def test_a_create_whose_answer_was_lost_reports_that_the_name_is_taken() -> None:
-    async def scenario() -> None:
-        rig = Rig(Fault(FaultKind.FAIL, "create", nth=1, after=True))
-        with pytest.raises(ObjectExistsError, match="read it back"):
-            await rig.store.create("checkpoints/1", b"ours")
-        assert await rig.inner.get("checkpoints/1") == b"ours"
-
-    run(scenario)
+async def test_a_create_whose_answer_was_lost_reports_that_the_name_is_taken() -> None:
+    rig = Rig(Fault(FaultKind.FAIL, "create", nth=1, after=True))
+    with pytest.raises(ObjectExistsError, match="read it back"):
+        await rig.store.create("checkpoints/1", b"ours")
+    assert await rig.inner.get("checkpoints/1") == b"ours"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("kind", [FaultKind.FAIL, FaultKind.STALL])
-def test_a_store_that_never_answers_is_given_up_at_the_deadline(
+async def test_a_store_that_never_answers_is_given_up_at_the_deadline(
     operation: str, kind: FaultKind
 ) -> None:
-    async def scenario() -> None:
-        rig = Rig(Fault(kind, operation))
-        with pytest.raises(StoreUnreachableError, match="attempts without an answer") as raised:
-            if operation == "list":
-                await names(rig.store, "name")
-            else:
-                data = (b"x",) if operation in {"put", "create"} else ()
-                await getattr(rig.store, operation)("name", *data)
-        assert "name" in str(raised.value)
-        assert 50.0 <= rig.clock.monotonic() <= 60.001
-        counters = getattr(rig.store.request_metrics, operation)
-        assert (counters.calls, counters.failures) == (1, 1)
-        assert counters.retries >= 4
-        assert rig.faulty.stalled == 0
-
-    run(scenario)
+    rig = Rig(Fault(kind, operation))
+    with pytest.raises(StoreUnreachableError, match="attempts without an answer") as raised:
+        if operation == "list":
+            await names(rig.store, "name")
+        else:
+            data = (b"x",) if operation in {"put", "create"} else ()
+            await getattr(rig.store, operation)("name", *data)
+    assert "name" in str(raised.value)
+    assert 50.0 <= rig.clock.monotonic() <= 60.001
+    counters = getattr(rig.store.request_metrics, operation)
+    assert (counters.calls, counters.failures) == (1, 1)
+    assert counters.retries >= 4
+    assert rig.faulty.stalled == 0
 
 
-def test_an_error_that_a_retry_cannot_cure_is_raised_at_once() -> None:
-    async def scenario() -> None:
-        rig = Rig(Fault(FaultKind.FAIL, "put", error=access_denied))
-        with pytest.raises(AccessDeniedError):
-            await rig.store.put("name", b"x")
-        with pytest.raises(ObjectNotFoundError):
-            await rig.store.get("name")
-        assert rig.clock.monotonic() == 0.0
-        assert rig.faulty.calls == {"put": 1, "get": 1}
-        metrics = rig.store.request_metrics
-        assert (metrics.put.failures, metrics.get.failures) == (1, 0)
-
-    run(scenario)
+async def test_an_error_that_a_retry_cannot_cure_is_raised_at_once() -> None:
+    rig = Rig(Fault(FaultKind.FAIL, "put", error=access_denied))
+    with pytest.raises(AccessDeniedError):
+        await rig.store.put("name", b"x")
+    with pytest.raises(ObjectNotFoundError):
+        await rig.store.get("name")
+    assert rig.clock.monotonic() == 0.0
+    assert rig.faulty.calls == {"put": 1, "get": 1}
+    metrics = rig.store.request_metrics
+    assert (metrics.put.failures, metrics.get.failures) == (1, 0)
 
 
 @pytest.mark.parametrize("operation", ["put", "get", "head", "delete"])
-def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None:
-    async def scenario() -> None:
-        rig = Rig(Fault(FaultKind.STALL, operation, nth=1))
-        await rig.inner.put("name", b"old")
-        data = (b"new",) if operation == "put" else ()
-        await getattr(rig.store, operation)("name", *data)
-        assert rig.clock.monotonic() == pytest.approx(2.0)
-        assert rig.faulty.stalled == 0
-        counters = getattr(rig.store.request_metrics, operation)
-        assert (counters.hedges, counters.hedge_wins, counters.retries) == (1, 1, 0)
-        assert list(counters.latency_s) == [rig.clock.monotonic()]
-
-    run(scenario)
+async def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None:
+    rig = Rig(Fault(FaultKind.STALL, operation, nth=1))
+    await rig.inner.put("name", b"old")
+    data = (b"new",) if operation == "put" else ()
+    await getattr(rig.store, operation)("name", *data)
+    assert rig.clock.monotonic() == pytest.approx(2.0)
+    assert rig.faulty.stalled == 0
+    counters = getattr(rig.store.request_metrics, operation)
+    assert (counters.hedges, counters.hedge_wins, counters.retries) == (1, 1, 0)
+    assert list(counters.latency_s) == [rig.clock.monotonic()]
 
 
-def test_a_slow_first_attempt_can_still_win_over_the_second() -> None:
-    async def scenario() -> None:
-        rig = Rig(
-            Fault(FaultKind.DELAY, "put", nth=1, seconds=3.0),
-            Fault(FaultKind.STALL, "put", nth=2),
-        )
-        await rig.store.put("name", b"x")
-        assert rig.clock.monotonic() == 3.0
-        assert (rig.store.request_metrics.put.hedges, rig.store.request_metrics.put.hedge_wins) == (
-            1,
-            0,
-        )
-        assert rig.faulty.stalled == 0
-
-    run(scenario)
+async def test_a_slow_first_attempt_can_still_win_over_the_second() -> None:
+    rig = Rig(
+        Fault(FaultKind.DELAY, "put", nth=1, seconds=3.0),
+        Fault(FaultKind.STALL, "put", nth=2),
+    )
+    await rig.store.put("name", b"x")
+    assert rig.clock.monotonic() == 3.0
+    assert (rig.store.request_metrics.put.hedges, rig.store.request_metrics.put.hedge_wins) == (
+        1,
+        0,
+    )
+    assert rig.faulty.stalled == 0
 
 
-def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
-    async def scenario() -> None:
-        rig = Rig(
-            Fault(FaultKind.DELAY, "get", nth=1, seconds=4.0),
-            Fault(FaultKind.FAIL, "get", nth=2),
-        )
-        await rig.inner.put("name", b"x")
-        assert await rig.store.get("name") == b"x"
-        assert rig.clock.monotonic() == 4.0
-        assert rig.store.request_metrics.get.retries == 0
-
-    run(scenario)
+async def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
+    rig = Rig(
+        Fault(FaultKind.DELAY, "get", nth=1, seconds=4.0),
+        Fault(FaultKind.FAIL, "get", nth=2),
+    )
+    await rig.inner.put("name", b"x")
+    assert await rig.store.get("name") == b"x"
+    assert rig.clock.monotonic() == 4.0
+    assert rig.store.request_metrics.get.retries == 0
 
 
-def test_a_quick_call_is_not_doubled() -> None:
-    async def scenario() -> None:
-        rig = Rig(Fault(FaultKind.DELAY, seconds=1.9))
-        await rig.store.put("name", b"x")
-        assert rig.faulty.calls == {"put": 1}
-
-    run(scenario)
+async def test_a_quick_call_is_not_doubled() -> None:
+    rig = Rig(Fault(FaultKind.DELAY, seconds=1.9))
+    await rig.store.put("name", b"x")
+    assert rig.faulty.calls == {"put": 1}
 
 
-def test_a_create_never_has_two_attempts_under_way() -> None:
+async def test_a_create_never_has_two_attempts_under_way() -> None:
     class Watching(MemoryStore):
         under_way = 0
         most = 0
@@ -249,78 +212,61 @@ def test_a_create_never_has_two_attempts_under_way() -> None:
             finally:
                 self.under_way -= 1
 
-    async def scenario() -> None:
-        clock, inner = VirtualClock(), Watching()
-        store = RetryingStore(inner, POLICY, Effects(clock, Random(0), InlineOffload()))
-        with pytest.raises(StoreUnreachableError):
-            await store.create("name", b"x")
-        assert (inner.most, inner.under_way) == (1, 0)
-        assert inner.attempts > 1
-
-    run(scenario)
+    clock, inner = VirtualClock(), Watching()
+    store = RetryingStore(inner, POLICY, Effects(clock, Random(0), InlineOffload()))
+    with pytest.raises(StoreUnreachableError):
+        await store.create("name", b"x")
+    assert (inner.most, inner.under_way) == (1, 0)
+    assert inner.attempts > 1
 
 
-def test_a_large_object_gets_the_time_its_bytes_need() -> None:
-    async def scenario() -> None:
-        policy = RetryPolicy(attempt_timeout=10.0, hedge_after=2.0, bytes_per_s=1000.0)
-        rig = Rig(Fault(FaultKind.DELAY, "put", seconds=100.0), policy=policy)
-        await rig.store.put("large", bytes(100_000))
-        assert rig.faulty.calls == {"put": 1}
-        assert rig.store.request_metrics.bytes_written == 100_000
-
-    run(scenario)
+async def test_a_large_object_gets_the_time_its_bytes_need() -> None:
+    policy = RetryPolicy(attempt_timeout=10.0, hedge_after=2.0, bytes_per_s=1000.0)
+    rig = Rig(Fault(FaultKind.DELAY, "put", seconds=100.0), policy=policy)
+    await rig.store.put("large", bytes(100_000))
+    assert rig.faulty.calls == {"put": 1}
+    assert rig.store.request_metrics.bytes_written == 100_000
 
 
-def test_a_request_is_given_up_after_its_last_attempt_before_the_deadline() -> None:
-    async def scenario() -> None:
-        policy = RetryPolicy(attempts=3, hedge_after=None, deadline=1e6)
-        rig = Rig(Fault(FaultKind.FAIL, "put"), policy=policy)
-        with pytest.raises(StoreUnreachableError, match="3 attempts without an answer"):
-            await rig.store.put("name", b"x")
-        assert rig.faulty.calls == {"put": 3}
-
-    run(scenario)
+async def test_a_request_is_given_up_after_its_last_attempt_before_the_deadline() -> None:
+    policy = RetryPolicy(attempts=3, hedge_after=None, deadline=1e6)
+    rig = Rig(Fault(FaultKind.FAIL, "put"), policy=policy)
+    with pytest.raises(StoreUnreachableError, match="3 attempts without an answer"):
+        await rig.store.put("name", b"x")
+    assert rig.faulty.calls == {"put": 3}
 
 
-def test_a_list_goes_on_behind_the_last_page_that_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_goes_on_behind_the_last_page_that_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(retry, "_LIST_PAGE", 3)
-
-    async def scenario() -> None:
-        rig = Rig(
-            Fault(FaultKind.FAIL, "list", nth=2),
-            Fault(FaultKind.STALL, "list", nth=4),
-        )
-        stored = [f"segments/{number}" for number in range(9)]
-        for name in stored:
-            await rig.inner.put(name, b"x")
-        assert await names(rig.store, "segments/") == stored
-        assert await names(rig.store, "segments/", stored[4]) == stored[5:]
-
-    run(scenario)
+    rig = Rig(
+        Fault(FaultKind.FAIL, "list", nth=2),
+        Fault(FaultKind.STALL, "list", nth=4),
+    )
+    stored = [f"segments/{number}" for number in range(9)]
+    for name in stored:
+        await rig.inner.put(name, b"x")
+    assert await names(rig.store, "segments/") == stored
+    assert await names(rig.store, "segments/", stored[4]) == stored[5:]
 
 
-def test_a_cancelled_call_leaves_nothing_running() -> None:
-    async def scenario() -> None:
-        rig = Rig(Fault(FaultKind.STALL, "put"))
-        call = asyncio.ensure_future(rig.store.put("name", b"x"))
-        await rig.clock.advance(3.0)
-        assert rig.faulty.stalled == 2
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert rig.faulty.stalled == 0
-
-    run(scenario)
+async def test_a_cancelled_call_leaves_nothing_running() -> None:
+    rig = Rig(Fault(FaultKind.STALL, "put"))
+    call = asyncio.ensure_future(rig.store.put("name", b"x"))
+    await rig.clock.advance(3.0)
+    assert rig.faulty.stalled == 2
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert rig.faulty.stalled == 0
 
 
-def test_an_answered_call_leaves_nothing_running() -> None:
-    async def scenario() -> None:
-        effects = Effects(VirtualClock(auto=False), Random(0), InlineOffload())
-        store = RetryingStore(MemoryStore(), POLICY, effects)
-        await store.put("name", b"x")
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(scenario)
+async def test_an_answered_call_leaves_nothing_running() -> None:
+    effects = Effects(VirtualClock(auto=False), Random(0), InlineOffload())
+    store = RetryingStore(MemoryStore(), POLICY, effects)
+    await store.put("name", b"x")
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_pauses_double_up_to_the_longest_and_are_drawn_below_it() -> None:
@@ -356,28 +302,22 @@ def test_a_policy_that_cannot_work_is_refused(wrong: dict[str, float]) -> None:
     ],
     ids=["answered at once", "refused twice", "stalled: a second attempt beside it"],
 )
-def test_attempts_are_counted_per_segment_of_the_log(
+async def test_attempts_are_counted_per_segment_of_the_log(
     faults: tuple[Fault, ...], attempts: list[int]
 ) -> None:
-    async def scenario() -> None:
-        rig = Rig(*faults)
-        for name in ("segments/1", "segments/2", "tables/1"):
-            await rig.store.put(name, b"x")
-        metrics = rig.store.request_metrics
-        assert list(metrics.attempts_per_segment) == attempts
-        assert metrics.segment_attempts == sum(attempts) == metrics.put.attempts - 1
-
-    run(scenario)
+    rig = Rig(*faults)
+    for name in ("segments/1", "segments/2", "tables/1"):
+        await rig.store.put(name, b"x")
+    metrics = rig.store.request_metrics
+    assert list(metrics.attempts_per_segment) == attempts
+    assert metrics.segment_attempts == sum(attempts) == metrics.put.attempts - 1
 
 
-def test_a_segment_that_was_given_up_counts_its_attempts() -> None:
-    async def scenario() -> None:
-        rig = Rig(
-            *(Fault(FaultKind.FAIL, "put", nth=n) for n in (1, 2)),
-            policy=RetryPolicy(attempts=2, hedge_after=None),
-        )
-        with pytest.raises(StoreUnreachableError):
-            await rig.store.put("segments/1", b"x")
-        assert list(rig.store.request_metrics.attempts_per_segment) == [2]
-
-    run(scenario)
+async def test_a_segment_that_was_given_up_counts_its_attempts() -> None:
+    rig = Rig(
+        *(Fault(FaultKind.FAIL, "put", nth=n) for n in (1, 2)),
+        policy=RetryPolicy(attempts=2, hedge_after=None),
+    )
+    with pytest.raises(StoreUnreachableError):
+        await rig.store.put("segments/1", b"x")
+    assert list(rig.store.request_metrics.attempts_per_segment) == [2]

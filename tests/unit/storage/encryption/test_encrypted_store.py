@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -58,120 +57,95 @@ class TestEncryptedStore(StoreConformance, RaceConformance):
         return lambda: encrypted(inner)
 
 
-def run(scenario: Callable[[MemoryStore], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await scenario(MemoryStore())
-
-    asyncio.run(main())
+@pytest.fixture
+def inner() -> MemoryStore:
+    return MemoryStore()
 
 
-def test_what_is_stored_shows_neither_content_nor_equal_content() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        store = encrypted(inner)
-        await store.put("a", b"the same words" * 100)
-        await store.put("b", b"the same words" * 100)
-        stored = [await inner.get(name) for name in ("a", "b")]
-        assert stored[0] != stored[1]
-        assert not any(b"same words" in each for each in stored)
-        assert await store.get("a") == await encrypted(inner).get("b")
-
-    run(scenario)
+async def test_what_is_stored_shows_neither_content_nor_equal_content(inner: MemoryStore) -> None:
+    store = encrypted(inner)
+    await store.put("a", b"the same words" * 100)
+    await store.put("b", b"the same words" * 100)
+    stored = [await inner.get(name) for name in ("a", "b")]
+    assert stored[0] != stored[1]
+    assert not any(b"same words" in each for each in stored)
+    assert await store.get("a") == await encrypted(inner).get("b")
 
 
-def test_the_documents_with_its_keys_are_no_objects_of_the_store() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        store = encrypted(inner)
-        await store.put("a", b"content")
-        assert await names(store) == ["a"]
-        assert await names(inner) == ["a", "keys/00000001.json"]
-
-    run(scenario)
+async def test_the_documents_with_its_keys_are_no_objects_of_the_store(inner: MemoryStore) -> None:
+    store = encrypted(inner)
+    await store.put("a", b"content")
+    assert await names(store) == ["a"]
+    assert await names(inner) == ["a", "keys/00000001.json"]
 
 
-def test_reading_an_empty_store_writes_nothing() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        store = encrypted(inner)
-        assert await names(store) == []
-        with pytest.raises(ObjectNotFoundError):
-            await store.get("a")
-        assert await names(inner) == []
-
-    run(scenario)
+async def test_reading_an_empty_store_writes_nothing(inner: MemoryStore) -> None:
+    store = encrypted(inner)
+    assert await names(store) == []
+    with pytest.raises(ObjectNotFoundError):
+        await store.get("a")
+    assert await names(inner) == []
 
 
-def test_two_who_begin_a_store_at_once_have_the_same_keys() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        first, second = encrypted(inner), encrypted(inner)
-        await asyncio.gather(first.put("a", b"1"), second.put("b", b"2"))
-        assert (await first.get("b"), await second.get("a")) == (b"2", b"1")
-
-    run(scenario)
+async def test_two_who_begin_a_store_at_once_have_the_same_keys(inner: MemoryStore) -> None:
+    first, second = encrypted(inner), encrypted(inner)
+    await asyncio.gather(first.put("a", b"1"), second.put("b", b"2"))
+    assert (await first.get("b"), await second.get("a")) == (b"2", b"1")
 
 
-def test_another_key_opens_nothing_and_changes_nothing() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        await encrypted(inner).put("a", b"content")
-        before = {name: await inner.get(name) for name in await names(inner)}
-        other = encrypted(inner, SECOND)
-        for call in (other.get("a"), other.put("a", b"x"), other.create("b", b"x"), names(other)):
-            with pytest.raises(ConfigError, match=r"the key of the test.*found another key"):
-                await call
-        assert {name: await inner.get(name) for name in await names(inner)} == before
-
-    run(scenario)
+async def test_another_key_opens_nothing_and_changes_nothing(inner: MemoryStore) -> None:
+    await encrypted(inner).put("a", b"content")
+    before = {name: await inner.get(name) for name in await names(inner)}
+    other = encrypted(inner, SECOND)
+    for call in (other.get("a"), other.put("a", b"x"), other.create("b", b"x"), names(other)):
+        with pytest.raises(ConfigError, match=r"the key of the test.*found another key"):
+            await call
+    assert {name: await inner.get(name) for name in await names(inner)} == before
 
 
-def test_a_store_that_is_not_encrypted_is_refused_with_a_key() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        await inner.put(SLOT, b"{}")
-        store = encrypted(inner)
-        for call in (store.get(SLOT), store.put("a", b"x"), names(store), store.head(SLOT)):
-            with pytest.raises(ConfigError, match="objects that are not encrypted, such as check"):
-                await call
-        assert await names(inner) == [SLOT]
-
-    run(scenario)
+async def test_a_store_that_is_not_encrypted_is_refused_with_a_key(inner: MemoryStore) -> None:
+    await inner.put(SLOT, b"{}")
+    store = encrypted(inner)
+    for call in (store.get(SLOT), store.put("a", b"x"), names(store), store.head(SLOT)):
+        with pytest.raises(ConfigError, match="objects that are not encrypted, such as check"):
+            await call
+    assert await names(inner) == [SLOT]
 
 
-def test_objects_that_were_swapped_or_brought_from_another_store_are_refused() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        store = encrypted(inner)
-        await store.put("a", b"first")
-        await store.put("b", b"second")
-        await inner.put("b", await inner.get("a"))
-        with pytest.raises(CorruptObjectError, match="/b does not open"):
-            await store.get("b")
-        other = MemoryStore()
-        await encrypted(other).put("a", b"other")
-        await inner.put("a", await other.get("a"))
-        with pytest.raises(CorruptObjectError, match="a key of this store"):
-            await store.get("a")
+async def test_objects_that_were_swapped_or_brought_from_another_store_are_refused(
+    inner: MemoryStore,
+) -> None:
+    store = encrypted(inner)
+    await store.put("a", b"first")
+    await store.put("b", b"second")
+    await inner.put("b", await inner.get("a"))
+    with pytest.raises(CorruptObjectError, match="/b does not open"):
+        await store.get("b")
+    other = MemoryStore()
+    await encrypted(other).put("a", b"other")
+    await inner.put("a", await other.get("a"))
+    with pytest.raises(CorruptObjectError, match="a key of this store"):
+        await store.get("a")
 
-    run(scenario)
 
-
-def test_an_object_that_somebody_wrote_without_the_key_is_refused() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        await encrypted(inner).put("a", b"content")
-        await inner.put("b", b"plain")
-        with pytest.raises(CorruptObjectError, match="one that is not encrypted"):
-            await encrypted(inner).get("b")
-
-    run(scenario)
+async def test_an_object_that_somebody_wrote_without_the_key_is_refused(inner: MemoryStore) -> None:
+    await encrypted(inner).put("a", b"content")
+    await inner.put("b", b"plain")
+    with pytest.raises(CorruptObjectError, match="one that is not encrypted"):
+        await encrypted(inner).get("b")
 
 
 @pytest.mark.parametrize(
     "damage", [lambda text: text[:-20], lambda text: b"[]"], ids=["cut", "other"]
 )
-def test_a_damaged_document_of_keys_is_told_as_such(damage: Callable[[bytes], bytes]) -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        await encrypted(inner).put("a", b"content")
-        name = "keys/00000001.json"
-        await inner.put(name, damage(await inner.get(name)))
-        with pytest.raises(CorruptObjectError, match=r"keys/00000001\.json"):
-            await encrypted(inner).get("a")
-
-    run(scenario)
+async def test_a_damaged_document_of_keys_is_told_as_such(
+    damage: Callable[[bytes], bytes], inner: MemoryStore
+) -> None:
+    await encrypted(inner).put("a", b"content")
+    name = "keys/00000001.json"
+    await inner.put(name, damage(await inner.get(name)))
+    with pytest.raises(CorruptObjectError, match=r"keys/00000001\.json"):
+        await encrypted(inner).get("a")
 
 
 async def test_ranges_of_an_object_ask_for_its_header_once() -> None:
@@ -186,80 +160,69 @@ async def test_ranges_of_an_object_ask_for_its_header_once() -> None:
     assert asked == ["get a 0 64", f"get a {64 + stored} {2 * stored}", f"get a 64 {stored}"]
 
 
-def test_a_range_of_an_object_that_somebody_overwrote_is_of_the_new_one() -> None:
-    async def scenario(inner: MemoryStore) -> None:
-        store = encrypted(inner)
-        await store.put("a", b"old content")
-        await encrypted(inner).put("a", b"new content")
-        assert await store.get("a", 0, 3) == b"new"
-
-    run(scenario)
+async def test_a_range_of_an_object_that_somebody_overwrote_is_of_the_new_one(
+    inner: MemoryStore,
+) -> None:
+    store = encrypted(inner)
+    await store.put("a", b"old content")
+    await encrypted(inner).put("a", b"new content")
+    assert await store.get("a", 0, 3) == b"new"
 
 
 class TestRotation:
-    def test_only_the_new_key_opens_what_was_written_before_and_after(self) -> None:
-        async def scenario(inner: MemoryStore) -> None:
-            store = encrypted(inner)
-            await store.put("before", b"1")
-            stored = await inner.get("before")
-            await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
-            assert await inner.get("before") == stored
-            await encrypted(inner, SECOND).put("after", b"2")
-            reader = encrypted(inner, SECOND)
-            assert (await reader.get("before"), await reader.get("after")) == (b"1", b"2")
-            with pytest.raises(ConfigError, match="the key that the store was begun with or last"):
-                await encrypted(inner, FIRST).get("before")
-            assert await names(inner, "keys/") == ["keys/00000002.json"]
+    async def test_only_the_new_key_opens_what_was_written_before_and_after(
+        self, inner: MemoryStore
+    ) -> None:
+        store = encrypted(inner)
+        await store.put("before", b"1")
+        stored = await inner.get("before")
+        await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
+        assert await inner.get("before") == stored
+        await encrypted(inner, SECOND).put("after", b"2")
+        reader = encrypted(inner, SECOND)
+        assert (await reader.get("before"), await reader.get("after")) == (b"1", b"2")
+        with pytest.raises(ConfigError, match="the key that the store was begun with or last"):
+            await encrypted(inner, FIRST).get("before")
+        assert await names(inner, "keys/") == ["keys/00000002.json"]
 
-        run(scenario)
+    async def test_who_has_the_store_open_goes_on_and_reads_what_is_new_with_both_keys(
+        self, inner: MemoryStore
+    ) -> None:
+        store = encrypted(inner, FIRST, SECOND)
+        await store.put("before", b"1")
+        await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
+        await encrypted(inner, SECOND).put("after", b"2")
+        assert await store.get("after") == b"2"
+        await store.put("later", b"3")
+        assert await encrypted(inner, SECOND).get("later") == b"3"
 
-    def test_who_has_the_store_open_goes_on_and_reads_what_is_new_with_both_keys(self) -> None:
-        async def scenario(inner: MemoryStore) -> None:
-            store = encrypted(inner, FIRST, SECOND)
-            await store.put("before", b"1")
-            await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
-            await encrypted(inner, SECOND).put("after", b"2")
-            assert await store.get("after") == b"2"
-            await store.put("later", b"3")
-            assert await encrypted(inner, SECOND).get("later") == b"3"
+    async def test_a_rotation_that_was_cut_short_is_repeated(self, inner: MemoryStore) -> None:
+        await encrypted(inner).put("a", b"1")
+        left = await inner.get("keys/00000001.json")
+        await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
+        await inner.put("keys/00000001.json", left)
+        assert await encrypted(inner, SECOND).get("a") == b"1"
+        await rotate(inner, keys(SECOND, FIRST), keys(SECOND), EFFECTS)
+        assert await names(inner, "keys/") == ["keys/00000003.json"]
 
-        run(scenario)
-
-    def test_a_rotation_that_was_cut_short_is_repeated(self) -> None:
-        async def scenario(inner: MemoryStore) -> None:
-            await encrypted(inner).put("a", b"1")
-            left = await inner.get("keys/00000001.json")
-            await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
-            await inner.put("keys/00000001.json", left)
-            assert await encrypted(inner, SECOND).get("a") == b"1"
-            await rotate(inner, keys(SECOND, FIRST), keys(SECOND), EFFECTS)
-            assert await names(inner, "keys/") == ["keys/00000003.json"]
-
-        run(scenario)
-
-    def test_a_key_cannot_be_taken_out_of_a_document(self) -> None:
+    async def test_a_key_cannot_be_taken_out_of_a_document(self, inner: MemoryStore) -> None:
         """Else whoever writes to the store could make a job use a key that was rotated away."""
+        await encrypted(inner).put("a", b"1")
+        await rotate(inner, keys(FIRST), keys(FIRST), EFFECTS)
+        name = "keys/00000002.json"
+        body = msgspec.json.decode(await inner.get(name))["body"]
+        found = msgspec.convert(body, StoredKeys)
+        shorter = msgspec.structs.replace(found, keys=found.keys[:1])
+        await inner.put(name, seal_document(shorter))
+        with pytest.raises(ConfigError, match="found another key"):
+            await encrypted(inner).get("a")
 
-        async def scenario(inner: MemoryStore) -> None:
-            await encrypted(inner).put("a", b"1")
-            await rotate(inner, keys(FIRST), keys(FIRST), EFFECTS)
-            name = "keys/00000002.json"
-            body = msgspec.json.decode(await inner.get(name))["body"]
-            found = msgspec.convert(body, StoredKeys)
-            shorter = msgspec.structs.replace(found, keys=found.keys[:1])
-            await inner.put(name, seal_document(shorter))
-            with pytest.raises(ConfigError, match="found another key"):
-                await encrypted(inner).get("a")
-
-        run(scenario)
-
-    def test_a_store_that_is_not_encrypted_has_no_key_to_change(self) -> None:
-        async def scenario(inner: MemoryStore) -> None:
-            await inner.put(SLOT, b"{}")
-            with pytest.raises(ConfigError, match="tidelog fork"):
-                await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
-
-        run(scenario)
+    async def test_a_store_that_is_not_encrypted_has_no_key_to_change(
+        self, inner: MemoryStore
+    ) -> None:
+        await inner.put(SLOT, b"{}")
+        with pytest.raises(ConfigError, match="tidelog fork"):
+            await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
 
 
 async def _begin(store: ObjectStore, *which: bytes) -> None:
@@ -272,11 +235,13 @@ async def _rotate(store: ObjectStore, *which: bytes) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("operation", ["list", "get", "create", "delete"])
-def test_a_beginning_or_a_rotation_that_fails_at_any_call_leaves_a_store_that_opens_and_is_repeated(
+async def test_a_beginning_or_rotation_that_fails_at_any_call_leaves_a_store_that_opens(
     operation: str, after: bool
 ) -> None:
-    async def scenario(inner: MemoryStore, step: Callable[..., Awaitable[None]], nth: int) -> bool:
-        """Whether the failure struck."""
+    async def struck(step: Callable[..., Awaitable[None]], nth: int) -> bool:
+        inner = MemoryStore()
+        if step is _rotate:
+            await _begin(inner, FIRST)
         store = SteerableStore(inner)
         store.fail(Failure(operation, after=after, nth=nth))
         try:
@@ -289,17 +254,11 @@ def test_a_beginning_or_a_rotation_that_fails_at_any_call_leaves_a_store_that_op
             return True
         return False
 
-    async def main(step: Callable[..., Awaitable[None]]) -> int:
-        for nth in itertools.count(1):
-            inner = MemoryStore()
-            if step is _rotate:
-                await _begin(inner, FIRST)
-            if not await scenario(inner, step, nth):
-                return nth - 1
-        raise AssertionError
-
-    struck = [asyncio.run(main(step)) for step in (_begin, _rotate)]
-    assert sum(struck) >= 1, struck
+    calls = [0, 0]
+    for number, step in enumerate((_begin, _rotate)):
+        while await struck(step, calls[number] + 1):
+            calls[number] += 1
+    assert sum(calls) >= 1, calls
 
 
 class TestOpened:
