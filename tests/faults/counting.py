@@ -113,6 +113,11 @@ def checkpoints(objects: Objects) -> list[int]:
     return [s for s in slots if not _is_start(objects, object_names.checkpoint(s))]
 
 
+def newest(objects: Objects) -> int:
+    """The slot of the newest checkpoint."""
+    return checkpoints(objects)[-1]
+
+
 def _is_start(objects: Objects, name: str) -> bool:
     return isinstance(decode_entry(objects[name], name), Start)
 

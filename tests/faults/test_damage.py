@@ -11,10 +11,10 @@ from tests.faults.counting import (
     EXPECTED,
     Objects,
     broken_off,
-    checkpoints,
     counting,
     finish,
     needs,
+    newest,
     newest_without,
     settings,
     start,
@@ -42,10 +42,6 @@ from tidelog.runtime.config import JobConfig
 from tidelog.storage import object_names
 
 DAMAGES = pytest.mark.parametrize("damage", [truncated, flipped, missing])
-
-
-def newest(objects: Objects) -> int:
-    return checkpoints(objects)[-1]
 
 
 def manifest(slot: int) -> str:

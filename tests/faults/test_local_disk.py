@@ -1,7 +1,8 @@
 """A full or unusable local disk stops a job with a clear error; with room it goes on exactly."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -54,6 +55,18 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
+def fills(disk: Path) -> Callable[[str], str]:
+    """A function of a job that fills the disk when it has seen some words."""
+    seen = count(1)
+
+    def passed_on(word: str) -> str:
+        if next(seen) == 30:
+            fill(disk)
+        return word
+
+    return passed_on
+
+
 def test_a_work_directory_without_room_stops_the_start_and_with_room_it_resumes(
     small_disk: Path,
 ) -> None:
@@ -69,17 +82,9 @@ def test_a_work_directory_without_room_stops_the_start_and_with_room_it_resumes(
 def test_a_work_directory_that_fills_up_stops_the_job_and_with_room_it_resumes(
     small_disk: Path,
 ) -> None:
-    store, seen = MemoryStore(), 0
-
-    def fills_the_disk(word: str) -> str:
-        nonlocal seen
-        seen += 1
-        if seen == 30:
-            fill(small_disk)
-        return word
-
+    store = MemoryStore()
     with pytest.raises(TidelogError, match="free disk space or move the work directory"):
-        start(counting(Outside(), fills_the_disk), store, settings(small_disk))
+        start(counting(Outside(), fills(small_disk)), store, settings(small_disk))
     (small_disk / "ballast").unlink()
     assert finish(store, settings(small_disk)).restored_slot is not None
 
@@ -87,17 +92,8 @@ def test_a_work_directory_that_fills_up_stops_the_job_and_with_room_it_resumes(
 def test_a_store_on_a_full_disk_stops_the_job_and_with_room_it_resumes(small_disk: Path) -> None:
     effects = Effects(VirtualClock(), Random(0), InlineOffload())
     store = LocalStore(str(small_disk / "store"), effects)
-    seen = 0
-
-    def fills_the_disk(word: str) -> str:
-        nonlocal seen
-        seen += 1
-        if seen == 30:
-            fill(small_disk)
-        return word
-
     with pytest.raises(TidelogError, match="free or add space") as failed:
-        start(counting(Outside(), fills_the_disk), store)
+        start(counting(Outside(), fills(small_disk)), store)
     assert str(small_disk) in str(failed.value)
     (small_disk / "ballast").unlink()
     assert finish(store).restored_slot is not None

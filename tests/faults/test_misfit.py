@@ -10,9 +10,9 @@ from tests.faults.counting import (
     EXPECTED,
     WORDS,
     Objects,
-    checkpoints,
     counting,
     finish,
+    newest,
     refuse_poison,
     settings,
     source,
@@ -37,10 +37,6 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 START = object_names.checkpoint(Slot(0))
-
-
-def newest(objects: Objects) -> int:
-    return checkpoints(objects)[-1]
 
 
 def manifest(slot: int) -> str:

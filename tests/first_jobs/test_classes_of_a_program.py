@@ -40,31 +40,29 @@ WAYS = {
 }
 
 
+def started(directory: Path, way: str = "as a file") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, *WAYS[way]]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("first", WAYS)
 def test_a_class_is_found_whichever_way_the_program_is_started_next(
     first: str, tmp_path: Path
 ) -> None:
     (tmp_path / "reading.py").write_text(PROGRAM)
     for number, way in enumerate([first, *WAYS]):
-        ran = subprocess.run(
-            [sys.executable, *WAYS[way]], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        ran = started(tmp_path, way)
         assert (ran.stdout, ran.stderr) == (f"{number} {number}\n", "")
 
 
 def test_a_class_that_is_gone_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
     program = tmp_path / "reading.py"
     program.write_text(PROGRAM)
-    subprocess.run([sys.executable, "reading.py"], cwd=tmp_path, check=True)
+    assert started(tmp_path).returncode == 0
     program.write_text(PROGRAM.replace("Place", "Spot"))
-    ran = subprocess.run(
-        [sys.executable, "reading.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    ran = started(tmp_path)
     assert ran.returncode == 1
     assert "StateSchemaError: stored position; expected" in ran.stderr
     assert "reading.Place" in ran.stderr
     program.write_text(PROGRAM)
-    ran = subprocess.run(
-        [sys.executable, "reading.py"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert ran.stdout == "1 1\n"
+    assert started(tmp_path).stdout == "1 1\n"

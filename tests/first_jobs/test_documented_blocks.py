@@ -18,11 +18,11 @@ from confluent_kafka import TopicPartition
 import tidelog
 from tests.first_jobs.programs import add_rows, rows_of, run
 from tests.support.documentation import BLOCKS, ROOT
-from tidelog import Callback, Files, Job, JobArguments, JsonLines, PushSource, Rate, open_store
+from tidelog import Callback, Files, Job, JsonLines, PushSource, Rate, open_store
 
 RUN_ELSEWHERE = {
-    "README 0": "tests/unit/test_readme.py",
-    "README 1": "tests/unit/test_readme.py",
+    "README 0": "tests/first_jobs/test_killed_revenue.py",
+    "first-job 0": "tests/first_jobs/test_first_page.py",
     "own-loop 5": "tests/process/own_loop_service.py",
     "kafka 0": "tests/kafka/test_guide.py",
     "kafka 1": "tests/kafka/test_guide.py",
@@ -69,6 +69,16 @@ def test_every_printed_program_is_run_somewhere() -> None:
     assert set(BLOCKS) == here | set(RUN_ELSEWHERE)
     assert not here & set(RUN_ELSEWHERE)
     assert [path for path in RUN_ELSEWHERE.values() if not (ROOT / path).is_file()] == []
+
+
+def test_the_streak_processor_of_the_readme_counts_days_in_a_row(here: Path) -> None:
+    days = ["2026-03-01", "2026-03-02", "2026-03-04"]
+    add_rows(here / "visits" / "1.jsonl", [{"user": "ada", "day": day} for day in days])
+    job = Job("streaks")
+    visits = job.source(JsonLines("visits")).key_by(lambda row: row.user)
+    visits.transform_with_state(names_of("README 1")["Streak"]).sink(Files("out"))
+    run(job, here / "store")
+    assert [row["streak"] for row in rows_of(here / "out")] == [1, 2, 1]
 
 
 def test_a_loop_of_the_users_own_counts_each_order_once_over_restarts(here: Path) -> None:
@@ -239,15 +249,6 @@ def test_a_program_hears_the_events_of_the_library(monkeypatch: pytest.MonkeyPat
 
 def test_types_of_the_users_own_are_named_by_the_job() -> None:
     assert names_of("unaligned 0", Job=Job, Parcel=Parcel)["job"].record_types == (Parcel,)
-
-
-def test_the_first_job_sums_by_country(here: Path) -> None:
-    orders = [("nl", 3), ("at", 4), ("nl", 5)]
-    add_rows(here / "in" / "1.jsonl", [{"country": c, "amount": a} for c, a in orders])
-    arguments = JobArguments(input=str(here / "in"), output=str(here / "out"))
-    run(names_of("first-job 0")["job"](arguments), here / "store")
-    found = {row["country"]: row["revenue"] for row in rows_of(here / "out")}
-    assert found == {"nl": 8, "at": 4}
 
 
 def test_a_loop_of_ones_own_counts_each_order_once(here: Path) -> None:

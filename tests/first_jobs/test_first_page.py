@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,20 +17,29 @@ PAGE = (ROOT / "docs/start/first-job.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
 
 
+Shell = Callable[[str], "subprocess.CompletedProcess[str]"]
+
+
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """What the first block of the page makes: `tidelog` is a command."""
+def shell(tmp_path: Path) -> Shell:
+    """Runs commands, and `tidelog` is one, as the first block of the page makes it."""
     scripts = tmp_path / "scripts"
     scripts.mkdir()
     tidelog = scripts / "tidelog"
     tidelog.write_text(f'#!/bin/sh\nexec {sys.executable} -m tidelog "$@"\n')
     tidelog.chmod(0o755)
-    return os.environ | {"PATH": f"{scripts}:{os.environ['PATH']}"}
+    environment = os.environ | {"PATH": f"{scripts}:{os.environ['PATH']}"}
+    return lambda command: subprocess.run(
+        ["sh", "-ec", command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
-def test_every_command_of_the_first_page_does_what_it_says(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_every_command_of_the_first_page_does_what_it_says(tmp_path: Path, shell: Shell) -> None:
     kind, setting_up = BLOCKS[0]
     assert kind == "" and "pip install -q ." in setting_up
     printed = ""
@@ -43,21 +53,14 @@ def test_every_command_of_the_first_page_does_what_it_says(
             assert sorted(map(str, found)) == sorted(map(str, shown))
             checked += 1
         else:
-            ran = subprocess.run(
-                ["sh", "-ec", block],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            ran = shell(block)
             assert ran.returncode == 0, ran.stderr
             printed = ran.stdout
     assert checked == 2
 
 
 def test_the_commands_of_the_readme_show_what_a_job_has_stored(
-    tmp_path: Path, environment: dict[str, str]
+    tmp_path: Path, shell: Shell
 ) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.py").write_text("the tide\n" * 1000)
@@ -69,14 +72,7 @@ def test_the_commands_of_the_readme_show_what_a_job_has_stored(
     assert shown is not None
     commands = [line.partition("#")[0] for line in shown.group(1).splitlines()]
     for command in [run, *(line for line in commands if "tidelog ui" not in line)]:
-        ran = subprocess.run(
-            ["sh", "-ec", command.replace(".venv/bin/tidelog", "tidelog")],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = shell(command.replace(".venv/bin/tidelog", "tidelog"))
         assert (ran.returncode, bool(ran.stdout or ran.stderr)) == (0, True), (command, ran.stderr)
     counts = [line for part in (tmp_path / "out/counts").glob("part-*") for line in part.open()]
     assert {json.loads(line)["word"]: json.loads(line)["count"] for line in counts} == {

@@ -4,15 +4,11 @@ import pytest
 
 from tests.golden import golden_blocks as golden
 from tests.golden import golden_in_flight
-from tests.golden.writing import FOLDER
+from tests.golden.writing import FOLDER, stored
 from tidelog.changelog.block import CODEC_NONE, CODEC_ZSTD, BlockKind, iter_blocks, open_block
 from tidelog.changelog.segment import Entry, LogRange, read_footer
 
 FIRST = golden.CHANGES.first
-
-
-def stored(name: str) -> bytes:
-    return (FOLDER / name).read_bytes()
 
 
 def test_a_plain_block_of_version_1_is_read() -> None:

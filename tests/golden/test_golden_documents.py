@@ -6,14 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.golden import golden_documents as golden
-from tests.golden.writing import FOLDER
+from tests.golden.writing import stored
 from tidelog.checkpoint.manifest import decode_descriptor, decode_entry
 from tidelog.errors import CorruptObjectError, FormatVersionError
 from tidelog.storage.document import checksum
-
-
-def stored(name: str) -> bytes:
-    return (FOLDER / name).read_bytes()
 
 
 def read(data: bytes, name: str) -> object:

@@ -10,12 +10,8 @@ from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from tests.golden import golden_encryption as golden
-from tests.golden.writing import FOLDER
+from tests.golden.writing import stored
 from tidelog.storage.encryption.sealed import open_whole, seal
-
-
-def stored(name: str) -> bytes:
-    return (FOLDER / name).read_bytes()
 
 
 @pytest.mark.parametrize(

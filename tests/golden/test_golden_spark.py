@@ -1,22 +1,18 @@
 """What the first release stored for Spark stays readable, byte for byte, and no damage hides."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 
 from tests.golden import golden_spark as golden
-from tests.golden.writing import FOLDER
+from tests.golden.writing import FOLDER, stored
 from tidelog.errors import CorruptObjectError, FormatVersionError
 from tidelog.spark.format.changelog import RecordKind, read_changelog
 from tidelog.spark.format.index import read_index
 from tidelog.spark.format.segment import FooterEntry, read_content, read_footer
 
 UNREADABLE = (CorruptObjectError, FormatVersionError)
-
-
-def stored(name: str) -> bytes:
-    return (FOLDER / name).read_bytes()
 
 
 def flips(data: bytes) -> Iterator[bytes]:
@@ -58,30 +54,38 @@ def test_a_roll_up_is_read() -> None:
     assert read_index(stored("spark_roll_up_v1.json").decode(), "roll-up") == golden.ROLL_UP
 
 
-def test_every_flipped_bit_of_a_segment_is_found() -> None:
-    for damaged in flips(stored("spark_segment_v1.bin")):
-        with pytest.raises(UNREADABLE, match=r"a\.seg"):
-            read_footer(damaged, "a.seg")
+def read_line(line: bytes) -> object:
+    return read_index(line.decode(errors="replace"), "commits/11")
 
 
-def test_every_truncation_of_a_segment_is_found() -> None:
-    data = stored("spark_segment_v1.bin")
+def read_segment(data: bytes) -> object:
+    return read_footer(data, "a.seg")
+
+
+STORED = pytest.mark.parametrize(
+    ("data", "read", "name"),
+    [
+        (stored("spark_segment_v1.bin"), read_segment, r"a\.seg"),
+        (index_line(), read_line, "commits/11"),
+    ],
+    ids=["segment", "index"],
+)
+
+
+@STORED
+def test_every_flipped_bit_is_found(
+    data: bytes, read: Callable[[bytes], object], name: str
+) -> None:
+    for damaged in flips(data):
+        with pytest.raises(UNREADABLE, match=name):
+            read(damaged)
+
+
+@STORED
+def test_every_truncation_is_found(data: bytes, read: Callable[[bytes], object], name: str) -> None:
     for length in range(len(data)):
-        with pytest.raises(CorruptObjectError, match=r"a\.seg"):
-            read_footer(data[:length], "a.seg")
-
-
-def test_every_flipped_bit_of_an_index_is_found() -> None:
-    for damaged in flips(index_line()):
-        with pytest.raises(CorruptObjectError, match="commits/11"):
-            read_index(damaged.decode(errors="replace"), "commits/11")
-
-
-def test_every_truncation_of_an_index_is_found() -> None:
-    line = index_line()
-    for length in range(len(line)):
-        with pytest.raises(CorruptObjectError, match="commits/11"):
-            read_index(line[:length].decode(), "commits/11")
+        with pytest.raises(CorruptObjectError, match=name):
+            read(data[:length])
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])

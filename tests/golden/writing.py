@@ -6,6 +6,10 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
+def stored(name: str) -> bytes:
+    return (FOLDER / name).read_bytes()
+
+
 def write_missing(files: Mapping[str, Callable[[], bytes]]) -> None:
     """Write the files that are not there yet, and say what was done with each."""
     for name, content in files.items():

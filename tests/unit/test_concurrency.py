@@ -1,4 +1,4 @@
-"""Coroutines side by side: bounded, in order, and over when one has failed."""
+"""Coroutines and threads side by side: bounded, in order, ended when one has failed."""
 
 import asyncio
 import gc
@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tidelog.concurrency import SharedTasks, together
+from tidelog.effects import ThreadOffload
 
 
-def test_results_keep_their_order_and_no_more_than_allowed_run_at_once() -> None:
+async def test_results_keep_their_order_and_no_more_than_allowed_run_at_once() -> None:
     running, most = 0, 0
 
     async def request(number: int) -> int:
@@ -21,7 +22,7 @@ def test_results_keep_their_order_and_no_more_than_allowed_run_at_once() -> None
         running -= 1
         return number
 
-    found = asyncio.run(together((request(number) for number in range(20)), 4))
+    found = await together((request(number) for number in range(20)), 4)
     assert found == list(range(20))
     assert most == 4
 
@@ -85,3 +86,8 @@ def test_close_ends_shared_tasks_and_nobody_hears_of_errors_that_nobody_waited_f
     complaints = asyncio.run(steps())
     gc.collect()  # an error that nobody saw is told when its task is freed
     assert complaints == []
+
+
+async def test_a_stop_iteration_in_a_thread_reaches_the_waiter() -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(ThreadOffload(1).run(next, iter(())), timeout=30)

@@ -31,6 +31,11 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
     assert shown == {*tidelog.__all__, "open"}, "docs/reference/api.md lists the public names"
 
 
+def test_every_document_the_readme_links_to_exists() -> None:
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
+    assert links and [link for link in links if not (ROOT / link).exists()] == []
+
+
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_a_code_block_imports_names_that_exist(block: str) -> None:
     for node in ast.walk(ast.parse(block)):

@@ -155,17 +155,16 @@ def test_blocks_one_after_the_other_are_read_in_order() -> None:
     assert [block.offset for block in blocks] == [1000, 1041, 1041 + sealed[1].size]
 
 
-@pytest.mark.parametrize("first", [0, 1, 2**40])
-def test_every_flipped_bit_is_detected(first: int) -> None:
-    data = seal(ChangeBatch(SeqNo(first), SMALL.keys, SMALL.values)).data
-    for position in range(len(data)):
-        for bit in range(8):
-            with pytest.raises((CorruptObjectError, FormatVersionError)):
-                open_block(flipped(data, position, bit))
-
-
-def test_every_flipped_bit_of_a_compressed_block_is_detected() -> None:
-    data = seal(ChangeBatch(SeqNo(1), [row(0, 0, b"k")], [b"x" * 1000])).data
+@pytest.mark.parametrize(
+    "batch",
+    [
+        *(ChangeBatch(SeqNo(first), SMALL.keys, SMALL.values) for first in (0, 1, 2**40)),
+        ChangeBatch(SeqNo(1), [row(0, 0, b"k")], [b"x" * 1000]),
+    ],
+    ids=["first of all", "second", "late", "compressed"],
+)
+def test_every_flipped_bit_is_detected(batch: ChangeBatch) -> None:
+    data = seal(batch).data
     for position in range(len(data)):
         for bit in range(8):
             with pytest.raises((CorruptObjectError, FormatVersionError)):

@@ -118,46 +118,26 @@ def test_no_more_requests_run_at_once_than_allowed() -> None:
     assert store.most_running == 3
 
 
-def test_a_range_read_twice_is_fetched_once() -> None:
+@pytest.mark.parametrize(
+    ("room", "wanted", "requests"),
+    [
+        pytest.param(2, "aa", [1, 1], id="a range read twice is fetched once"),
+        pytest.param(2, "abacab", [1, 2, 2, 3, 3, 4], id="what was used longest ago goes"),
+        pytest.param(0.9, "aa", [1, 2], id="a range larger than the cache is not kept"),
+    ],
+)
+async def test_the_cache_keeps_what_fits(room: float, wanted: str, requests: list[int]) -> None:
     packed = segment("a")
-    store = stored(packed)
-    reader = SegmentReader(store, CACHE)
-
-    async def twice() -> None:
-        first = await reader.read_range(packed.ranges[0])
-        assert await reader.read_range(packed.ranges[0]) == first
-
-    asyncio.run(twice())
-    assert len(store.reads) == 1
-
-
-def test_the_cache_drops_what_was_used_longest_ago() -> None:
-    packed = segment("a")
-    store = stored(packed)
-    reader = SegmentReader(store, cache_bytes=2 * packed.ranges[0].length)
-    a, b, c = packed.ranges
-
-    async def reads() -> list[int]:
-        fetched = []
-        for wanted in (a, b, a, c, a, b):
-            await reader.read_range(wanted)
-            fetched.append(len(store.reads))
-        return fetched
-
-    assert asyncio.run(reads()) == [1, 2, 2, 3, 3, 4]
-
-
-def test_a_range_larger_than_the_cache_is_read_but_not_kept() -> None:
-    packed = segment("a")
-    store = stored(packed)
-    reader = SegmentReader(store, cache_bytes=packed.ranges[0].length - 1)
-
-    async def twice() -> None:
-        await reader.read_range(packed.ranges[0])
-        await reader.read_range(packed.ranges[0])
-
-    asyncio.run(twice())
-    assert len(store.reads) == 2
+    store = RecordingStore()
+    await store.put("a", packed.data)
+    reader = SegmentReader(store, cache_bytes=int(room * packed.ranges[0].length))
+    fetched = []
+    for name in wanted:
+        log_range = packed.ranges["abc".index(name)]
+        blocks = await reader.read_range(log_range)
+        assert blocks[0].offset == log_range.offset
+        fetched.append(len(store.reads))
+    assert fetched == requests
 
 
 def test_a_missing_segment_says_what_to_restore_instead() -> None:

@@ -1,6 +1,7 @@
 """The plan of a checkpoint reaches every running task, and no other."""
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
@@ -14,32 +15,20 @@ from tidelog.checkpoint.coordinator import Plan, make_plan
 GRAPH = {"a": [], "b": [], "c": ["a"], "d": ["a", "b"], "e": ["c", "d"]}
 
 
-def plan(*exited: str) -> Plan[str]:
-    return make_plan(GRAPH, set(exited))
-
-
-def test_a_checkpoint_starts_at_the_sources() -> None:
-    assert plan() == Plan(frozenset("ab"), frozenset("abcde"))
-
-
-def test_behind_a_finished_source_it_starts_where_nobody_else_brings_the_barrier() -> None:
-    assert plan("a") == Plan(frozenset("bc"), frozenset("bcde"))
-
-
-def test_it_starts_in_the_middle_when_all_sources_finished() -> None:
-    assert plan("a", "b") == Plan(frozenset("cd"), frozenset("cde"))
-
-
-def test_a_task_with_one_running_predecessor_left_gets_its_barrier_from_there() -> None:
-    assert plan("a", "b", "c") == Plan(frozenset("d"), frozenset("de"))
-
-
-def test_the_last_task_gets_it_from_the_coordinator() -> None:
-    assert plan("a", "b", "c", "d") == Plan(frozenset("e"), frozenset("e"))
-
-
-def test_of_a_job_that_ended_nobody_takes_part() -> None:
-    assert plan("a", "b", "c", "d", "e") == Plan(frozenset(), frozenset())
+@pytest.mark.parametrize(
+    ("exited", "starts_at"),
+    [
+        pytest.param("", "ab", id="at the sources"),
+        pytest.param("a", "bc", id="where no other task brings the barrier"),
+        pytest.param("ab", "cd", id="in the middle when all sources finished"),
+        pytest.param("abc", "d", id="where no predecessor is left that would bring it"),
+        pytest.param("abcd", "e", id="at the last task"),
+        pytest.param("abcde", "", id="nowhere in a job that ended"),
+    ],
+)
+def test_a_checkpoint_starts(exited: str, starts_at: str) -> None:
+    takes_part = frozenset("abcde") - set(exited)
+    assert make_plan(GRAPH, set(exited)) == Plan(frozenset(starts_at), takes_part)
 
 
 @st.composite
