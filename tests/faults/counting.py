@@ -113,6 +113,10 @@ def checkpoints(objects: Objects) -> list[int]:
     return [s for s in slots if not _is_start(objects, object_names.checkpoint(s))]
 
 
+def manifest(slot: int) -> str:
+    return object_names.checkpoint(Slot(slot))
+
+
 def newest(objects: Objects) -> int:
     """The slot of the newest checkpoint."""
     return checkpoints(objects)[-1]

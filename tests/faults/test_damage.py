@@ -13,6 +13,7 @@ from tests.faults.counting import (
     broken_off,
     counting,
     finish,
+    manifest,
     needs,
     newest,
     newest_without,
@@ -37,15 +38,10 @@ from tidelog.changelog.segment import LogRange
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.manifest import SubtaskState, encode_entry
 from tidelog.errors import CorruptObjectError, RestoreError, TidelogError
-from tidelog.ids import Slot
 from tidelog.runtime.config import JobConfig
 from tidelog.storage import object_names
 
 DAMAGES = pytest.mark.parametrize("damage", [truncated, flipped, missing])
-
-
-def manifest(slot: int) -> str:
-    return object_names.checkpoint(Slot(slot))
 
 
 def a_log_range(objects: Objects) -> LogRange:

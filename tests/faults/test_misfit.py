@@ -8,10 +8,10 @@ import pytest
 
 from tests.faults.counting import (
     EXPECTED,
-    WORDS,
     Objects,
     counting,
     finish,
+    manifest,
     newest,
     refuse_poison,
     settings,
@@ -22,7 +22,7 @@ from tests.faults.counting import (
 )
 from tests.support.damage import Damage, a_descriptor, checkpoint_in, damaged, of_a_newer_release
 from tests.support.jobs import contents, store_of
-from tests.support.pipelines import Outside, Portions
+from tests.support.pipelines import Outside
 from tidelog.errors import (
     ConfigError,
     FormatVersionError,
@@ -37,10 +37,6 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 START = object_names.checkpoint(Slot(0))
-
-
-def manifest(slot: int) -> str:
-    return object_names.checkpoint(Slot(slot))
 
 
 @pytest.mark.parametrize("restore", [None, 3], ids=["newest", "chosen"])
@@ -187,41 +183,6 @@ def test_a_changed_state_is_refused_and_the_stored_definition_goes_on(changed: D
     assert start(tally(as_declared, sink), store).restored_slot is not None
     assert Counter(word for word, _ in sink.records) == EXPECTED
     assert {word: max(n for w, n in sink.records if w == word) for word in EXPECTED} == EXPECTED
-
-
-def windows(size_ms: int, slide_ms: int, sink: Outside, fails_from: int = 10**9) -> Job:
-    def checked(time: int) -> int:
-        if time >= fails_from:
-            raise ValueError("too late")
-        return time
-
-    job = Job("windows")
-    events = job.source(Portions({"only": list(range(len(WORDS)))})).map(checked, name="check")
-    keyed = events.event_time(lambda time: time).key_by(lambda time: "all")
-    keyed.window(size_ms, slide_ms, value_of=lambda _: 1, combine=lambda a, b: a + b).sink(sink)
-    return job
-
-
-@pytest.mark.parametrize(("size_ms", "slide_ms"), [(8, 4), (12, 6)])
-def test_windows_of_another_span_are_refused(size_ms: int, slide_ms: int) -> None:
-    """Windows begun with one span would be closed at wrong times and empty with another."""
-    store, sink = MemoryStore(), Outside()
-    with pytest.raises(UserFunctionError):
-        start(windows(12, 4, sink, fails_from=20), store)
-    with pytest.raises(StateSchemaError, match="windows") as refused:
-        start(windows(size_ms, slide_ms, sink), store)
-    assert "--allow-dropped-state window" in refused.value.action
-    start(windows(12, 4, sink), store)
-    undisturbed = Outside()
-    start(windows(12, 4, undisturbed), MemoryStore())
-    assert sorted(sink.records) == sorted(undisturbed.records)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"parallelism": 3}, {"parallelism": 1}, {"table": "memory"}, {"changelog": False}]
-)
-def test_another_shape_table_or_changelog_fits(changes: Mapping[str, Any]) -> None:
-    finish(store_of(usual()), settings(**changes))
 
 
 @pytest.mark.parametrize("parallelism", [-1, 0, 9])

@@ -1,8 +1,6 @@
 """Inputs that changed between starts, outputs that somebody touched: named, mended, exact."""
 
 import json
-import os
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +12,7 @@ from tests.faults.counting import EXPECTED, POISON, WORDS, refuse_poison, source
 from tests.support.pipelines import Outside
 from tidelog.connectors.files.lines import JsonLines, TextFiles
 from tidelog.connectors.files.sink import Files, FilesWriter
-from tidelog.connectors.sql import Sqlite
 from tidelog.errors import (
-    AccessDeniedError,
     ConfigError,
     CorruptObjectError,
     ObjectNotFoundError,
@@ -140,21 +136,6 @@ def test_a_begun_file_that_grew_is_read_as_far_as_it_was_first_seen(inputs: Inpu
     inputs.finish()
 
 
-def test_an_unreadable_file_is_named(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = os.open
-
-    def denied(path: Any, *arguments: Any, **options: Any) -> int:
-        if path == inputs.left:
-            raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, *arguments, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "open", denied)
-        with pytest.raises(AccessDeniedError, match=str(inputs.left)):
-            inputs.start()
-    inputs.finish()
-
-
 @pytest.mark.parametrize("wrong", ['{"word": "w1"', "[1, 2]", "\x00"])
 def test_a_malformed_line_is_named_by_its_place(wrong: str, tmp_path: Path) -> None:
     inputs = Inputs(tmp_path / "in", as_json=True)
@@ -235,47 +216,3 @@ def test_a_part_that_somebody_touched_before_its_commit_is_never_published(
     part.write_bytes(written)
     copy(Files(tmp_path, "text"), store)
     assert lines(tmp_path) == EXPECTED
-
-
-def test_a_foreign_file_under_a_parts_name_is_never_replaced(tmp_path: Path) -> None:
-    copy(Files(tmp_path / "alike", "text"), MemoryStore())
-    name = min(part.name for part in (tmp_path / "alike").glob("part-*"))
-    store = MemoryStore()
-    with pytest.raises(UserFunctionError, match="crashed"):
-        copy(Uncommitted(tmp_path, "text"), store)
-    foreign = tmp_path / name
-    foreign.write_text("precious\n")
-    with pytest.raises(ConfigError, match=name):
-        copy(Files(tmp_path, "text"), store)
-    assert foreign.read_text() == "precious\n"
-    foreign.unlink()
-    copy(Files(tmp_path, "text"), store)
-    assert lines(tmp_path) == EXPECTED
-
-
-def test_a_table_with_other_columns_is_refused_and_left_alone(tmp_path: Path) -> None:
-    store, path = MemoryStore(), tmp_path / "words.db"
-
-    def run(table: str = "words", check: Callable[[str], str] = str) -> None:
-        job = Job("store")
-        words = job.source(source()).map(check, name="check").map(lambda word: (word,))
-        words.sink(Sqlite(path, table, {"word": "TEXT"}), parallelism=1)
-        start(job, store)
-
-    def execute(statement: str) -> list[Any]:
-        with sqlite3.connect(path) as connection:
-            rows = connection.execute(statement).fetchall()
-        connection.close()
-        return rows
-
-    with pytest.raises(UserFunctionError):
-        run(check=refuse_poison)
-    before = execute("SELECT word FROM words")
-    execute("ALTER TABLE words ADD COLUMN note TEXT")
-    with pytest.raises(ConfigError, match="table 'words'") as refused:
-        run()
-    assert "pass the columns the table has" in refused.value.action
-    assert execute("SELECT word FROM words") == before != []
-    execute("ALTER TABLE words DROP COLUMN note")
-    run()
-    assert Counter(word for (word,) in execute("SELECT word FROM words")) == EXPECTED

@@ -42,14 +42,17 @@ class Rig:
             self.store, effects, self.ledger, Generation(0), "process", self.cadence, settings
         )
 
-    def chain(self, subtask: int = 0) -> SubtaskLogChain:
-        return SubtaskLogChain("operator", subtask)
-
     def write(self, chain: SubtaskLogChain, size: int = 1, first: int | None = None) -> None:
         """One change with an incompressible value of `size` bytes."""
         start = SeqNo(chain.end or 0) if first is None else SeqNo(first)
         key = start.to_bytes(8, "big")
         self.uploader.submit(chain, ChangeBatch(start, [key], [Random(start).randbytes(size)]))
+
+    async def write_when_admitted(self, chain: SubtaskLogChain, times: int) -> None:
+        for _ in range(times):
+            self.write(chain, 500)
+            await asyncio.sleep(0)
+            await self.uploader.admit()
 
     def persist(self, chain: SubtaskLogChain) -> "asyncio.Future[ChainState]":
         return asyncio.ensure_future(self.uploader.persist(chain.capture()))
@@ -75,6 +78,15 @@ async def running(rig: Rig | None = None, **config: float) -> AsyncIterator[Rig]
         await asyncio.gather(task, return_exceptions=True)
 
 
+def chain_of(subtask: int = 0) -> SubtaskLogChain:
+    return SubtaskLogChain("operator", subtask)
+
+
+def upload(number: int) -> str:
+    """The name of the object of an upload, counted from 1."""
+    return object_names.segment(Generation(0), "process", number)
+
+
 def changes(state: ChainState) -> list[tuple[int, int]]:
     """What a checkpoint stores, as (first, end) of ranges and inline blocks, in order."""
     inline = [open_block(data) for data in state.inline]
@@ -83,7 +95,7 @@ def changes(state: ChainState) -> list[tuple[int, int]]:
 
 async def test_the_linger_packs_the_blocks_of_all_subtasks_into_one_object() -> None:
     async with running(linger=0.010) as rig:
-        chains = [rig.chain(n) for n in range(8)]
+        chains = [chain_of(n) for n in range(8)]
         answers = []
         for chain in chains:
             rig.write(chain, 100)
@@ -102,7 +114,7 @@ async def test_nothing_lingers_once_all_subtasks_have_taken_their_parts() -> Non
         rig.cadence.triggered(2)
         answers = []
         for number in range(2):
-            chain = rig.chain(number)
+            chain = chain_of(number)
             rig.write(chain, 100)
             rig.cadence.captured()
             answers.append(rig.persist(chain))
@@ -113,7 +125,7 @@ async def test_nothing_lingers_once_all_subtasks_have_taken_their_parts() -> Non
 
 async def test_a_small_tail_lives_in_the_manifest_and_costs_no_upload() -> None:
     async with running(inline_bytes=1000) as rig:
-        chain = rig.chain()
+        chain = chain_of()
         for expected in ([(0, 1)], [(0, 1), (1, 2)]):
             rig.write(chain, 50)
             answer = rig.persist(chain)
@@ -129,7 +141,7 @@ async def test_a_small_tail_lives_in_the_manifest_and_costs_no_upload() -> None:
 
 async def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> None:
     async with running(inline_bytes=1000, max_age=0.25) as rig:
-        chain = rig.chain()
+        chain = chain_of()
         rig.write(chain, 900)
         answer = rig.persist(chain)
         await rig.clock.advance(5.0)
@@ -144,13 +156,13 @@ async def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> N
 
 async def test_an_idle_chain_is_persistent_already() -> None:
     async with running() as rig:
-        state = await rig.uploader.persist(rig.chain().capture())
+        state = await rig.uploader.persist(chain_of().capture())
         assert state == ChainState((), ())
 
 
 async def test_changes_travel_between_checkpoints_when_they_are_old_or_many() -> None:
     async with running(inline_bytes=100, max_age=0.25, segment_bytes=5000) as rig:
-        chain = rig.chain()
+        chain = chain_of()
         rig.write(chain, 50)
         await rig.clock.advance(10)
         assert rig.attempts == 0, "a tail fit for the manifest waits for it"
@@ -170,7 +182,7 @@ async def test_changes_travel_between_checkpoints_when_they_are_old_or_many() ->
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_failed_upload_keeps_its_bytes_for_the_next_checkpoint(after: bool) -> None:
     async with running() as rig:
-        chain = rig.chain()
+        chain = chain_of()
         rig.write(chain, 100)
         rig.store.fail(Failure("put", object_names.SEGMENTS, after))
         failed = rig.persist(chain)
@@ -189,14 +201,14 @@ async def test_a_failed_upload_keeps_its_bytes_for_the_next_checkpoint(after: bo
 async def test_a_store_that_fails_at_once_is_not_asked_in_a_tight_loop() -> None:
     async with running(segment_bytes=1000, max_age=0.25) as rig:
         rig.store.fail(*(Failure("put", nth=n) for n in range(1, 1000)))
-        rig.write(rig.chain(), 5000)
+        rig.write(chain_of(), 5000)
         await rig.clock.advance(1.0)
         assert 2 <= rig.attempts <= 5
 
 
 async def test_a_checkpoint_does_not_wait_for_the_pause_behind_a_failure() -> None:
     async with running(max_age=100.0, segment_bytes=1000) as rig:
-        chain = rig.chain()
+        chain = chain_of()
         rig.store.fail(Failure("put"))
         rig.write(chain, 5000)
         await rig.clock.advance(1.0)
@@ -207,8 +219,8 @@ async def test_a_checkpoint_does_not_wait_for_the_pause_behind_a_failure() -> No
 
 async def test_uploads_that_finish_out_of_order_leave_the_log_in_order() -> None:
     async with running(segment_bytes=100) as rig:
-        chain = rig.chain()
-        rig.store.hold(f"{object_names.SEGMENTS}00000000-process-0000000001")
+        chain = chain_of()
+        rig.store.hold(upload(1))
         rig.write(chain, 500)
         await rig.clock.advance(0.001)
         rig.write(chain, 500)
@@ -226,12 +238,11 @@ async def test_uploads_that_finish_out_of_order_leave_the_log_in_order() -> None
 async def test_changes_before_durable_ones_are_uploaded_never_inlined() -> None:
     """The manifest's inline blocks lie behind its ranges: a restore goes on from their end."""
     async with running(segment_bytes=100, inline_bytes=90) as rig:
-        chain = rig.chain()
-        first = f"{object_names.SEGMENTS}00000000-process-0000000001"
+        chain = chain_of()
         # Many zeros: big enough to start an upload, small enough to be inlined once sealed.
         rig.uploader.submit(chain, ChangeBatch(SeqNo(0), [b"12345678"], [bytes(500)]))
-        rig.store.hold(first)
-        rig.store.fail(Failure("put", first))
+        rig.store.hold(upload(1))
+        rig.store.fail(Failure("put", upload(1)))
         await rig.clock.advance(0.001)
         rig.write(chain, 500)
         await rig.clock.advance(0.001)
@@ -246,8 +257,8 @@ async def test_changes_before_durable_ones_are_uploaded_never_inlined() -> None:
 
 async def test_uploads_that_fail_out_of_order_go_back_in_order() -> None:
     async with running(segment_bytes=100, max_age=1000.0) as rig:
-        chain = rig.chain()
-        names = [f"{object_names.SEGMENTS}00000000-process-000000000{n}" for n in (1, 2)]
+        chain = chain_of()
+        names = [upload(1), upload(2)]
         for name in names:
             rig.store.hold(name)
         rig.store.fail(*(Failure("put", name) for name in names))
@@ -272,10 +283,9 @@ async def test_a_range_never_reaches_over_metadata_that_another_segment_has() ->
     Packed with the changes behind it, they would begin the log below where the metadata begins it.
     """
     async with running(segment_bytes=100) as rig:
-        chain = rig.chain()
-        first = f"{object_names.SEGMENTS}00000000-process-0000000001"
-        rig.store.hold(first)
-        rig.store.fail(Failure("put", first))
+        chain = chain_of()
+        rig.store.hold(upload(1))
+        rig.store.fail(Failure("put", upload(1)))
         rig.write(chain, 500)
         await rig.clock.advance(0.001)
         # Large enough for an upload of its own, which is faster than the one before.
@@ -293,47 +303,31 @@ async def test_a_range_never_reaches_over_metadata_that_another_segment_has() ->
 
 async def test_a_stalled_store_holds_writers_back_until_it_moves() -> None:
     async with running(limit_bytes=10_000, segment_bytes=1000, concurrency=2) as rig:
-        chain = rig.chain()
+        chain = chain_of()
         rig.store.hold(object_names.SEGMENTS)
-        written = 0
-
-        async def writer() -> None:
-            nonlocal written
-            for _ in range(100):
-                rig.write(chain, 500)
-                written += 1
-                await asyncio.sleep(0)
-                await rig.uploader.admit()
-
-        writing = asyncio.ensure_future(writer())
+        writing = asyncio.ensure_future(rig.write_when_admitted(chain, 100))
         await rig.clock.advance(10.0)
         assert rig.uploader.metrics.queued_bytes <= 10_000 + 600
-        stuck = written
+        stuck = chain.end
         await rig.clock.advance(100.0)
-        assert written == stuck < 100
+        assert chain.end == stuck and stuck is not None and stuck < 100
         assert rig.store.waiting == 2, "no more uploads in flight than allowed"
         rig.store.release()
         for _ in range(50):
             await rig.clock.advance(0.2)
-        assert writing.done() and written == 100
+        assert writing.done() and chain.end == 100
         assert rig.uploader.metrics.backpressured_s >= 100
         assert rig.uploader.metrics.queued_bytes == 0
 
 
 async def test_uploads_go_on_side_by_side_while_writers_are_held_back() -> None:
     async with running(limit_bytes=20_000, segment_bytes=1000, concurrency=4) as rig:
-        chain = rig.chain()
-        segments = [f"{object_names.SEGMENTS}00000000-process-{n:010}" for n in range(1, 40)]
+        chain = chain_of()
+        segments = [upload(n) for n in range(1, 40)]
         for name in segments:
             rig.store.hold(name)
 
-        async def writer() -> None:
-            while True:
-                rig.write(chain, 500)
-                await asyncio.sleep(0)
-                await rig.uploader.admit()
-
-        writing = asyncio.ensure_future(writer())
+        writing = asyncio.ensure_future(rig.write_when_admitted(chain, 1000))
         for name in segments[:20]:
             while not rig.uploader.full:
                 await rig.clock.advance(0.01)
@@ -345,7 +339,7 @@ async def test_uploads_go_on_side_by_side_while_writers_are_held_back() -> None:
 
 async def test_a_limit_below_the_inline_size_cannot_lock_writers_out() -> None:
     async with running(limit_bytes=100, inline_bytes=10_000) as rig:
-        rig.write(rig.chain(), 500)
+        rig.write(chain_of(), 500)
         admitted = asyncio.ensure_future(rig.uploader.admit())
         await rig.clock.advance(1.0)
         assert admitted.done()
@@ -353,7 +347,7 @@ async def test_a_limit_below_the_inline_size_cannot_lock_writers_out() -> None:
 
 async def test_a_cancelled_waiter_hurts_nobody() -> None:
     async with running() as rig:
-        chain = rig.chain()
+        chain = chain_of()
         rig.write(chain, 100)
         rig.store.hold(object_names.SEGMENTS)
         given_up, other = rig.persist(chain), rig.persist(chain)
@@ -369,7 +363,7 @@ async def test_a_cancelled_waiter_hurts_nobody() -> None:
 
 async def test_a_capture_survives_the_truncation_of_its_chain() -> None:
     async with running() as rig:
-        chain = rig.chain()
+        chain = chain_of()
         rig.write(chain, 100)
         answer = rig.persist(chain)
         rig.write(chain, 100)
@@ -382,10 +376,9 @@ async def test_a_capture_survives_the_truncation_of_its_chain() -> None:
 
 async def test_only_the_checkpoints_whose_bytes_failed_hear_of_it() -> None:
     async with running(segment_bytes=100) as rig:
-        failing, fine = rig.chain(0), rig.chain(1)
-        name = f"{object_names.SEGMENTS}00000000-process-0000000001"
-        rig.store.hold(name)
-        rig.store.fail(Failure("put", name))
+        failing, fine = chain_of(0), chain_of(1)
+        rig.store.hold(upload(1))
+        rig.store.fail(Failure("put", upload(1)))
         rig.write(failing, 500)
         await rig.clock.advance(0.001)
         rig.write(fine, 500)
@@ -401,20 +394,17 @@ async def test_only_the_checkpoints_whose_bytes_failed_hear_of_it() -> None:
 async def test_a_defect_within_an_upload_ends_the_uploader() -> None:
     rig = Rig()
 
-    async def steps() -> None:
-        async def broken(name: str, data: bytes) -> None:
-            raise ZeroDivisionError(name)
+    async def broken(name: str, data: bytes) -> None:
+        raise ZeroDivisionError(name)
 
-        rig.store.put = broken  # type: ignore[method-assign]
-        chain = rig.chain()
-        rig.write(chain, 100)
-        running = asyncio.ensure_future(rig.uploader.run())
-        waiting = rig.persist(chain)
-        await rig.clock.advance(1.0)
-        waiting.cancel()
-        assert isinstance(running.exception(), ZeroDivisionError)
-
-    await steps()
+    rig.store.put = broken  # type: ignore[method-assign]
+    chain = chain_of()
+    rig.write(chain, 100)
+    running = asyncio.ensure_future(rig.uploader.run())
+    waiting = rig.persist(chain)
+    await rig.clock.advance(1.0)
+    waiting.cancel()
+    assert isinstance(running.exception(), ZeroDivisionError)
 
 
 class SubmitsWhileSealing(InlineOffload):
@@ -433,7 +423,7 @@ class SubmitsWhileSealing(InlineOffload):
 
 async def test_metadata_submitted_during_a_sealing_does_not_overtake_changes_before_it() -> None:
     rig = Rig()
-    chain = rig.chain()
+    chain = chain_of()
 
     def go_on() -> None:
         rig.write(chain)
@@ -457,7 +447,7 @@ async def test_metadata_submitted_during_a_sealing_does_not_overtake_changes_bef
 async def test_what_was_flushed_before_a_checkpoint_is_uploaded_ahead_of_it() -> None:
     async with running(max_age=60.0) as rig:
         rig.cadence.expect(1.0)
-        rig.write(rig.chain(), 100)
+        rig.write(chain_of(), 100)
         await rig.clock.advance(1.0 - UPLOAD_LEAD_S - 0.01)
         assert rig.segments == []
         await rig.clock.advance(0.02)
@@ -466,7 +456,7 @@ async def test_what_was_flushed_before_a_checkpoint_is_uploaded_ahead_of_it() ->
 
 async def test_an_upload_that_ends_makes_room_for_the_one_that_waits() -> None:
     rig = Rig(concurrency=1, limit_bytes=150, segment_bytes=100)
-    chain = rig.chain()
+    chain = chain_of()
 
     async with running(rig):
         rig.store.hold(object_names.SEGMENTS)
@@ -489,7 +479,7 @@ async def test_a_backlog_goes_out_in_segments_of_bounded_size(
 ) -> None:
     monkeypatch.setattr(uploader, "LARGEST_SEGMENT", 1000)
     async with running() as rig:
-        chain = rig.chain()
+        chain = chain_of()
         for _ in range(20):
             rig.write(chain, 200)
         answer = rig.persist(chain)

@@ -138,19 +138,17 @@ def test_an_unreadable_checkpoint_is_reported_and_the_others_checked(damage: Dam
     assert [v.kind for v in report.slots][-1] == "unreadable"
 
 
-def test_an_unreadable_start_costs_no_checkpoint() -> None:
-    report = report_of(damaged(filled(), START, flipped))
+@pytest.mark.parametrize(
+    ("damage", "check", "unusable"),
+    [(flipped, Invariant.READABLE, (4,)), (missing, Invariant.STARTS, ())],
+)
+def test_a_damaged_start_is_found_and_costs_no_checkpoint(
+    damage: Damage, check: Invariant, unusable: tuple[int, ...]
+) -> None:
+    report = report_of(damaged(filled(), START, damage))
     (problem,) = report.problems
-    assert problem.where == START
+    assert (problem.where, problem.check, problem.unusable) == (START, check, unusable)
     assert report.newest_restorable == 9
-
-
-def test_a_missing_start_is_found() -> None:
-    report = report_of(damaged(filled(), START, missing))
-    (problem,) = report.problems
-    assert problem.check == Invariant.STARTS
-    assert problem.where == START
-    assert problem.unusable == ()
 
 
 def test_a_manifest_under_another_slots_name_cannot_be_restored() -> None:

@@ -31,17 +31,17 @@ def coordinator() -> Coordinator[str, int]:
 
 
 def trigger(
-    checkpoint: CheckpointId, *, final: bool, savepoint: SavepointRequest | None = None
+    checkpoint: int, savepoint: SavepointRequest | None = None, *, final: bool = False
 ) -> object:
-    return Trigger(checkpoint, final, frozenset(TASKS), savepoint)
+    return Trigger(CheckpointId(checkpoint), final, frozenset(TASKS), savepoint)
 
 
 def complete(
-    checkpoint: CheckpointId, *, final: bool, savepoint: SavepointRequest | None = None
+    checkpoint: int, savepoint: SavepointRequest | None = None, *, final: bool = False
 ) -> object:
     """All tasks leave with the final one."""
     exited = dict(zip(TASKS, (0, 1), strict=True)) if final else {}
-    return Complete(checkpoint, final, exited, savepoint)
+    return Complete(CheckpointId(checkpoint), final, exited, savepoint)
 
 
 def acknowledge_all(c: Coordinator[str, int], checkpoint: int) -> list[object]:
@@ -54,13 +54,13 @@ def acknowledge_all(c: Coordinator[str, int], checkpoint: int) -> list[object]:
 def test_a_savepoint_is_triggered_at_once_and_periodic_checkpoints_go_on_after_it() -> None:
     c = coordinator()
     seven = CheckpointId(7)
-    assert c.savepoint(PLAIN, 0.2) == [trigger(seven, final=False, savepoint=PLAIN)]
+    assert c.savepoint(PLAIN, 0.2) == [trigger(7, PLAIN)]
     assert acknowledge_all(c, 7) == [Store(seven, {"source": 0, "sink": 1}, False, PLAIN)]
-    assert c.stored(seven, 0.3) == [complete(seven, final=False, savepoint=PLAIN)]
+    assert c.stored(seven, 0.3) == [complete(7, PLAIN)]
     assert not c.finished
     due = c.next_event_at()
     assert due == 1.2
-    assert c.tick(due) == [trigger(CheckpointId(8), final=False)]
+    assert c.tick(due) == [trigger(8)]
 
 
 def test_a_savepoint_follows_the_checkpoint_under_way_at_once() -> None:
@@ -69,8 +69,8 @@ def test_a_savepoint_follows_the_checkpoint_under_way_at_once() -> None:
     assert c.savepoint(PLAIN, 1.1) == []
     acknowledge_all(c, 7)
     assert c.stored(CheckpointId(7), 1.2) == [
-        complete(CheckpointId(7), final=False),
-        trigger(CheckpointId(8), final=False, savepoint=PLAIN),
+        complete(7),
+        trigger(8, PLAIN),
     ]
 
 
@@ -80,7 +80,7 @@ def test_a_savepoint_follows_a_checkpoint_that_failed() -> None:
     c.savepoint(PLAIN, 1.1)
     assert c.declined(CheckpointId(7), "no", 1.2) == [
         Abort(CheckpointId(7), "no"),
-        trigger(CheckpointId(8), final=False, savepoint=PLAIN),
+        trigger(8, PLAIN),
     ]
 
 
@@ -107,7 +107,7 @@ def test_a_failed_savepoint_is_told_and_is_no_failure_in_a_row_and_another_one_w
             Abort(CheckpointId(attempt), "no", savepoint=PLAIN)
         ]
     assert c.consecutive_failures == 0
-    assert c.savepoint(PLAIN, 0.3) == [trigger(CheckpointId(17), final=False, savepoint=PLAIN)]
+    assert c.savepoint(PLAIN, 0.3) == [trigger(17, PLAIN)]
 
 
 def test_a_savepoint_has_a_timeout_of_its_own() -> None:
@@ -124,7 +124,7 @@ def test_a_job_is_over_with_the_savepoint_it_stops_with() -> None:
     c = coordinator()
     c.savepoint(STOP, 0.1)
     acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 0.2) == [complete(CheckpointId(7), final=True, savepoint=STOP)]
+    assert c.stored(CheckpointId(7), 0.2) == [complete(7, STOP, final=True)]
     assert c.finished
     assert c.tick(100.0) == []
     assert isinstance(c.savepoint(PLAIN, 100.0)[0], Refuse)
@@ -135,19 +135,17 @@ def test_a_job_whose_last_savepoint_failed_goes_on() -> None:
     c.savepoint(STOP, 0.1)
     c.declined(CheckpointId(7), "no", 0.2)
     assert not c.finished
-    assert c.tick(1.2) == [trigger(CheckpointId(8), final=False)]
+    assert c.tick(1.2) == [trigger(8)]
 
 
 def test_a_drain_ends_the_sources_and_its_savepoint_is_the_final_checkpoint() -> None:
     c = coordinator()
     assert c.savepoint(DRAIN, 0.1) == [Drain()]
-    assert c.tick(1.0) == [trigger(CheckpointId(7), final=False)], (
-        "before the end it is a plain one"
-    )
+    assert c.tick(1.0) == [trigger(7)], "before the end it is a plain one"
     acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 1.1) == [complete(CheckpointId(7), final=False)]
+    assert c.stored(CheckpointId(7), 1.1) == [complete(7)]
     c.ended("source", 1.2)
-    assert c.ended("sink", 1.3) == [trigger(CheckpointId(8), final=True, savepoint=DRAIN)]
+    assert c.ended("sink", 1.3) == [trigger(8, DRAIN, final=True)]
 
 
 def test_a_drain_that_failed_is_tried_again_until_too_many_failed() -> None:
@@ -156,7 +154,7 @@ def test_a_drain_that_failed_is_tried_again_until_too_many_failed() -> None:
     c.ended("source", 0.2)
     c.ended("sink", 0.3)
     assert c.declined(CheckpointId(7), "no", 0.4) == [Abort(CheckpointId(7), "no")]
-    assert c.tick(1.4) == [trigger(CheckpointId(8), final=True, savepoint=DRAIN)]
+    assert c.tick(1.4) == [trigger(8, DRAIN, final=True)]
     c.declined(CheckpointId(8), "no", 1.5)
     c.tick(2.5)
     assert c.declined(CheckpointId(9), "no", 2.6)[1:] == [FailJob(3, "no")]
@@ -226,9 +224,7 @@ def test_nobody_leaves_with_a_savepoint_for_its_owner_may_delete_it() -> None:
     c.savepoint(PLAIN, 0.2)
     c.acknowledged(CheckpointId(7), "source", 0, finished=True)
     c.acknowledged(CheckpointId(7), "sink", 1)
-    assert c.stored(CheckpointId(7), 0.3) == [
-        complete(CheckpointId(7), final=False, savepoint=PLAIN)
-    ]
+    assert c.stored(CheckpointId(7), 0.3) == [complete(7, PLAIN)]
 
 
 def test_the_savepoint_of_a_drain_holds_the_state_of_all_tasks() -> None:
@@ -240,7 +236,7 @@ def test_the_savepoint_of_a_drain_holds_the_state_of_all_tasks() -> None:
         c.ended(task, 1.2)
         c.acknowledged(CheckpointId(7), task, number, finished=True)
     assert c.stored(CheckpointId(7), 1.3) == [
-        complete(CheckpointId(7), final=False),
-        trigger(CheckpointId(8), final=True, savepoint=DRAIN),
+        complete(7),
+        trigger(8, DRAIN, final=True),
     ]
     assert not c.finished

@@ -182,17 +182,14 @@ def test_whatever_is_collected_no_retained_checkpoint_misses_an_object(
             )
 
 
-def inherited(damage: str | None, truncate: bool = True) -> tuple[set[str], list[int], list[int]]:
+def inherited(damage: str | None) -> tuple[set[str], list[int], list[int]]:
     """(objects a newcomer may delete, readable checkpoints, damaged slots) of a store where one
     object was damaged."""
     memory = MemoryStore("memory://history")
     run(word_count(words(2, 40), Outside()), memory, config(retain=3))
     if damage is not None:
         name = [n for n in memory._objects if n.startswith(damage)][-2 if "check" in damage else 0]
-        if truncate:
-            memory._objects[name] = memory._objects[name][:-30]
-        else:
-            asyncio.run(memory.delete(name))
+        memory._objects[name] = memory._objects[name][:-30]
     environment = effects()
     slots = SlotLog(memory, environment)
 

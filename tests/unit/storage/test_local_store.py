@@ -132,7 +132,9 @@ def test_nothing_is_synced_when_durability_is_off(
     assert run(names(store)) == ["a/b", "a/c"]
 
 
-@pytest.mark.parametrize("operation", ["put", "create"])
+@pytest.mark.parametrize(
+    ("operation", "name"), [("put", "a/new"), ("create", "a/new"), ("put", "a/old")]
+)
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
@@ -145,10 +147,11 @@ def test_nothing_is_synced_when_durability_is_off(
         (errno.EIO, StorageError),
     ],
 )
-def test_a_failed_write_is_named_and_leaves_nothing(
+def test_a_failed_write_is_named_and_changes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     operation: str,
+    name: str,
     number: int,
     expected: type[StorageError],
 ) -> None:
@@ -159,26 +162,11 @@ def test_a_failed_write_is_named_and_leaves_nothing(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(StorageError, match="a/new") as raised:
-        run(getattr(store, operation)("a/new", b"new"))
+    with pytest.raises(StorageError, match=name) as raised:
+        run(getattr(store, operation)(name, b"new"))
     assert type(raised.value) is expected
-    assert run(names(store)) == ["a/old"]
+    assert run(names(store)) == ["a/old"] and run(store.get("a/old")) == b"old"
     assert temps(tmp_path) == []
-
-
-def test_a_failed_overwrite_keeps_the_old_object(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = LocalStore(tmp_path, INLINE)
-    run(store.put("a", b"old"))
-
-    def failing(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(StoreFullError):
-        run(store.put("a", b"new"))
-    assert run(store.get("a")) == b"old"
 
 
 def test_a_file_system_without_hard_links_is_refused_for_create(
