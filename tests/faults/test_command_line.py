@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -177,27 +176,3 @@ def test_a_wrong_option_is_named_and_nothing_started(
 def test_what_is_no_job_is_named(job: str, exit_code: int, says: str, tmp_path: Path) -> None:
     assert says in refused(tidelog("run", job, "--store", tmp_path / "store"), exit_code)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("", "store URL"),
-        ("nosuch://somewhere", "nosuch"),
-        ("s3://", "no bucket"),
-        ("file://elsewhere/store", "three slashes"),
-    ],
-)
-def test_a_url_that_leads_nowhere_is_named(url: str, says: str, tmp_path: Path) -> None:
-    result = tidelog("run", f"{JOBS}:mended", "--store", url, "--output", tmp_path / "out")
-    assert says in refused(result, 2)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_s3_library_is_named_with_what_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "tidelog.storage.s3", raising=False)
-    monkeypatch.setitem(sys.modules, "obstore.store", None)
-    result = tidelog("run", f"{JOBS}:mended", "--store", "s3://b/p", "--output", tmp_path / "out")
-    assert "pip install 'tidelog[s3]'" in refused(result, 2)

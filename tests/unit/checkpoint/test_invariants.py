@@ -173,70 +173,49 @@ def test_a_wrong_manifest_is_found_and_never_written(
         check_manifest(wrong)
 
 
+def slots(*entries: Entry) -> dict[Slot, Entry]:
+    return {entry.slot: entry for entry in entries}
+
+
 def test_a_sound_row_of_slots_passes() -> None:
-    entries: dict[Slot, Entry] = {
-        Slot(0): start(OLD),
-        Slot(4): start(NEW),
-        Slot(7): checkpoint(slot=7, number=3),
-        Slot(9): checkpoint(slot=9, number=5),
-    }
+    later = checkpoint(slot=9, number=5)
+    entries = slots(start(OLD), start(NEW), checkpoint(), later)
     objects = ["tables/00000000/ab.sst", "segments/00000004-p-0000000001.seg"]
     assert slot_violations(entries, [], objects) == []
 
 
+OTHER = Author(Generation(4), "other")
+
+
 @pytest.mark.parametrize(
-    ("entries", "objects", "invariant", "where"),
+    ("entries", "objects", "invariant", "slot"),
     [
+        (slots(start(OLD), start(OTHER), checkpoint()), [], Invariant.GENERATION, 7),
         (
-            {
-                Slot(0): start(OLD),
-                Slot(4): start(Author(Generation(4), "other")),
-                Slot(7): checkpoint(),
-            },
-            [],
-            Invariant.GENERATION,
-            "checkpoints/00000007.json",
-        ),
-        (
-            {
-                Slot(0): start(OLD),
-                Slot(4): start(NEW),
-                Slot(7): checkpoint(slot=7, number=3),
-                Slot(8): checkpoint(slot=8, number=3),
-            },
+            slots(start(OLD), start(NEW), checkpoint(), checkpoint(slot=8)),
             [],
             Invariant.CHECKPOINT_IDS,
-            "checkpoints/00000008.json",
+            8,
         ),
-        (
-            {Slot(0): start(OLD), Slot(7): checkpoint()},
-            [],
-            Invariant.STARTS,
-            "checkpoints/00000004.json",
-        ),
-        (
-            {Slot(0): start(OLD), Slot(4): start(NEW)},
-            ["tables/00000006/ab.sst"],
-            Invariant.STARTS,
-            "checkpoints/00000006.json",
-        ),
+        (slots(start(OLD), checkpoint()), [], Invariant.STARTS, 4),
+        (slots(start(OLD), start(NEW)), ["tables/00000006/ab.sst"], Invariant.STARTS, 6),
     ],
 )
 def test_a_wrong_row_of_slots_is_found(
-    entries: dict[Slot, Entry], objects: list[str], invariant: Invariant, where: str
+    entries: dict[Slot, Entry], objects: list[str], invariant: Invariant, slot: int
 ) -> None:
     found = slot_violations(entries, [], objects)
+    where = f"checkpoints/{slot:08d}.json"
     assert [(violation.check, violation.where) for violation in found] == [(invariant, where)]
 
 
 def test_starts_before_the_newest_may_be_gone() -> None:
     """Whoever wins a slot looks for one above it: the newest start is all that fences."""
-    assert slot_violations({Slot(4): start(NEW)}, [], ["tables/00000002/ab.sst"]) == []
+    assert slot_violations(slots(start(NEW)), [], ["tables/00000002/ab.sst"]) == []
 
 
 def test_an_unreadable_slot_may_be_the_start_that_is_looked_for() -> None:
-    entries: dict[Slot, Entry] = {Slot(0): start(OLD), Slot(7): checkpoint()}
-    assert slot_violations(entries, [Slot(4)], []) == []
+    assert slot_violations(slots(start(OLD), checkpoint()), [Slot(4)], []) == []
 
 
 def test_a_manifest_needs_each_segment_as_far_as_its_ranges_reach() -> None:
