@@ -216,3 +216,19 @@ def test_a_part_that_somebody_touched_before_its_commit_is_never_published(
     part.write_bytes(written)
     copy(Files(tmp_path, "text"), store)
     assert lines(tmp_path) == EXPECTED
+
+
+def test_a_foreign_file_under_a_parts_name_is_never_replaced(tmp_path: Path) -> None:
+    copy(Files(tmp_path / "alike", "text"), MemoryStore())
+    name = min(part.name for part in (tmp_path / "alike").glob("part-*"))
+    store = MemoryStore()
+    with pytest.raises(UserFunctionError, match="crashed"):
+        copy(Uncommitted(tmp_path, "text"), store)
+    foreign = tmp_path / name
+    foreign.write_text("precious\n")
+    with pytest.raises(ConfigError, match=name):
+        copy(Files(tmp_path, "text"), store)
+    assert foreign.read_text() == "precious\n"
+    foreign.unlink()
+    copy(Files(tmp_path, "text"), store)
+    assert lines(tmp_path) == EXPECTED
